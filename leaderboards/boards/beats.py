@@ -1,11 +1,11 @@
 """Tells whether a policy beats a control at the same realised budget, and which difference could have been seen."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtri
 
 from leaderboards.aggregate.paired import UNDECIDED, Difference, Verdict
 from leaderboards.aggregate.summary import ONE_CONTEXT
@@ -16,32 +16,17 @@ from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray
 from leaderboards.statistics.resampling import Blank
-from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, correct_p, interval_of_test
-from leaderboards.statistics.subset_means import step_down_levels
+from leaderboards.statistics.significance import ALPHA, POWER, correct_p
+from leaderboards.statistics.student import StudentTest
+from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
 from policies.declaration.names import CONTROLS, TO_BEAT
 
+TOO_FEW = "{} contexts are too few to tell any difference: {} are needed"
 NO_SPREAD = "all resamples are equal"
 NO_VALUE = "some resamples have no value"
 NOTHING_REMOVED = "one of them removes nothing"
 A_CONTROL = "a control"
 OTHER_LEVELS = "it has levels of another kind than the control"
-
-
-def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
-    """Returns the smallest true difference that samples like this one tell from 0, at two-sided 0.05, four times in
-    five: (1.96 + 0.84) standard errors. [H. S. Bloom, Evaluation Review 19 (1995)]
-
-    ``resampled``: a paired difference in each resample, shape (resamples,), whose standard deviation is the standard
-    error; the result is in its unit. With a handful of contexts it is too small.
-    """
-    if not len(resampled):
-        return Blank(ONE_CONTEXT)
-    error = float(np.std(resampled, ddof=1))
-    if np.isnan(error):
-        return Blank(NO_VALUE)
-    if error < 10.0**-DIGITS:
-        return Blank(NO_SPREAD)
-    return float(ndtri(1 - ALPHA / 2) + ndtri(POWER)) * error
 
 
 @dataclass(frozen=True)
@@ -51,24 +36,45 @@ class Against:
     # Of the areas in points, this one minus the other. On a board its interval is that of the corrected test.
     difference: Difference
     span: float  # both areas are over the realised ratios from 0 to this one, as far as both go
-    smallest: float | Blank  # the smallest detectable difference, in points
+    test: StudentTest
     p: float  # corrected over the family of the board
 
     @property
     def verdict(self) -> Verdict:
-        if self.p >= ALPHA or not self.difference.is_clear:
+        if self.p >= ALPHA:
             return UNDECIDED
         return "better" if self.difference.mean > 0 else "worse"
 
+    @property
+    def smallest(self) -> float | Blank:
+        """Returns the smallest true difference, in points, that one test by itself tells from 0 four times in five."""
+        return self.test.smallest() or Blank(NO_SPREAD)
+
 
 def against(one: Profile, other: Profile) -> Against | Blank:
-    """Returns one test by itself, not corrected. Blank from a single context, which has no interval."""
+    """Returns one test by itself, not corrected. Blank from fewer contexts than can be told from chance."""
     found = _differences(one, other)
     if isinstance(found, Blank):
         return found
     differences, span = found
-    smallest = smallest_detectable_difference(differences[1:])
-    return Against(Difference.of(differences), span, smallest, bootstrap_p(differences[1:]))
+    test = area_test(differences, min(one.contexts, other.contexts))
+    if isinstance(test, Blank):
+        return test
+    return Against(Difference(test.mean, *test.interval()), span, test, test.p)
+
+
+def area_test(differences: FloatArray, contexts: int) -> StudentTest | Blank:
+    """Tests a difference of areas, as measured and as resampled, of shape (1 + resamples,); ``contexts``: of the task
+    that has fewest. Of these are the degrees of freedom, also over several tasks, which may vary in just one of them;
+    and resamples vary too little by the root of n / (n - 1)."""
+    if contexts < fewest_clusters():
+        return Blank(TOO_FEW.format(contexts, fewest_clusters()))
+    error = float(np.std(differences[1:], ddof=1)) * math.sqrt(contexts / (contexts - 1))
+    if np.isnan(error):
+        return Blank(NO_VALUE)
+    return StudentTest(
+        float(differences[0]), error if error > 10.0**-DIGITS else 0.0, contexts - 1, 2.0 ** (1 - contexts)
+    )
 
 
 def _differences(one: Profile, other: Profile) -> tuple[FloatArray, float] | Blank:
@@ -109,19 +115,15 @@ def against_controls(board: BoardProfiles) -> Mapping[tuple[str, str], Against |
     family = correct_p(p_values, f"better than {' or '.join(TO_BEAT)}: {board.task}, {board.mode}")
     levels = dict(zip(p_values, step_down_levels(np.array(list(p_values.values()))).tolist(), strict=True))
     return {
-        names: _correct(duel, pairs[names], family.p[names], levels[names]) if isinstance(duel, Against) else duel
+        names: _correct(duel, family.p[names], levels[names]) if isinstance(duel, Against) else duel
         for names, duel in duels.items()
     }
 
 
-def _correct(duel: Against, pair: tuple[Profile, Profile], p: float, level: float) -> Against:
+def _correct(duel: Against, p: float, level: float) -> Against:
     """Returns the same with the corrected p, and with the interval of the test at the level at which Holm's method
     makes it: a reader would take a narrower one for a verdict."""
-    found = _differences(*pair)
-    if isinstance(found, Blank):
-        raise TypeError("what is blank has no test")
-    ends = interval_of_test(found[0][1:], level, p)
-    return replace(duel, difference=Difference(duel.difference.mean, *ends), p=p)
+    return replace(duel, difference=Difference(duel.difference.mean, *duel.test.interval(level)), p=p)
 
 
 def _beats(control: str) -> DerivedMeasure[Against | Blank]:
@@ -169,21 +171,21 @@ BEATS_DEFINITION = Definition(
     "Beats random? Beats recency?",
     "The area minus that of the control, both over the realised ratios from 0 to where the shorter curve ends, with "
     "its paired interval. A pooled difference of a comparison is over the asked levels alone, without the piece from "
-    "the full cache to the lowest of them, and is larger. Better or worse where p, two-sided from the resamples and "
-    "corrected by Holm’s method over all policies and both controls of a board, is "
+    "the full cache to the lowest of them, and is larger. Better or worse where p, by Student’s t with the standard "
+    "error of the resamples and one degree of freedom less than the task with the fewest contexts has, corrected by "
+    "Holm’s method over all policies and both controls of a board, is "
     f"below {ALPHA:g}; else {UNDECIDED}. The interval is that of the corrected test, wider than one of 95 %, and "
-    "leaves out 0 only where the verdict says so.",
-    "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1); "
-    "with none there, 2 · Φ(−|mean| / spread) of the resamples, if smaller",
-    "A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application (1997), section 4.2",
+    f"leaves out 0 only where the verdict says so. Blank from fewer than {fewest_clusters()} contexts of a task.",
+    "t = mean / (standard deviation over the resamples · √(n / (n − 1))), with n contexts; p ≥ 2^(1 − n)",
+    "Student, Biometrika 6 (1908)",
     chapter="board",
 )
 SMALLEST_DETECTABLE = Definition(
     "Smallest detectable difference",
     f"The smallest true difference that a sample like this one tells from 0, at two-sided {ALPHA:g}, "
     f"{POWER:.0%} of the time, in one test by itself: the verdict beside it is corrected for all policies of the "
-    "board, and needs a larger one. With a handful of contexts it is too small.",
-    "(1.96 + 0.84) · standard deviation of the difference over the resamples",
+    "board, and needs a larger one.",
+    "(t(0.975) + t(0.8)) · standard error, with the degrees of freedom of the test",
     "H. S. Bloom, Evaluation Review 19 (1995)",
     tuple(f"beats_{control}_smallest_detectable" for control in TO_BEAT),
     "board",

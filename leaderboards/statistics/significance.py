@@ -12,7 +12,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 from scipy.special import bdtr, chdtrc, ndtr
 
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray
 from policies.declaration.lazy import LazyModule
 
 multitest = LazyModule("statsmodels.stats.multitest")  # its import takes a second, and few families need it
@@ -71,16 +71,6 @@ def highest_unseen_share(contexts: int) -> float:
     """Returns the highest share of contexts that may change though none of so many does, with 95 % confidence:
     1 - 0.05 ** (1 / contexts), about 3 / contexts of many. [J. A. Hanley and A. Lippman-Hand, JAMA 249 (1983)]"""
     return float(1 - ALPHA ** (1 / contexts))
-
-
-def interval_of_test(resampled: FloatArray, alpha: float, p: float) -> tuple[float, float] | tuple[None, None]:
-    """Returns the interval of a test at the level ``alpha``, which holds 0 where its corrected p says that 0 is not
-    ruled out: between two resamples an interval may end beside 0 where p just misses its level. None where a resample
-    has no value (NaN), as of leakage where no context with an attack is drawn: it might lie beyond either end."""
-    if np.isnan(resampled).any():
-        return None, None
-    low, high = percentile_interval(resampled, 1 - alpha)
-    return (min(low, 0.0), max(high, 0.0)) if p >= ALPHA else (low, high)
 
 
 def bootstrap_p(resampled: FloatArray) -> float:

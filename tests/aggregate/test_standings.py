@@ -216,7 +216,7 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
     records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
     records = records.assign(press_arguments="{}")
     rows = [
-        summary_row(str(policy), float(ratio), n=len(group), **dict.fromkeys(MEASURED, 0))
+        summary_row(str(policy), float(ratio), n=len(group), fewest_contexts=contexts, **dict.fromkeys(MEASURED, 0))
         for (policy, ratio), group in records.groupby(["policy", "ratio"], sort=False)
     ]
     return Profiles.of(records, rows, seed=seed, resamples=400)
@@ -260,7 +260,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 def test_the_interval_beside_a_verdict_is_that_of_its_test() -> None:
     """It leaves out 0 exactly where a policy is better or worse, and is wider than that of one test by itself."""
     # Each better than the control by so many standard errors.
-    leads = {f"press_{lead:g}": lead for lead in np.arange(1.8, 3.6, 0.15)}
+    leads = {f"press_{lead:g}": lead for lead in np.arange(1.8, 5.1, 0.3)}
     noise = np.random.default_rng(5).normal(size=(2001, len(leads)))
     noise[0] = 0
     profiles = {

@@ -114,7 +114,7 @@ def test_the_cells_are_the_rows_unrounded_with_intervals_counts_and_reasons(rows
 
 
 def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
-    records = realistic_records(policies=["full", "random", "snapkv", "knorm"], contexts=5)
+    records = realistic_records(policies=["full", "random", "snapkv", "knorm"], contexts=6)
     rows = summarise(records)
     found = all_standings(records, rows)
     table = pd.DataFrame(json.loads(board_sheet(found, boards_of(records, rows, found)).json()))

@@ -328,7 +328,7 @@ def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_interval
         assert one.difference.mean == single.difference.mean
         assert None not in (one.difference.low, one.difference.high, single.difference.low)
         assert (one.difference.low or 0) <= (single.difference.low or 0)
-        assert one.difference.is_clear == (one.p < 0.05)
+        assert one.difference.is_clear == ((one.p or 0) < 0.05)
         assert "(Holm over 4)" in one.sentence
         assert "Holm" not in single.sentence
     assert {one.verdict for one in together} == {"better", "not distinguished"}

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, chi2, norm
+from scipy.stats import binom, binomtest, chi2, norm
 from statsmodels.stats.multitest import multipletests
 
 from leaderboards.aggregate.paired import Difference
 from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.boards.area import area_under_curve, areas
-from leaderboards.boards.beats import against, smallest_detectable_difference
+from leaderboards.boards.beats import against, area_test
 from leaderboards.boards.cliff import cliff, susceptibility
 from leaderboards.boards.correlation import correlation, ger_against
 from leaderboards.boards.declaration import BoardProfiles
@@ -32,14 +32,8 @@ from leaderboards.statistics.bootstrap import (
     resampled_means,
 )
 from leaderboards.statistics.resampling import Blank, Estimate
-from leaderboards.statistics.significance import (
-    ALPHA,
-    bootstrap_p,
-    correct_p,
-    highest_unseen_share,
-    interval_of_test,
-    mcnemar_p,
-)
+from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p, highest_unseen_share, mcnemar_p
+from leaderboards.statistics.student import StudentTest
 from policies import Level
 from policies.declaration.levels import KINDS
 from tests.support.records.synthetic_profiles import RATIOS, profile, value
@@ -47,25 +41,21 @@ from tests.support.records.synthetic_profiles import RATIOS, profile, value
 # Tests and their correction
 
 
-@given(st.integers(0, 10_000), st.floats(-1, 1), st.sampled_from((0.05, 0.025, 0.05 / 6)))
-def test_an_interval_leaves_out_0_just_where_its_test_says_so(seed: int, shift: float, level: float) -> None:
-    """At a level of Holm's method: p times the tests that are left is below 0.05 just where p is below the level."""
-    drawn = np.random.default_rng(seed).normal(shift, 0.4, 200)
-    p = bootstrap_p(drawn) * ALPHA / level
-    low, high = interval_of_test(drawn, level, p)
-    assert low is not None
-    assert high is not None
-    assert (low <= 0 <= high) == (p >= ALPHA)
+@given(st.floats(-3, 3), st.integers(6, 30), st.sampled_from((0.05, 0.025, 0.05 / 6)))
+def test_an_interval_leaves_out_0_just_where_its_test_says_so(mean: float, contexts: int, level: float) -> None:
+    """At a level of Holm's method, also where all contexts on one side are no evidence at that level."""
+    test = StudentTest(mean, 1.0, contexts - 1, 2.0 ** (1 - contexts))
+    low, high = test.interval(level)
+    assert (low <= 0 <= high) == (test.p >= level)
 
 
 def test_resamples_without_a_value_are_no_evidence_and_leave_no_interval() -> None:
     """As of leakage, where no context with an attack is drawn: they may lie on either side of 0."""
     drawn = np.array([1.0] * 90 + [np.nan] * 10)
     assert bootstrap_p(drawn) == pytest.approx(2 * 11 / 101)
-    assert interval_of_test(drawn, ALPHA, 0.001) == (None, None)
     assert Difference.of(drawn) == Difference(1.0, None, None)
     assert not Difference.of(drawn).is_clear
-    assert smallest_detectable_difference(drawn) == Blank("some resamples have no value")
+    assert area_test(drawn, 12) == Blank("some resamples have no value")
 
 
 def test_what_changes_in_no_context_may_change_in_a_share_of_all() -> None:
@@ -410,11 +400,32 @@ def test_without_resamples_there_is_no_interval() -> None:
 
 
 def test_the_smallest_detectable_difference_is_2_8_standard_errors() -> None:
-    """H. S. Bloom, Evaluation Review 19 (1995), table 1: 2.80 at 80 % power and a two-sided 0.05."""
+    """H. S. Bloom, Evaluation Review 19 (1995), table 1: 2.80 at 80 % power and a two-sided 0.05; of fewer contexts by
+    Student's t, as he says: 3.2 of ten."""
     resampled = np.random.default_rng(0).normal(7, 3, 100_000)
-    assert value(smallest_detectable_difference(resampled)) / 3 == pytest.approx(2.80, abs=0.03)
-    assert smallest_detectable_difference(resampled[:0]) == Blank("no interval from one context")
-    assert smallest_detectable_difference(np.full(9, 0.1)) == Blank("all resamples are equal")
+    assert value(area_test(resampled, 10_000)).smallest() / 3 == pytest.approx(2.80, abs=0.03)
+    assert value(area_test(resampled, 10)).smallest() / 3 * np.sqrt(9 / 10) == pytest.approx(3.15, abs=0.03)
+    assert value(area_test(np.full(9, 0.1), 12)).smallest() is None
+
+
+def test_an_area_of_fewer_than_six_contexts_beats_nothing() -> None:
+    """However clear it looks: five contexts on one side are chance once in sixteen times."""
+    good, bad = profile(f1=[(100, 99, 98, 97)] * 99), profile(f1=[(100, 50, 40, 0)] * 99, policy="random")
+    five = against(replace(good, contexts=5), bad)
+    assert five == Blank("5 contexts are too few to tell any difference: 6 are needed")
+    six = value(against(replace(good, contexts=6), bad))
+    assert (six.verdict, six.p) == ("better", 2 / 2**6)
+
+
+@pytest.mark.parametrize("contexts", [6, 8, 12, 16])
+def test_equals_beat_each_other_once_in_twenty_times(contexts: int) -> None:
+    """By areas that vary as the means of normally distributed contexts do."""
+    rng = np.random.default_rng(contexts)
+    weights = cluster_weights(contexts, 1, 400) / contexts
+    values = rng.normal(size=(800, contexts))
+    p = np.array([value(area_test(np.append(one.mean(), weights @ one), contexts)).p for one in values])
+    assert (p < ALPHA).mean() <= binom.ppf(0.999, len(p), ALPHA) / len(p)
+    assert (p < ALPHA).mean() >= 0.02, "it is not blind"
 
 
 def test_bootstrap_p_counts_the_resamples_on_either_side() -> None:
@@ -471,8 +482,8 @@ def test_the_smallest_detectable_difference_is_found_four_times_in_five() -> Non
         noise = generator.normal(0, 1, 40)[contexts] + generator.normal(0, 1, 200)
         resampled = resampled_means(noise, contexts, seed, 400)
         assert resampled is not None
-        true = value(smallest_detectable_difference(resampled))
-        found += Difference.between(np.append(noise.mean(), resampled) + true, np.zeros(401)).is_clear
+        differences = np.append(noise.mean(), resampled)
+        found += value(area_test(differences + value(area_test(differences, 40)).smallest(), 40)).p < ALPHA
     assert 0.72 <= found / 300 <= 0.88
 
 
