@@ -285,7 +285,8 @@ def publish_comparison(
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
     judged = records[~records["task"].isin(list(unmastered))]
     failures = {other: contrasts(judged, policy, other) for other in others}
-    whole = with_cells(pool(judged, policy, others), [duel for duel in verdicts if duel.task not in unmastered])
+    mastered = [duel for duel in verdicts if duel.task not in unmastered]
+    whole = with_cells(pool(records, policy, others, unmastered), mastered)
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]

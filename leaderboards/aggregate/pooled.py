@@ -1,6 +1,6 @@
 """Compares two policies over all cells that both have: the area under a measure, by one test."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +30,8 @@ from leaderboards.statistics.subset_means import fewest_clusters, step_down_leve
 from policies.declaration.levels import Level
 
 WORST = 3  # cells named in a line
+NOT_SHARED = "no cell of both is complete"
+NO_ANSWER = "one of the two answers nothing"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Pooled:
     differing: int  # contexts in which the two differ at all
     answered: tuple[float, float] | None = None  # of a share: in percent of the questions, what either answers
     judged: tuple[JudgedCell, ...] = ()  # the cells that it pools
-    span: str = ""  # the asked levels that it is over
+    span: str = ""  # the asked levels, and what it is over them: the area under the curve, or the mean
+    left_out: tuple[str, ...] = ()  # tasks, each with the reason
 
     @property
     def verdict(self) -> Verdict:
@@ -116,17 +119,27 @@ class Pooled:
     @property
     def sentence(self) -> str:
         """Writes the whole result in one line."""
-        cells = "the one shared cell" if self.cells == 1 else f"all {self.cells} shared cells"
-        over = f"{self.measure.title} over {cells}{', ' * bool(self.span)}{self.span}"
+        tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
+        cells = f" ({self.cells} cells)" if self.cells > 1 else ""
         family = f" (Holm over {self.family})" if self.family > 1 else ""
         p = "" if self.p is None else f", p {p_text(self.p)}{family}"
         difference = self.difference.text(self.measure.factor)
-        return f"{over}: {difference}{p}: {self.explanation}{self._by_cell}{self._of_answers}"
+        left_out = f"; left out: {', '.join(self.left_out)}" if self.left_out else ""
+        result = f"{difference}{p}: {self.explanation}{self._by_cell}{self._of_answers}{left_out}"
+        return f"{self.quantity}{tasks}{cells}: {result}"
+
+    @property
+    def quantity(self) -> str:
+        """Names what is compared, such as "F1, area over ratio 0.1 to 0.9"."""
+        return f"{self.measure.title}, {self.span}"
 
     @property
     def _of_answers(self) -> str:
         """Says how much either answers: of fewer answers a smaller share may be wrong, and no question gains by it."""
-        return f"; it answers {self.answered[0]:.0f} %, the other {self.answered[1]:.0f} %" if self.answered else ""
+        if self.answered is None:
+            return ""
+        shares = f"{self.answered[0]:.0f} % of these questions, {self.other} to {self.answered[1]:.0f} %"
+        return f"; {self.policy} gives an answer to {shares} (else nothing, or that it does not know)"
 
     @property
     def _by_cell(self) -> str:
@@ -137,7 +150,7 @@ class Pooled:
         better = sum(cell.verdict == "better" for cell in self.judged)
         worse = self.worse_cells
         names = ", ".join(cell.text for cell in worse[:WORST]) + (" and others" if len(worse) > WORST else "")
-        return f"; of the cells better in {better}, worse in {len(worse)}{f': {names}' if worse else ''}"
+        return f"; cell by cell: better in {better}, worse in {len(worse)}{f': {names}' if worse else ''}"
 
     @property
     def worse_cells(self) -> list[JudgedCell]:
@@ -146,14 +159,16 @@ class Pooled:
         return sorted(worse, key=lambda cell: -abs(cell.difference))
 
 
-def pool(records: DataFrame, policy: str, others: Sequence[str]) -> list[Pooled]:
+def pool(
+    records: DataFrame, policy: str, others: Sequence[str], unmastered: Mapping[str, str] | None = None
+) -> list[Pooled]:
     """Compares the policy with each of the others: by F1 over the tasks that are judged by it, and by directives obeyed
     and leakage under a defence over those that have directives. All p are corrected together by Holm's method. None of
-    no records."""
+    no records. ``unmastered``: why the model cannot do a task, which is left out."""
     of_policies = records[records["policy"].isin((policy, *others))]
     tables = answer_tables(of_policies) if len(of_policies) else []
     lines = (
-        _pool([table for table in tables if measure in _leads(table)], (policy, other), measure)
+        _pool([table for table in tables if measure in _leads(table)], (policy, other), measure, unmastered or {})
         for other in others
         for measure in COMPARED.values()
     )
@@ -196,18 +211,29 @@ def _correct(lines: Sequence[Pooled]) -> list[Pooled]:
     return corrected
 
 
-def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> Pooled | None:
+def _pool(
+    tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, unmastered: Mapping[str, str]
+) -> Pooled | None:
     """Makes one test before it is corrected. A task with fewer contexts than a test needs is left out, unless all have
     fewer: then there is no test."""
-    shared = [
-        table for table in tables if set(pair) <= set(table.policies) and _difference(table, pair, measure)[1].any()
-    ]
-    by_task = [[table for table in shared if table.task == task] for task in dict.fromkeys(one.task for one in shared)]
-    known = [area for of_task in by_task if (area := (_share if measure.over else _area)(of_task, pair, measure))]
-    areas = [area for area in known if area.contexts >= fewest_clusters()] or known
-    if not areas:
+    by_task = {
+        task: [table for table in tables if table.task == task and _shares(table, pair, measure)]
+        for task in dict.fromkeys(table.task for table in tables)
+    }
+    known = {
+        task: area
+        for task, of_task in by_task.items()
+        if of_task and task not in unmastered
+        if (area := (_share if measure.over else _area)(of_task, pair, measure))
+    }
+    chosen = {task: area for task, area in known.items() if area.contexts >= fewest_clusters()} or known
+    if not chosen:
         return None
-    contexts, levels = [area.contexts for area in areas], [level for area in areas for level in area.levels]
+    reasons = {task: reason.partition(": ")[2] or reason for task, reason in unmastered.items()}
+    reasons |= {task: _few(area.contexts, measure) for task, area in known.items() if task not in chosen}
+    reasons |= {task: NO_ANSWER for task, of_task in by_task.items() if of_task and task not in {**reasons, **known}}
+    areas = list(chosen.values())
+    contexts, at = [area.contexts for area in areas], [table for area in areas for table in area.tables]
     differing, over = sum(area.differing for area in areas), [area.over for area in areas if area.over]
     enough = min(*contexts, differing, fewest_clusters()) == fewest_clusters()
     return Pooled(
@@ -219,21 +245,36 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compare
         None,
         0,
         len(areas),
-        len(levels),
+        len(at),
         sum(contexts),
         min(contexts),
         max(contexts),
         differing,
         tuple(100 * np.mean(over, axis=0)) if over else None,
-        span=_span(levels),
+        span=_span(at),
+        left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in by_task if task not in chosen),
     )
 
 
-def _span(levels: Sequence[Level]) -> str:
-    """Writes from which asked level to which, such as "ratio 0.1 to 0.9". A board's area begins at the full cache
-    instead, where nothing differs, so that a difference of areas is smaller there."""
+def _few(contexts: int, measure: Compared) -> str:
+    """Says that a task has too few contexts."""
+    return f"{'both answer in ' if measure.over else ''}{contexts} contexts, {fewest_clusters()} are needed"
+
+
+def _span(tables: Sequence[AnswerTable]) -> str:
+    """Writes what is taken over which asked levels, such as "area over ratio 0.1 to 0.9". A board's area begins at the
+    full cache instead, where nothing differs, so that a difference of areas is smaller there."""
+    levels = [table.level for table in tables]
     first, last = min(levels), max(levels)
-    return first.where if first == last else f"{first.where} to {last}"
+    if first == last:
+        return f"at {first.where}"
+    ratios = {table.ratio for table in tables}
+    return f"{'area' if len(ratios) > 1 and np.isfinite([*ratios]).all() else 'mean'} over {first.where} to {last}"
+
+
+def _shares(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> bool:
+    """Tells whether both have a value of some question."""
+    return set(pair) <= set(table.policies) and bool(_difference(table, pair, measure)[1].any())
 
 
 def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -250,7 +291,7 @@ class _Area:
     values: FloatArray  # one for each context; their mean is the difference
     contexts: int  # of a share those in which both answer
     differing: int  # contexts
-    levels: tuple[Level, ...]
+    tables: Sequence[AnswerTable]  # of its levels
     over: tuple[float, float] | None = None  # of a share: the share of the questions that either policy's is over
 
 
@@ -264,7 +305,7 @@ def _area(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compare
     counts = np.bincount(draws).astype(np.float64)
     differing = len(np.unique(draws[np.abs(heights) > 10.0**-DIGITS]))
     by_context = _by_context(np.bincount(draws, heights).astype(np.float64), counts)
-    return _Area(by_context, len(counts), differing, tuple(table.level for table in tables))
+    return _Area(by_context, len(counts), differing, tables)
 
 
 def _numbered(draws: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -289,8 +330,8 @@ def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compar
     levels = [area for area in known if area.contexts >= fewest_clusters()] or known
     if not levels:
         return None
-    at = tuple(level for area in levels for level in area.levels)
-    weights = _weights([table for table in tables if table.level in at])
+    at = [table for area in levels for table in area.tables]
+    weights = _weights(at)
     values: FloatArray = weights @ np.stack([area.values for area in levels])
     contexts, differing = (max(getattr(area, name) for area in levels) for name in ("contexts", "differing"))
     over = weights @ np.array([area.over for area in levels])
@@ -311,7 +352,7 @@ def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> _
     differing = int(((counted[0] != counted[1]) | (over[0] != over[1])).sum())
     answered = over.sum(axis=1) / common.sum()
     both = int((over > 0).all(axis=0).sum())
-    return _Area(one - other, both, differing, (table.level,), (float(answered[0]), float(answered[1])))
+    return _Area(one - other, both, differing, [table], (float(answered[0]), float(answered[1])))
 
 
 def _weights(tables: Sequence[AnswerTable]) -> FloatArray:

@@ -56,14 +56,14 @@ def _with_mark(policy: str, adapted: bool) -> str:
 
 def pooled_rows(pooled: Sequence[Pooled], adapted: Collection[str]) -> Rows:
     """Returns the pooled differences of a comparison, with the intervals of the test, corrected together."""
-    head = ("against", "measure", "difference", "p", "verdict", "n")
+    head = ("against", "measure", "difference", "p", "verdict", "n", "tasks left out")
     return [
         head,
         *(
             (
-                *(_with_mark(one.other, one.other in adapted), one.measure.title),
+                *(_with_mark(one.other, one.other in adapted), one.quantity),
                 *(one.difference.text(one.measure.factor), "–" if one.p is None else p_text(one.p)),
-                *(_with_few(one.verdict, one.fewest), one.n),
+                *(_with_few(one.verdict, one.fewest), one.n, ", ".join(one.left_out) or "none"),
             )
             for one in pooled
         ),

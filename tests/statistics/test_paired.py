@@ -303,7 +303,7 @@ def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     (alone,) = pool(of_f1(frame), "mine", ["theirs"])
     assert alone.difference.mean == pytest.approx(70)
     assert (alone.tasks, alone.cells, alone.contexts, alone.verdict) == (1, 3, 10, "better")
-    assert alone.sentence.startswith("F1 over all 3 shared cells, ratio 0.1 to 0.9: ")
+    assert alone.sentence.startswith("F1, area over ratio 0.1 to 0.9 (3 cells): ")
     both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
     (two,) = pool(of_f1(both), "mine", ["theirs"])
     assert two.difference.mean == pytest.approx(35), "each task weighs the same"
@@ -344,7 +344,7 @@ def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
     assert (f1.cells, wrong.cells) == (2, 1)
     assert wrong.difference.mean == pytest.approx(-0.5)
     assert wrong.verdict == "better"
-    assert "it answers 100 %, the other 100 %" in wrong.sentence
+    assert "mine gives an answer to 100 % of these questions, theirs to 100 %" in wrong.sentence
     back = pool(clear, "theirs", ["mine"])[1]
     assert back.verdict == "worse"
 
@@ -362,9 +362,7 @@ def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_befo
 
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
     (copy,) = pool(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
-    assert copy.sentence == (
-        "F1 over the one shared cell, ratio 0.5: +0: not distinguished (the same in all of n = 10)"
-    )
+    assert copy.sentence == ("F1, at ratio 0.5: +0: not distinguished (the same in all of n = 10)")
     (some,) = pool(of_f1(records(mine=[100.0] * 16, theirs=[0.0] * 8 + [50.0] * 2 + [100.0] * 6)), "mine", ["theirs"])
     assert (some.verdict, some.differing) == ("not distinguished", 5)
     assert some.sentence.endswith("+56: not distinguished (they differ in 5 of n = 8, 6 are needed)")
@@ -376,7 +374,7 @@ def test_below_six_contexts_of_a_task_there_is_one_wording_and_neither_p_nor_int
     (five,) = pool(pd.concat(tasks, ignore_index=True), "mine", ["theirs"])
     assert (five.verdict, five.p, five.difference.low, five.smallest) == ("not distinguished", None, None, None)
     assert five.sentence == (
-        "F1 over all 3 shared cells, ratio 0.5: +100: "
+        "F1, at ratio 0.5, mean of 3 tasks (3 cells): +100: "
         "not distinguished (n = 15 (3 tasks x 5) is too few to tell any difference: 6 of a task are needed)"
     )
     enough = of_f1(records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2))
@@ -394,6 +392,43 @@ def test_pooled_noise_says_what_could_not_be_seen() -> None:
     assert found.verdict == "not distinguished"
     seen, half = f"{found.smallest:.0f}", f"{found.smallest / 2:.0f}"
     assert f"(differences below ±{seen} cannot be seen with n = 20; --limit 80 would see ±{half})" in found.sentence
+
+
+def test_a_pooled_line_names_the_tasks_that_it_leaves_out_and_why() -> None:
+    """One that the model cannot do, one of five contexts, one that a policy failed at, and one without answers."""
+    whole = records(mine=CLEAR, theirs=CLOSE)
+    five = whole[whole["draw_id"].isin(whole["draw_id"].unique()[:5])].assign(task="hops")
+    failed = whole.assign(task="entities", status=np.where(whole["policy"] == "mine", "failed", "ok"))
+    silent = whole.assign(task="arithmetic", answered=False, hallucinated=False)
+    frame = pd.concat([whole, whole.assign(task="hard"), five, failed, silent], ignore_index=True)
+    reason = "the model cannot do this task: F1 12.0 with the full cache, below 50"
+    f1, wrong = pool(frame, "mine", ["theirs"], {"hard": reason})
+    left_out = (
+        *("hard (F1 12.0 with the full cache, below 50)", "hops (5 contexts, 6 are needed)"),
+        "entities (no cell of both is complete)",
+    )
+    assert (f1.tasks, f1.left_out) == (2, left_out)
+    assert f1.sentence.endswith(f"; left out: {', '.join(left_out)}")
+    assert (wrong.tasks, wrong.left_out[-1]) == (1, "arithmetic (one of the two answers nothing)")
+    assert "hops (both answer in 5 contexts, 6 are needed)" in wrong.left_out
+    (none,) = pool(of_f1(whole), "mine", ["theirs"], {})
+    assert "left out" not in none.sentence
+
+
+@pytest.mark.parametrize(
+    ("ratios", "quantity"),
+    [
+        ({0.1: CLEAR, 0.9: CLOSE}, "F1, area over ratio 0.1 to 0.9"),
+        ({0.5: CLEAR}, "F1, at ratio 0.5"),
+    ],
+)
+def test_a_pooled_line_says_that_it_is_an_area_and_no_mean_of_cells(
+    ratios: dict[float, list[float]], quantity: str
+) -> None:
+    frame = at_levels(ratios)
+    assert pool(of_f1(frame), "mine", ["theirs"])[0].quantity == quantity
+    (alike,) = pool(of_f1(frame.assign(ratio=0.0)), "mine", ["theirs"])
+    assert alike.quantity == quantity.replace("area", "mean"), "what removes nothing has no width to be an area over"
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9, unique=True))
@@ -456,9 +491,9 @@ def test_a_pooled_line_says_where_single_cells_are_clear() -> None:
     frame = pd.concat([higher, lower], ignore_index=True)
     (line,) = with_cells(pool(of_f1(frame), "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
     assert [cell.verdict for cell in line.judged] == ["better", "better", "worse"]
-    assert line.sentence.endswith("; of the cells better in 2, worse in 1: base at 0.9 (-100)")
+    assert line.sentence.endswith("; cell by cell: better in 2, worse in 1: base at 0.9 (-100)")
     (alone,) = pool(of_f1(frame), "mine", ["theirs"])
-    assert "cells better" not in alone.sentence
+    assert "cell by cell" not in alone.sentence
     small = [JudgedCell("hops", Level("ratio", ratio), -ratio * 10, "worse") for ratio in (0.1, 0.3, 0.5)]
     many = replace(line, judged=(*small, *line.judged))
     assert many.sentence.endswith("worse in 4: base at 0.9 (-100), hops at 0.5 (-5), hops at 0.3 (-3) and others")
