@@ -44,6 +44,7 @@ Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by questio
 Verdict = Literal["better", "worse", "not distinguished"]
 UNDECIDED: Verdict = "not distinguished"
 SIDES = ("_one", "_other")
+POINTS = "points"  # of percent: the unit of all differences that are shown or written
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
 
 
@@ -107,6 +108,11 @@ class Difference:
         noise of sums, the difference is 0: it would else be as clear as any."""
         return cls.of(np.round(one - other, DIGITS))
 
+    def times(self, factor: float) -> "Difference":
+        """Returns the same in another unit."""
+        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        return Difference(factor * self.mean, low, high)
+
     @property
     def is_clear(self) -> bool:
         """Tells whether the interval leaves out 0."""
@@ -151,9 +157,14 @@ class Contest:
         return None if smallest_difference is None else self.measure.factor * smallest_difference
 
     @property
+    def points(self) -> Difference:
+        """Returns the difference in points."""
+        return self.difference.times(self.measure.factor)
+
+    @property
     def text(self) -> str:
         """Writes the difference as it is shown."""
-        return self.difference.text(self.measure.factor)
+        return self.points.text()
 
     @property
     def explanation(self) -> str:

@@ -79,6 +79,11 @@ class Pooled:
         return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
 
     @property
+    def points(self) -> Difference:
+        """Returns the difference in points."""
+        return self.difference.times(self.measure.factor)
+
+    @property
     def smallest(self) -> float | None:
         """Returns the smallest true difference that is told from 0 four times in five, in the unit of the measure."""
         return self._smallest_with(1)
@@ -123,7 +128,7 @@ class Pooled:
         cells = f" ({self.cells} cells)" if self.cells > 1 else ""
         family = f" (Holm over {self.family})" if self.family > 1 else ""
         p = "" if self.p is None else f", p {p_text(self.p)}{family}"
-        difference = self.difference.text(self.measure.factor)
+        difference = self.points.text()
         left_out = f"; left out: {', '.join(self.left_out)}" if self.left_out else ""
         result = f"{difference}{p}: {self.explanation}{self._by_cell}{self._of_answers}{left_out}"
         return f"{self.quantity}{tasks}{cells}: {result}"

@@ -62,7 +62,7 @@ def pooled_rows(pooled: Sequence[Pooled], adapted: Collection[str]) -> Rows:
         *(
             (
                 *(_with_mark(one.other, one.other in adapted), one.quantity),
-                *(one.difference.text(one.measure.factor), "–" if one.p is None else p_text(one.p)),
+                *(one.points.text(), "–" if one.p is None else p_text(one.p)),
                 *(_with_few(one.verdict, one.fewest), one.n, ", ".join(one.left_out) or "none"),
             )
             for one in pooled

@@ -12,7 +12,7 @@ from typing import Any
 from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.failures import Contrast
 from leaderboards.aggregate.imported import Imported
-from leaderboards.aggregate.paired import COMPARED, Difference, Duel
+from leaderboards.aggregate.paired import COMPARED, POINTS, Difference, Duel
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import Boards, values_of
@@ -64,6 +64,7 @@ def duels_sheet(
             "level": duel.level,
             "questions": duel.questions,
             "contexts": duel.contexts,
+            "unit": POINTS,
             **_contests_of(duel, measures),
             "only_one": duel.only_one,
             "only_other": duel.only_other,
@@ -83,7 +84,7 @@ def _contests_of(duel: Duel, measures: Iterable[str]) -> dict[str, Any]:
     for name in measures:
         contest = duel.contests.get(name)
         columns |= {
-            f"{name}_difference": contest.difference if contest else None,
+            f"{name}_difference": contest.points if contest else None,
             f"{name}_p": contest.p if contest else None,
             f"{name}_smallest": contest.smallest() if contest else None,
             f"{name}_verdict": contest.verdict if contest else None,
@@ -101,7 +102,8 @@ def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
             "tasks": one.tasks,
             "cells": one.cells,
             "contexts": one.contexts,
-            "difference": one.difference,
+            "unit": POINTS,
+            "difference": one.points,
             "p": one.p,
             "smallest": one.smallest,
             "verdict": one.verdict,

@@ -105,10 +105,11 @@ STATISTICS = Chapter(
         ),
         Definition(
             "Paired difference",
-            "Two policies on the same questions in the same resamples: what makes a question hard for both cancels.",
+            "Two policies on the same questions in the same resamples: what makes a question hard for both cancels. "
+            "Differences of comparisons are in points, whatever the unit of their measure.",
             names=(
                 *with_interval(*(f"{name}_difference" for name in COMPARED), "rate_difference"),
-                *("rate", "other_rate", "part", "value", "other"),
+                *("rate", "other_rate", "part", "value", "other", "unit"),
             ),
         ),
         Definition(

@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.failures import HOW, Contrast
-from leaderboards.aggregate.paired import COMPARED, MORE, UNDECIDED, Difference, Duel, Verdict
+from leaderboards.aggregate.paired import COMPARED, MORE, POINTS, UNDECIDED, Difference, Duel, Verdict
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -16,6 +15,7 @@ VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
 STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 MOST_PARTS = 6
 MOST_MEASURES = 2  # fit beside a verdict
+SHARE = "share of the answers"
 NOT_MASTERED = "the model cannot do it"
 
 
@@ -26,13 +26,13 @@ def pooled_table(pooled: Sequence[Pooled], adapted: Collection[str] = ()) -> Res
         Column("policy", shown=False),
         Column("other", "", lambda name: f"{name}, adapted" if name in adapted else str(name)),
         Column("sentence", "", of_sentences=True),
-        *(Column(name, shown=False) for name in ("measure", "difference", "p", "verdict", "smallest")),
+        *(Column(name, shown=False) for name in ("measure", "unit", "difference", "p", "verdict", "smallest")),
         *(Column(name, shown=False) for name in ("tasks", "cells", "contexts")),
     )
     rows = [
         (
-            *(one.policy, one.other, one.sentence, one.measure.name, one.difference, one.p, one.verdict, one.smallest),
-            *(one.tasks, one.cells, one.contexts),
+            *(one.policy, one.other, one.sentence, one.measure.name, POINTS, one.points, one.p, one.verdict),
+            *(one.smallest, one.tasks, one.cells, one.contexts),
         )
         for one in pooled
     ]
@@ -60,12 +60,13 @@ def _verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resu
             Column(
                 one.name,
                 one.short,
-                partial(_difference, factor=one.factor),
+                _difference,
                 right=True,
                 shown=place < MOST_MEASURES,
             )
             for place, one in enumerate(measures)
         ),
+        Column("unit", shown=False),
         Column("verdict_in_words", "", style=lambda words: STYLES.get(words.partition(" ±")[0], "dim")),
         *(Column(f"{one.name}_{what}", shown=False) for one in measures for what in ("p", "verdict", "smallest")),
         *(Column(name, shown=False) for name in ("verdict", "not_mastered", "questions", "contexts", "family")),
@@ -77,7 +78,8 @@ def _verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resu
         rows.append(
             (
                 *(duel.policy, duel.other, duel.task, duel.level.kind, duel.level.value),
-                *(one and one.difference for one in contests),
+                *(one and one.points for one in contests),
+                POINTS,
                 NOT_MASTERED if reason else short_verdict(duel),
                 *(value for one in contests for value in ((one.p, one.verdict, one.smallest()) if one else [None] * 3)),
                 *(None if reason else duel.verdict, reason, duel.questions, duel.contexts, duel.family),
@@ -90,8 +92,8 @@ def _verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resu
     return ResultTable("verdicts", columns, rows, title, "\n".join([*explanation(judged), *reasons]))
 
 
-def _difference(difference: Difference | None, factor: float) -> str:
-    return "–" if difference is None else difference.text(factor)
+def _difference(difference: Difference | None) -> str:
+    return "–" if difference is None else difference.text()
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:
@@ -158,12 +160,13 @@ def failure_table(contrasts: Sequence[Contrast]) -> ResultTable:
         Column("rate", "this", _percent, right=True),
         Column("other_rate", "other", _percent, right=True),
         Column("difference", text=lambda difference: difference.text(100), right=True),
+        Column("unit", shown=False),
     )
     parts = [part for part in contrasts if part.part != HOW and part.difference.is_clear]
     rows = [
         (
             *(one.policy, one.other, one.name if one.part == HOW else f"not right, {one.name}"),
-            *(one.answers, one.rate, one.other_rate, one.difference),
+            *(one.answers, one.rate, one.other_rate, one.difference, SHARE),
         )
         for one in [*(one for one in contrasts if one.part == HOW), *parts[:MOST_PARTS]]
     ]

@@ -1,5 +1,6 @@
 """Paired comparisons, by hand and against what they have to do."""
 
+import json
 from dataclasses import replace
 from itertools import combinations
 
@@ -13,8 +14,10 @@ from statsmodels.stats.multitest import multipletests
 
 from leaderboards.aggregate.paired import OF_EVERY_TWO, Contest, Difference, Duel, duels, every_duel
 from leaderboards.aggregate.pooled import JudgedCell, area_weights, pool, with_cells
+from leaderboards.downloads.tables import duels_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
+from leaderboards.terminal.verdicts import pooled_table, verdict_tables
 from policies.declaration.levels import Level
 from tests.support.records.synthetic_records import realistic_records, record
 
@@ -477,6 +480,25 @@ def test_the_full_cache_is_met_at_every_level() -> None:
     by = frame.groupby(["policy", "ratio"]).f1.mean()
     assert half.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.5])
     assert most.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.9])
+
+
+def test_what_a_program_reads_is_in_one_unit_whatever_the_measure() -> None:
+    """F1 is in percent and wrong of answered a share: differences, intervals and what could be seen are in points."""
+    frame = records(mine=[100.0, 0.0] * 10 + [100.0] * 4, theirs=[0.0] * 24)
+    (table,) = verdict_tables(duels(frame, "mine", ["theirs"]), {})
+    (row,) = table.plain()
+    f1, wrong, smallest = row["f1"], row["wrong_of_answered"], row["wrong_of_answered_smallest"]
+    assert (row["unit"], f1.mean) == ("points", pytest.approx(100 * 14 / 24))
+    assert (wrong.mean, wrong.low, wrong.high) == pytest.approx((-f1.mean, -f1.high, -f1.low))
+    assert smallest == pytest.approx(row["f1_smallest"])
+    of_lines = pooled_table(pool(frame, "mine", ["theirs"])).plain()
+    assert {line["measure"]: line["unit"] for line in of_lines} == {"f1": "points", "wrong_of_answered": "points"}
+    assert of_lines[1]["difference"].mean == pytest.approx(wrong.mean)
+    sheets = duels_sheet("x", duels(frame, "mine", ["theirs"]), {}), pooled_sheet("y", pool(frame, "mine", ["theirs"]))
+    for sheet in sheets:
+        (first, *_) = json.loads(sheet.json())
+        assert first["unit"] == "points"
+        assert first.get("wrong_of_answered_difference", -first.get("difference", 0)) == pytest.approx(wrong.mean)
 
 
 def test_a_difference_is_never_minus_zero() -> None:
