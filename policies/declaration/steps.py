@@ -64,8 +64,9 @@ class PrefillTreatment(Protocol):
 class StepTreatment(PrefillTreatment, Protocol):
     """Acts on the caches of some answers of one policy while these are written.
 
-    A fresh one is built for each group of answers that are decoded together, with a situation for each. What it does to
-    an answer may depend on its question and the step too.
+    A fresh one is built for each group of answers that are decoded together, with a situation for each. It acts on the
+    kept context of a branch once for all of its questions. What it does to an answer later may depend on its question
+    and the step too.
     """
 
     def after_step(self, cache: CacheRows, step: int) -> None:
@@ -73,8 +74,9 @@ class StepTreatment(PrefillTreatment, Protocol):
         follows. Nobody reads the cache after the last one."""
 
     def copy_answers(self, copies: Mapping[int, int]) -> None:
-        """Is called after step 0: so far an answer and its copy are one, and from now on they are two. ``copies``: by
-        answer, the number of its copy. What is remembered of the answer holds for its copy too."""
+        """Is called after the prefill and after step 0: so far an answer and its copies are one, and from now on they
+        are several. ``copies``: by copy, the answer that it is made of. What is remembered of the answer holds for its
+        copies too."""
 
 
 @runtime_checkable

@@ -240,8 +240,8 @@ class Clean:
     states: "torch.Tensor"
 
     def with_copies(self, copies: Mapping[int, int]) -> "Clean":
-        rows = [*range(len(self.answers)), *(self.answers.index(answer) for answer in copies)]
-        return Clean((*self.answers, *copies.values()), self.lengths[rows], self.states[rows])
+        rows = [*range(len(self.answers)), *(self.answers.index(answer) for answer in copies.values())]
+        return Clean((*self.answers, *copies), self.lengths[rows], self.states[rows])
 
     def over(self, states: "torch.Tensor", answers: Sequence[int], lengths: "torch.Tensor") -> "torch.Tensor":
         """Returns the rows of those answers that are left: these, and behind them newer ones, which are clean."""

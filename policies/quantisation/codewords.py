@@ -6,6 +6,7 @@ Scales and zero points are kept as they are: there is one for a whole group, so 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from policies.declaration.lazy import LazyModule
@@ -40,10 +41,14 @@ class StoredCodes:
         self.encoded[layer, tensor].append(Encoded(slots, codes, codes.numbers))
 
     def copy_answers(self, copies: Mapping[int, int]) -> None:
+        of_answer: dict[int, list[int]] = defaultdict(list)
+        for copy, answer in copies.items():
+            of_answer[answer].append(copy)
         for encoded in self.encoded.values():
             for one in encoded.copy():
-                slots = [(copies.get(answer, NO_ANSWER), head, first) for answer, head, first in one.slots]
-                encoded.append(Encoded(slots, one.codes, one.numbers))
+                for copied in zip_longest(*(of_answer[slot[0]] for slot in one.slots), fillvalue=NO_ANSWER):
+                    slots = [(copy, *slot[1:]) for copy, slot in zip(copied, one.slots, strict=True)]
+                    encoded.append(Encoded(slots, one.codes, one.numbers))
 
 
 @dataclass

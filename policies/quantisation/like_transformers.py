@@ -76,7 +76,7 @@ class QuantisedAsInTransformers:
             self._quantise(cache, full)
 
     def copy_answers(self, copies: Mapping[int, int]) -> None:
-        for answer, copy in copies.items():
+        for copy, answer in copies.items():
             self._rows[copy], self._window[copy] = self._rows[answer], self._window[answer]
 
     def _quantise(self, cache: CacheRows, answers: Sequence[int]) -> None:

@@ -92,7 +92,7 @@ class QuantisedRows:
     def copy_answers(self, copies: Mapping[int, int]) -> None:
         for place, before in self._coded.items():
             after = list(before)
-            for answer, copy in copies.items():
+            for copy, answer in copies.items():
                 after[copy] = before[answer]
             self._coded[place] = tuple(after)
         if self._stored:

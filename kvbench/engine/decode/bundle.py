@@ -16,7 +16,7 @@ the steps are written over them. Where rows are treated between steps, a copy of
 step: copies stand behind the rows that read questions, and are made when these have been treated for the first step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.nn import functional as F
@@ -135,13 +135,15 @@ class Bundle:
         """Announces a pass of some rows over questions at these places."""
         self._begin(places, rows, alone=True)
 
-    def make_copies(self) -> None:
-        """Copies the rows that have read questions, before any of them has finished."""
-        if self.copies:
-            for layer, kept in enumerate(self.kept):
-                passed = slice(self.front, self.front + kept + self.grown)
-                for storage in (self.keys[layer], self.values[layer]):
-                    storage[self.reading :, :, passed] = storage[: self.reading, :, passed]
+    def copy_rows(self, copies: Mapping[int, int]) -> None:
+        """Copies what is kept and passed so far, before any row has finished. ``copies``: by row, the one that it is a
+        copy of."""
+        if not copies:
+            return
+        for layer, kept in enumerate(self.kept):
+            passed = slice(self.front, self.front + kept + self.grown)
+            for storage in (self.keys[layer], self.values[layer]):
+                storage[list(copies), :, passed] = storage[list(copies.values()), :, passed]
 
     def begin_golds(self, places: slice, rows: slice) -> None:
         """Announces a pass of some rows over some places of the right answers, right behind the questions."""

@@ -76,6 +76,7 @@ class BundleRows(CacheRows):
         width = self._behind.shape[1]
         self._positions = torch.tensor(first)[:, None] + torch.arange(width) - (width - self._lengths)[:, None]
         self._found: dict[int, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
+        self._layouts: dict[tuple[tuple[int, ...], int, torch.device], tuple[torch.Tensor, ...]] = {}
 
     @property
     def layers(self) -> int:
@@ -115,35 +116,36 @@ class BundleRows(CacheRows):
     def _find(self, layer: int) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Returns the tokens of a layer's rows, and an index of them into the storage: by row, head and place."""
         if layer not in self._found:
-            bundle, storage = self._bundle, self._bundle.keys[layer]
-            end = bundle.front + bundle.kept[layer]
+            device, heads = self._bundle.keys[layer].device, self._bundle.keys[layer].shape[1]
             contexts = [branch.layers[layer].tokens.T for branch in self._branches]
-            lengths = torch.tensor([len(context) for context in contexts])[self._branch] + self._lengths
+            counts = tuple(map(len, contexts))
+            layout = counts, self._bundle.front + self._bundle.kept[layer], contexts[0].device
+            if layout not in self._layouts:  # most layers hold as many rows as another
+                self._layouts[layout] = self._lay_out(*layout)
+            of_context, newer, tokens, places = self._layouts[layout]
             context = pad_sequence(contexts, batch_first=True, padding_value=ABSENT, padding_side="left").mT
-            context = context[self._branch.to(context.device)]
-            width, heads, wide = int(lengths.max()), storage.shape[1], context.shape[2]
-            # How many rows of the context are newer than each; less than none are if it stands behind the context.
-            newest = torch.arange(width - 1, -1, -1)
-            newer = newest - self._lengths[:, None]
-            of_context = newer >= 0
-            behind = (self._behind.shape[1] - 1 - newest).clamp(min=0).expand_as(newer)
-            places = torch.where(of_context, -1 - newer - bundle.shared_kept, self._behind.gather(1, behind)) + end
-            tokens = self._positions.gather(1, behind)
-            index = (wide - 1 - newer).clamp(0, wide - 1)[:, None].expand(-1, heads, -1).to(context.device)
-            known = (newer < wide)[:, None].to(context.device)
-            context = context.gather(2, index).masked_fill(~known, ABSENT)
-            device = storage.device
-            places_in_row = torch.where(of_context[:, None].to(device), context.to(device), tokens[:, None].to(device))
+            wide = context.shape[2]
+            index = (wide - 1 - newer).clamp(0, wide - 1)[:, None].expand(-1, heads, -1)
+            context = context[self._branch.to(context.device)].gather(2, index)
+            context = context.masked_fill(~(newer < wide)[:, None], ABSENT)
+            places_in_row = torch.where(of_context.to(device), context.to(device), tokens.to(device))
             by_head = torch.arange(heads, device=device)[:, None]
             self._found[layer] = (
                 places_in_row,
-                (
-                    self._rows[:, None, None].to(device),
-                    by_head,
-                    places.clamp(min=0)[:, None].to(device),
-                ),
+                (self._rows[:, None, None].to(device), by_head, places.to(device)),
             )
         return self._found[layer]
+
+    def _lay_out(self, counts: Sequence[int], end: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Returns of each row whether it is of the context, how many of the context are newer, the position of any
+        other, and its place in the storage. ``counts``: of the kept rows, by branch. ``end``: where they end."""
+        lengths = torch.tensor(counts)[self._branch] + self._lengths
+        newest = torch.arange(int(lengths.max()) - 1, -1, -1)
+        newer = newest - self._lengths[:, None]  # less than none are if it stands behind the context
+        behind = (self._behind.shape[1] - 1 - newest).clamp(min=0).expand_as(newer)
+        places = torch.where(newer >= 0, -1 - newer - self._bundle.shared_kept, self._behind.gather(1, behind)) + end
+        places = places.clamp(min=0)[:, None]
+        return (newer >= 0)[:, None], newer.to(device), self._positions.gather(1, behind)[:, None], places
 
 
 class PlainRows(CacheRows):

@@ -143,8 +143,22 @@ class WaveSource:
         for groups, where in ((self._once, "after the prefill"), (self._at_steps, "while decoding")):
             for group in groups:
                 if group.treatment and group.branches[0].error is None:
-                    with faults_of_all(group.branches, where):
-                        group.treatment.after_prefill(self._rows_of(group, range(group.reading)))
+                    self._treat_context(group, where)
+
+    def _treat_context(self, group: Group, where: str) -> None:
+        """Has a treatment act on the first row of each branch, which is copied to those of other questions."""
+        firsts: dict[int, int] = {}
+        copies = {
+            place: first
+            for place in range(group.reading)
+            if (first := firsts.setdefault(id(group.branches[place]), place)) != place
+        }
+        with faults_of_all(group.branches, where):
+            group.treatment.after_prefill(self._rows_of(group, list(firsts.values())))
+            if isinstance(group.treatment, StepTreatment):
+                group.treatment.copy_answers(copies)
+        rows = [self._places[number][1] for number in group.numbers]
+        self._places[group.numbers[0]][0].copy_rows({rows[copy]: rows[first] for copy, first in copies.items()})
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         self._treat_kept()
@@ -167,7 +181,7 @@ class WaveSource:
         left = set(numbers[~done].tolist()) if self._at_steps else set[int]()
         for group in self._at_steps:
             answers = [place for place, number in enumerate(group.numbers) if number in left]
-            copies = {place - group.reading: place for place in answers if place >= group.reading}
+            copies = {place: place - group.reading for place in answers if place >= group.reading}
             if step == 0:  # copies are made of what is treated now
                 answers = sorted({place % group.reading for place in answers})
             if answers and isinstance(group.treatment, StepTreatment) and group.branches[0].error is None:
@@ -178,7 +192,7 @@ class WaveSource:
         if step == 0:
             self._copied = True
             for bundle in self._wave.bundles:
-                bundle.make_copies()
+                bundle.copy_rows({bundle.reading + row: row for row in range(bundle.copies)})
 
     def keep_answering(self, going: torch.Tensor) -> None:
         self._wave.keep_answering(going)
