@@ -45,6 +45,7 @@ def bytes_of(formats: Formats, residual: int, head: HeadRows) -> int:
     return total
 
 
+ROWS_AT_ONCE = 2**16  # of several layers: more would take as much memory as the cache itself
 RowCounts = tuple[tuple[int, ...], ...]  # by answer and head
 
 
@@ -78,13 +79,18 @@ class QuantisedRows:
 
     def after_prefill(self, cache: CacheRows) -> None:
         leaving = lru_cache(partial(self._leaving, tuple(cache.answers)))  # most layers hold as many rows as another
+        alike: dict[tuple[States, int, str], tuple[list[Block], list[int]]] = {}
         for layer in range(cache.layers):
-            held = tuple(map(tuple, (cache.tokens(layer) != ABSENT).sum(-1).tolist()))
+            tokens = cache.tokens(layer)
+            held = tuple(map(tuple, (tokens != ABSENT).sum(-1).tolist()))
             for tensor in self.ways[0][0]:
                 before = self._coded.get((layer, tensor), ((0,) * len(held[0]),) * len(self.ways))
                 blocks, self._coded[layer, tensor] = leaving(tensor, held, before)
-                if blocks:
-                    self._quantise(cache, layer, tensor, blocks)
+                alike.setdefault((tensor, id(blocks), str(tokens.device)), (blocks, []))[1].append(layer)
+        for (tensor, _, _), (blocks, layers) in alike.items():
+            count = 1 if self._stored else max(1, ROWS_AT_ONCE // cache.tokens(layers[0]).numel())
+            for start in range(0, len(layers) if blocks else 0, count):
+                self._quantise(cache, layers[start : start + count], tensor, blocks)
 
     def after_step(self, cache: CacheRows, step: int) -> None:
         self.after_prefill(cache)
@@ -118,16 +124,19 @@ class QuantisedRows:
         blocks = [Block(stored, count, torch.tensor(slots)) for (stored, count), slots in together.items()]
         return blocks, tuple(after)
 
-    def _quantise(self, cache: CacheRows, layer: int, tensor: States, blocks: Sequence[Block]) -> None:
-        states = getattr(cache, tensor)(layer)
-        written = torch.zeros(states.shape[:-1], dtype=torch.bool, device=states.device)
+    def _quantise(self, cache: CacheRows, layers: Sequence[int], tensor: States, blocks: Sequence[Block]) -> None:
+        """Quantises the rows that leave the windows of some layers, which are the same in all of these."""
+        states: list[torch.Tensor] = [getattr(cache, tensor)(layer) for layer in layers]
+        written = torch.zeros(states[0].shape[:-1], dtype=torch.bool, device=states[0].device)
         for block in blocks:
-            places, heads, _, starts = block.slots.to(states.device)[..., None].unbind(1)
-            rows = starts + states.shape[2] + torch.arange(block.count, device=states.device)
-            codes = block.stored.encode(states[places, heads, rows])
-            states[places, heads, rows] = codes.read()
-            written[places, heads, rows] = True
+            places, heads, _, starts = block.slots.to(written.device)[..., None].unbind(1)
+            index = places, heads, starts + written.shape[2] + torch.arange(block.count, device=written.device)
+            codes = block.stored.encode(torch.cat([of_layer[index] for of_layer in states]))
+            for of_layer, rows in zip(states, codes.read().chunk(len(layers)), strict=True):
+                of_layer[index] = rows
+            written[index] = True
             if self._stored:
                 first = [(cache.answers[place], head, first) for place, head, first, _ in block.slots.tolist()]
-                self._stored.add(layer, tensor, first, codes)
-        cache.write(layer, rows=written, **{tensor: states})
+                self._stored.add(layers[0], tensor, first, codes)
+        for layer, of_layer in zip(layers, states, strict=True):
+            cache.write(layer, rows=written, **{tensor: of_layer})

@@ -143,9 +143,9 @@ class WaveSource:
         for groups, where in ((self._once, "after the prefill"), (self._at_steps, "while decoding")):
             for group in groups:
                 if group.treatment and group.branches[0].error is None:
-                    self._treat_context(group, where)
+                    self._treat_context(group, group.treatment, where)
 
-    def _treat_context(self, group: Group, where: str) -> None:
+    def _treat_context(self, group: Group, treatment: PrefillTreatment, where: str) -> None:
         """Has a treatment act on the first row of each branch, which is copied to those of other questions."""
         firsts: dict[int, int] = {}
         copies = {
@@ -154,9 +154,9 @@ class WaveSource:
             if (first := firsts.setdefault(id(group.branches[place]), place)) != place
         }
         with faults_of_all(group.branches, where):
-            group.treatment.after_prefill(self._rows_of(group, list(firsts.values())))
-            if isinstance(group.treatment, StepTreatment):
-                group.treatment.copy_answers(copies)
+            treatment.after_prefill(self._rows_of(group, list(firsts.values())))
+            if isinstance(treatment, StepTreatment):
+                treatment.copy_answers(copies)
         rows = [self._places[number][1] for number in group.numbers]
         self._places[group.numbers[0]][0].copy_rows({rows[copy]: rows[first] for copy, first in copies.items()})
 
