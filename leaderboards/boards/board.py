@@ -28,7 +28,7 @@ from leaderboards.boards.safe_ratio import SAFE_HEADINGS
 from leaderboards.boards.standings import Standing, Standings, all_standings
 from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.statistics.resampling import Blank
-from policies.declaration.levels import UNTREATED, Level, LevelKind
+from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
 from policies.declaration.names import CONTROLS, FULL
 
 COST = "ms / 1,000 tokens"
@@ -73,6 +73,7 @@ class Board:
     controls: tuple[Line, ...]
     levels: tuple[BoardLevel, ...]  # in ascending order
     shown: tuple[Level, ...]  # the levels that have columns unless one is chosen
+    names: Mapping[Level, str]  # of the levels of all boards
     presses: Mapping[str, Sequence[Arguments]]  # what each policy ran with, by task
 
     def cells_of(self, line: Line) -> Sequence[tuple[BoardColumn, Cell]]:
@@ -134,13 +135,14 @@ def boards_of(
     ``losses``: of the tasks whose routes were observed."""
     standings = all_standings(records, rows) if standings is None else standings
     seconds = _seconds(records)
-    shown = shown_of(sorted({row.at for row in rows if row.policy != FULL}))
+    levels = sorted({row.at for row in rows if row.policy != FULL})
+    names = names_of(levels)
     return {
         (mode, task): _board(
             of_board,
             [row for row in rows if (row.mode, row.task) == (mode, task)],
             seconds.get(task, {}),
-            shown,
+            names,
             machine,
             losses or {},
         )
@@ -155,7 +157,7 @@ def values_of(board: Board, policy: str) -> dict[str, float | None]:
     known = {column.name: cell.sort for column, cell in zip(board.columns, line.cells, strict=True)}
     return {
         column.name: known.get(column.name)
-        for column, _ in _columns(board.shown)
+        for column, _ in _columns(board.shown, board.names)
         if column.at_level or column.name == COST
     }
 
@@ -163,6 +165,7 @@ def values_of(board: Board, policy: str) -> dict[str, float | None]:
 def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
     """Returns the levels that a board shows beside one another: the usual ones, or else the first and last. ``levels``:
     all, in ascending order."""
+    levels = [level for level in levels if level != UNTREATED] or levels
     usual = tuple(level for level in levels if level.value in level.declared.usual)
     return usual or tuple(dict.fromkeys((*levels[:1], *levels[-1:])))
 
@@ -185,7 +188,7 @@ def _board(
     standings: Sequence[Standing],
     rows: Sequence[SummaryRow],
     seconds: Mapping[str, float],
-    shown: tuple[Level, ...],
+    names: Mapping[Level, str],
     machine: str,
     losses: Losses,
 ) -> Board:
@@ -204,13 +207,15 @@ def _board(
     ordered.sort(key=lambda policy: policy.standing.policy in CONTROLS)
     levels = sorted({row.at for row in rows if row.policy != FULL})
     kinds = list({level.declared.name: level.declared for level in levels if level != UNTREATED}.values())
-    columns, lines = _table(_columns(shown, machine, kinds or [UNTREATED.declared]), ordered)
+    shown = shown_of(list(names))
+    columns, lines = _table(_columns(shown, names, machine, kinds or [UNTREATED.declared]), ordered)
     return Board(
         columns,
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
-        tuple(BoardLevel(level, *_table(_at_level(level), ordered)) for level in levels),
+        tuple(BoardLevel(level, *_table(_at_level(level, names[level]), ordered)) for level in levels),
         shown,
+        names,
         {standing.policy: standing.presses for standing in standings},
     )
 
@@ -244,41 +249,43 @@ def _place(policy: _Policy) -> float:
     return float("inf") if isinstance(rank, Blank) else rank.rank
 
 
-def _columns(shown: Sequence[Level], machine: str = "", kinds: Sequence[LevelKind] = ()) -> list[Column]:
+def _columns(
+    shown: Sequence[Level], names: Mapping[Level, str], machine: str = "", kinds: Sequence[LevelKind] = ()
+) -> list[Column]:
     """Lays out the columns of the board. ``shown``: of which columns there are one for each level; others are of the
-    first. ``kinds``: of all levels."""
+    first. ``names``: of levels. ``kinds``: of all levels."""
     first = shown[0] if shown else UNTREATED
+    at = {level: f" at {names[level]}" for level in shown} or {UNTREATED: f" at {UNTREATED}"}
     columns = [
         *(_derived_column(measure, kinds) for measure in FIRST_COLUMNS),
-        *map(_f1_column, shown),
+        *(_f1_column(level, at[level]) for level in shown),
         *(
-            _measure_column(measure, heading, level, heading.name if heading.single else f"{heading.name} at {level}")
+            _measure_column(measure, heading, level, at[level], "" if heading.single else at[level])
             for measure, heading in ON_BOARD
             for level in ((first,) if heading.single else shown)
         ),
-        *(_loss_column(name, level) for name in LOSSES for level in shown),
+        *(_loss_column(name, level, at[level]) for name in LOSSES for level in shown),
         _column(COST, "time of the press’s own work" + (f" on {machine}" if machine else ""), _cost),
-        _saved_column("bytes saved", first),
+        _saved_column("bytes saved", first, at[first]),
         _column("questions", "in each cell", _questions),
     ]
-    return _with_leads(columns, first)
+    return _with_leads(columns, at[first])
 
 
-def _at_level(level: Level) -> list[Column]:
+def _at_level(level: Level, name: str) -> list[Column]:
+    at = f" at {name}"
     columns = [
-        _f1_column(level),
-        *(_measure_column(measure, heading, level, f"{heading.name} at {level}") for measure, heading in ON_BOARD),
-        *(_loss_column(name, level) for name in LOSSES),
-        _saved_column(f"bytes saved at {level}", level),
+        _f1_column(level, at),
+        *(_measure_column(measure, heading, level, at, at) for measure, heading in ON_BOARD),
+        *(_loss_column(loss, level, at) for loss in LOSSES),
+        _saved_column(f"bytes saved{at}", level, at),
     ]
-    return _with_leads(columns, level)
+    return _with_leads(columns, at)
 
 
-def _with_leads(columns: Sequence[Column], level: Level) -> list[Column]:
+def _with_leads(columns: Sequence[Column], at: str) -> list[Column]:
     """Marks the columns that lead, those of levels at one of them."""
-    return [
-        (replace(column, leads=column.name.removesuffix(f" at {level}") in LEADING), cells) for column, cells in columns
-    ]
+    return [(replace(column, leads=column.name.removesuffix(at) in LEADING), cells) for column, cells in columns]
 
 
 def _column(name: str, meaning: str, cells: Cells, at_level: bool = False) -> Column:
@@ -296,8 +303,8 @@ def _at(policy: _Policy, level: Level) -> SummaryRow | None:
     return policy.rows.get(level if has_levels else UNTREATED)
 
 
-def _measure_column(measure: Measure, heading: Heading, level: Level, name: str) -> Column:
-    """Returns a measure at one level, a share in whole percent."""
+def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, suffix: str) -> Column:
+    """Returns a measure at one level, a share in whole percent. ``suffix``: of the column's name."""
 
     def cell(policy: _Policy) -> Cell:
         row = _at(policy, level)
@@ -312,14 +319,14 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, name: str)
         return Cell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
 
     unit = "percent" if measure.is_share else measure.unit
-    meaning = f"{heading.meaning} at {level}, in {unit}"
+    meaning = f"{heading.meaning}{at}, in {unit}"
     if measure in CLIFFS:
         meaning += "; below it the percentage of questions that are left unanswered"
     short_for = measure.title.lower() if heading.name.isupper() and heading.name != measure.title else ""
-    return BoardColumn(name, meaning, at_level=True, short_for=short_for), cell
+    return BoardColumn(f"{heading.name}{suffix}", meaning, at_level=True, short_for=short_for), cell
 
 
-def _f1_column(level: Level) -> Column:
+def _f1_column(level: Level, at: str) -> Column:
     def cell(policy: _Policy) -> Cell:
         row = _at(policy, level)
         value = None if row is None else F1.value(row)
@@ -327,10 +334,10 @@ def _f1_column(level: Level) -> Column:
             return Cell.blank(None if row is None else row.reason)
         return Cell(F1.text(value), interval_text(F1.interval(row)), value)
 
-    return _column(f"F1 at {level}", f"F1 at {level}, in percent, with its 95 % interval", cell, at_level=True)
+    return _column(f"F1{at}", f"F1{at}, in percent, with its 95 % interval", cell, at_level=True)
 
 
-def _loss_column(name: str, level: Level) -> Column:
+def _loss_column(name: str, level: Level, at: str) -> Column:
     def cell(policy: _Policy) -> Cell:
         row = _at(policy, level)
         at_level = {} if row is None else policy.losses[row.at]
@@ -338,7 +345,7 @@ def _loss_column(name: str, level: Level) -> Column:
             return Cell.blank(None)
         return Cell(f"{100 * at_level[name]:z.0f}", "", at_level[name])
 
-    return _column(f"{name} at {level}", f"{LOSSES[name]} at {level}, in percent of the answers", cell, at_level=True)
+    return _column(f"{name}{at}", f"{LOSSES[name]}{at}, in percent of the answers", cell, at_level=True)
 
 
 def _cost(policy: _Policy) -> Cell:
@@ -350,7 +357,7 @@ def _cost(policy: _Policy) -> Cell:
     return Cell(f"{milliseconds:.1f}", "", milliseconds)
 
 
-def _saved_column(name: str, level: Level) -> Column:
+def _saved_column(name: str, level: Level, at: str) -> Column:
     def cell(policy: _Policy) -> Cell:
         row = _at(policy, level)
         held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, policy.full))
@@ -361,7 +368,7 @@ def _saved_column(name: str, level: Level) -> Column:
             return Cell.blank(NOTHING_REMOVED)
         return Cell(f"{100 * saved:z.0f}", "", saved)
 
-    meaning = f"memory that is freed at {level}, in percent of the full cache’s bytes"
+    meaning = f"memory that is freed{at}, in percent of the full cache’s bytes"
     return _column(name, meaning, cell, at_level=True)
 
 

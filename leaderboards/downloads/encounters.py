@@ -9,6 +9,7 @@ import numpy as np
 from leaderboards.aggregate.paired import UNDECIDED, WRONG, Contest, Duel
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.board import shown_of
+from policies.declaration.levels import Level
 
 NOTHING = -128  # of a byte that has no value
 VERDICTS = {"worse": -1, UNDECIDED: 0, "better": 1}
@@ -20,7 +21,7 @@ SHOWN_P = 1000  # p is told in thousandths, and as 0 below the first, where it i
 Duels = Mapping[tuple[str, str], Sequence[Duel]]
 
 
-def encounters(duels: Duels, unmastered: Mapping[str, str]) -> dict[str, Any]:
+def encounters(duels: Duels, unmastered: Mapping[str, str], level_names: Mapping[Level, str]) -> dict[str, Any]:
     """Packs every two policies into bytes. ``numbers``: a signed byte each, in points, shape (pairs, tasks, levels, 8);
     ``p``: two bytes each, shape (pairs, tasks, levels). Both little-endian in base64. The pairs are those of
     ``policies``, the first with all others first; of a pair that is asked for the other way round, the script turns the
@@ -48,8 +49,8 @@ def encounters(duels: Duels, unmastered: Mapping[str, str]) -> dict[str, Any]:
         "few": contexts if contexts is not None and contexts < FEW_CONTEXTS else 0,
         "tasks": tasks,
         "unmastered": {task: reason for task, reason in unmastered.items() if task in tasks},
-        "levels": [str(level) for level in levels],
-        "shown": [str(level) for level in shown_of(levels)],
+        "levels": [level_names[level] for level in levels],
+        "shown": [level_names[level] for level in shown_of(levels)],
         "numbers": base64.b64encode(numbers.tobytes()).decode(),
         "p": base64.b64encode(p.tobytes()).decode(),
     }

@@ -15,7 +15,7 @@ from leaderboards.boards.cells import Cell, heat_of
 from leaderboards.metrics import Measure
 from leaderboards.rendering.templating import as_data
 from leaderboards.statistics.resampling import Blank
-from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.levels import UNTREATED, Level, kind_name, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
 
 SHOWN = (F1, HALLUCINATION, GER)
@@ -140,7 +140,7 @@ def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
     by_place = {(row.policy, row.task, row.at): row for row in of_mode}
     full = {row.task: row for row in of_mode if row.policy == FULL}
     policies = _methods_first(of_mode)
-    middle = levels[len(levels) // 2]
+    names, middle = names_of(levels), levels[len(levels) // 2]
     measures = _with_values(of_mode)
 
     def grid(measure: Measure, level: Level) -> Grid:
@@ -160,9 +160,9 @@ def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
         "task",
         tuple(tasks),
         (Group("", tuple(HeatRow(policy) for policy in policies)),),
-        (_measure_choice(measures), Choice(f"asked {levels[0].kind}", tuple((f"{one}", f"{one}") for one in levels))),
-        _layers(measures, {f"{level}": level for level in levels}, grid),
-        (measures[0].name, f"{middle}"),
+        (_measure_choice(measures), Choice(f"asked {kind_name(levels)}", tuple((one, one) for one in names.values()))),
+        _layers(measures, {name: level for level, name in names.items()}, grid),
+        (measures[0].name, names[middle]),
     )
 
 
@@ -239,8 +239,8 @@ def _by_policy(
         title,
         note,
         corner,
-        levels[0].declared.title,
-        ("full", *map(str, levels)),
+        kind_title(levels),
+        ("full", *names_of(levels).values()),
         tuple(groups),
         (_measure_choice(measures), choice),
         layers,

@@ -13,7 +13,7 @@ from leaderboards.pages.definitions import STATISTICS
 from leaderboards.rendering.templating import render
 from leaderboards.statistics.significance import p_text
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line
-from policies.declaration.levels import Level
+from policies.declaration.levels import Level, kind_title, names_of
 
 NOT_COMPLETE = "not complete"
 NO_SUCH = "one of the two answers nothing"
@@ -122,8 +122,8 @@ def _section(
         summary=summary_line(judged),
         family=f"each task corrected over its {family} levels" if family > 1 else "nothing to correct over",
         few=next(iter(few_contexts(judged)), ""),
-        level_title=levels[-1].declared.title,
-        columns=tuple(map(str, levels)),
+        level_title=kind_title(levels),
+        columns=tuple(names_of(levels).values()),
         tables=tuple(
             Grid(measure.name, measure.title, measure.unit, _lines(duels, levels, measure, unmastered))
             for measure in measures

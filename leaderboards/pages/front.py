@@ -35,7 +35,7 @@ from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import COVERAGE
 from leaderboards.statistics.resampling import Blank
 from leaderboards.statistics.subset_means import clusters_to_detect
-from policies.declaration.levels import Level, LevelKind
+from policies.declaration.levels import Level, LevelKind, kind_name, names_of
 from policies.declaration.names import CONTROLS, FULL
 
 FRONT = "index.html"
@@ -356,8 +356,13 @@ def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> di
         "boards": [_one_board(placed, columns, reasons) for placed in boards],
         "columns": list(columns),
         "reasons": list(reasons),
-        "encounters": [encounters(one.duels, reasons_by_task(one.rows)) if one.duels else None for one in results],
+        "encounters": [_encounters(one) if one.duels else None for one in results],
     }
+
+
+def _encounters(results: Results) -> dict[str, Any]:
+    names = names_of(row.at for row in results.rows if row.policy != FULL)
+    return encounters(results.duels, reasons_by_task(results.rows), names)
 
 
 def _one_board(
@@ -374,11 +379,11 @@ def _one_board(
         "setting": placed.results.setting,
         "task": placed.task,
         "name": title_of(placed.task, ""),
-        "kind": levels[0].level.kind.capitalize() if levels else "Ratio",
-        "usual": " and ".join(map(str, placed.board.shown)) or "none",
+        "kind": kind_name(level.level for level in levels).capitalize(),
+        "usual": " and ".join(placed.board.names[level] for level in placed.board.shown) or "none",
         "levels": [
             {
-                "level": str(level.level),
+                "level": placed.board.names[level.level],
                 "columns": [
                     columns.setdefault((column.name, column.meaning, column.leads, column.short_for), len(columns))
                     for column in level.columns

@@ -20,6 +20,7 @@ from leaderboards.boards.cells import Cell, Line, heat_of
 from leaderboards.figures.gallery import CAUTIONS
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
+from policies.declaration.levels import kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
 
 NOT_RUN = "not run"
@@ -54,6 +55,7 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
     """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat.
     ``examples``: the name of the page of examples, if there is one."""
     levels = sorted({row.at for row in rows if row.policy != FULL})
+    names = names_of(levels)
     by_place = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
     lines: list[Line] = []
@@ -64,15 +66,15 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
             reference = Line(FULL, (_cell(full, measure, highest, notes, FULL, examples),))
             continue
         cells = [
-            _cell(by_place.get((policy, level)), measure, highest, notes, f"{policy} at {level}", examples)
-            for level in levels
+            _cell(by_place.get((policy, level)), measure, highest, notes, f"{policy} at {name}", examples)
+            for level, name in names.items()
         ]
         lines.append(Line(policy, tuple(cells)))
     return Table(
         measure=measure,
         beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
-        title=levels[0].declared.title if levels else "",
-        columns=tuple(map(str, levels)),
+        title=kind_title(levels) if levels else "",
+        columns=tuple(names.values()),
         reference=reference,
         methods=tuple(line for line in lines if line.name not in CONTROLS),
         controls=tuple(line for line in lines if line.name in CONTROLS),

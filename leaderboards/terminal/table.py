@@ -23,7 +23,7 @@ from leaderboards.aggregate.row import (
 )
 from leaderboards.metrics import Measure
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies.declaration.levels import Level
+from policies.declaration.levels import Level, names_of
 from policies.declaration.names import CONTROLS
 
 POLICY_WIDTH = 18
@@ -87,8 +87,8 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
         title += f", {levels[0].declared.note}"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", overflow="fold", max_width=POLICY_WIDTH)
-    for level in levels:
-        table.add_column(str(level) if level.kind == levels[0].kind else "all", justify="right", no_wrap=True)
+    for name in names_of(levels).values():
+        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
     for policy in dict.fromkeys(row.policy for row in of_mean):
         cells = []
         for level in levels:

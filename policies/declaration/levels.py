@@ -263,3 +263,32 @@ def by_kind(levels: Iterable[Level]) -> dict[str, tuple[float, ...]]:
     """Returns the values of each kind, ascending."""
     groups = groupby(sorted(set(levels)), lambda level: level.kind)
     return {kind: tuple(level.value for level in of_kind) for kind, of_kind in groups}
+
+
+def names_of(levels: Iterable[Level]) -> dict[Level, str]:
+    """Names each level by its value, and by its kind too where kinds differ. ``all`` is where policies without levels
+    stand, which are the same at every level of the others.
+
+    >>> list(names_of([Level("rate", 0.5), UNTREATED]).values())
+    ['0.5', 'all']
+    >>> list(names_of([Level("bits", 2.0), Level("rate", 0.5)]).values())
+    ['bits 2', 'rate 0.5']
+    """
+    every = list(levels)
+    kinds = {level.kind for level in every if level != UNTREATED}
+    names = {level: level.where if len(kinds) > 1 else str(level) for level in every}
+    if UNTREATED in names and kinds and UNTREATED.kind not in kinds:
+        names[UNTREATED] = "all"
+    return names
+
+
+def kind_title(levels: Iterable[Level]) -> str:
+    """Returns what the values of levels are, as it stands above a table."""
+    titles = {level.declared.title for level in levels if level != UNTREATED}
+    return titles.pop() if len(titles) == 1 else "asked level"
+
+
+def kind_name(levels: Iterable[Level]) -> str:
+    """Returns the name of the kind of levels, or ``level`` for several kinds."""
+    kinds = {level.kind for level in levels if level != UNTREATED}
+    return kinds.pop() if len(kinds) == 1 else "level"

@@ -172,6 +172,9 @@ def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataF
     for name in ("rank", "area", "safe level"):
         assert stored[name].text == "–"
         assert stored[name].reason == "it has no levels to go along: what it keeps is in the other columns"
+    at = {f"{kind} {ratio:g}" for kind in ("ratio", "rate", "bits") for ratio in RATIOS}
+    assert {board.names[level.level] for level in board.levels} == {*at, "ratio 0"}
+    assert {name for name in fault if name.startswith("F1 at ")} <= {f"F1 at {name}" for name in at}
     f1 = [cell.text for name, cell in stored.items() if name.startswith("F1 at ")]
     assert len(f1) > 2
     assert len(set(f1)) == 1, "its one score is the same at every level"

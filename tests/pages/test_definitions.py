@@ -33,7 +33,8 @@ from leaderboards.pages.imported import build_imported
 from leaderboards.studies.next_tokens.study import STUDY
 from leaderboards.studies.page import build_study
 from leaderboards.studies.routing.study import STUDY as ROUTING
-from policies import Level
+from policies import KINDS, Level
+from policies.declaration.levels import names_of
 from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.pages import Elements, build_pages, results_of
 from tests.support.records.routing_tables import routing_input
@@ -44,8 +45,8 @@ DEFINITIONS = [definition for chapter in chapters() for definition in chapter.de
 NAMES = {name for definition in DEFINITIONS for name in definition.names}
 HALF_AND_MOST = [Level("ratio", 0.5), Level("ratio", 0.9)]
 # What is asked of a policy, its name, and a heading without words.
-A_LEVEL = re.compile(r"[\d.]+")
-AT_A_LEVEL = re.compile(r"(.+) at [\d.]+")
+A_LEVEL = re.compile(rf"(({'|'.join(KINDS)}) )?[\d.]+")
+AT_A_LEVEL = re.compile(rf"(.+) at {A_LEVEL.pattern}")
 IMPORTED = Imported("ruler", "toy", "", "snapkv", 0.5, "", (("string_match", 50.0),), 1, 3, 3, 40.0, 30.0)
 
 JUDGED = judge(list(claims().values()), {})  # nothing was run: all are undecided
@@ -130,7 +131,12 @@ def test_every_measure_metric_and_column_of_the_records_is_defined() -> None:
 
 def test_every_column_of_the_board_is_defined_at_every_level() -> None:
     """Also those in which no policy of a run has a value, and those that appear when a level is chosen."""
-    names = [column.name for column, _ in (*_columns(HALF_AND_MOST), *_at_level(Level("ratio", 0.7)))]
+    at_half_and_most = _columns(HALF_AND_MOST, names_of(HALF_AND_MOST))
+    mixed = [*HALF_AND_MOST, Level("bits", 2.0)]
+    of_kinds = _columns(mixed, names_of(mixed))
+    at_another = _at_level(Level("ratio", 0.7), "0.7"), _at_level(Level("rate", 0.1), "rate 0.1")
+    names = [column.name for columns in (at_half_and_most, of_kinds, *at_another) for column, _ in columns]
+    assert {"F1 at 0.5", "F1 at ratio 0.5", "F1 at bits 2", "F1 at rate 0.1"} <= set(names)
     assert len(names) > 18
     assert [name for name in names if not defined(name)] == []
 

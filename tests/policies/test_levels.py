@@ -16,7 +16,7 @@ from kvbench.store.store import Store
 from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.summary import summarise
 from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of
-from policies.declaration.levels import parse_numbers
+from policies.declaration.levels import UNTREATED, kind_name, kind_title, names_of, parse_numbers
 from tests.support.models.toy import toy_prompt, treat
 from tests.support.records.synthetic_records import frame, record
 
@@ -137,3 +137,14 @@ def test_differences_average_over_draws_and_mcnemar_counts_the_first() -> None:
     (duel,) = duels(frame(records), "random", ["snapkv"])
     assert (duel.lead.difference.mean, duel.contests["hallucinated"].difference.mean) == (50.0, -0.5)
     assert (duel.only_one, duel.only_other, duel.questions) == (8, 0, 8)
+
+
+def test_levels_are_named_by_their_kind_where_kinds_differ() -> None:
+    rate, other, bits, ratio = Level("rate", 0.5), Level("rate", 0.02), Level("bits", 4.0), Level("ratio", 0.5)
+    assert names_of([rate, other]) == {rate: "0.5", other: "0.02"}
+    assert names_of([rate, UNTREATED]) == {rate: "0.5", UNTREATED: "all"}
+    assert names_of([ratio, UNTREATED]) == {ratio: "0.5", UNTREATED: "0"}
+    mixed = names_of([bits, rate, ratio, UNTREATED])
+    assert mixed == {bits: "bits 4", rate: "rate 0.5", ratio: "ratio 0.5", UNTREATED: "ratio 0"}
+    assert (kind_name([rate, UNTREATED]), kind_name([rate, bits])) == ("rate", "level")
+    assert (kind_title([rate, other]), kind_title([rate, bits])) == (KINDS["rate"].title, "asked level")

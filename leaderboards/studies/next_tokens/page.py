@@ -16,7 +16,7 @@ from leaderboards.studies.declaration import Listing, Part, Picture, StudyConten
 from leaderboards.studies.next_tokens.places import TABLE, part_name, parts_of
 from leaderboards.studies.next_tokens.places import Part as OfPlace
 from leaderboards.studies.treatments.parts import in_percent
-from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
 
 TITLE = MEASURES["next_token_accuracy"].title
@@ -99,8 +99,9 @@ def _list_parts(
     places = sorted({one.first_token for one in rows})
     cells = {(one.policy, one.level, one.first_token): text(one) for one in rows}
     lines = sorted({(policies.index(one.policy), one.level) for one in rows})
+    names = names_of(level for _, level in lines)
     table = tuple(
-        (policies[number], str(level), *(cells.get((policies[number], level, place), "–") for place in places))
+        (policies[number], names[level], *(cells.get((policies[number], level, place), "–") for place in places))
         for number, level in lines
     )
     return Listing(title, ("policy", "level", *map(part_name, places)), table)
