@@ -31,7 +31,7 @@ from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
 from policies.declaration.names import CONTROLS, FULL
 
-COST = "ms / 1,000 tokens"
+COST = "ms / context"
 NOTHING_REMOVED = "no tokens are removed: nothing is evicted, and nothing freed"
 # The columns that stand on a board before all are asked for, those of levels at the first of them alone.
 LEADING = ("rank", "area", "beats random?", *SAFE_HEADINGS, "F1", "wrong of answered", "GER", "bytes saved", COST)
@@ -112,7 +112,7 @@ class _Policy:
     standing: Standing
     rows: Mapping[Level, SummaryRow]
     full: SummaryRow | None
-    seconds: float | None  # of compression for a token
+    cost: tuple[float, float] | None  # seconds of compression of a context, and its tokens
     losses: Mapping[Level, Mapping[str, float]]
 
 
@@ -134,14 +134,14 @@ def boards_of(
     ``standings`` what has been computed of them already, or nothing. ``machine``: on which times were measured.
     ``losses``: of the tasks whose routes were observed."""
     standings = all_standings(records, rows) if standings is None else standings
-    seconds = _seconds(records)
+    costs = _costs(records)
     levels = sorted({row.at for row in rows if row.policy != FULL})
     names = names_of(levels)
     return {
         (mode, task): _board(
             of_board,
             [row for row in rows if (row.mode, row.task) == (mode, task)],
-            seconds.get(task, {}),
+            costs.get(task, {}),
             names,
             machine,
             losses or {},
@@ -170,24 +170,28 @@ def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
     return usual or tuple(dict.fromkeys((*levels[:1], *levels[-1:])))
 
 
-def _seconds(records: DataFrame) -> dict[str, dict[str, float]]:
-    """Returns the mean seconds of compression for a token of context, by task, ``all`` among them, and by policy, over
-    all contexts and levels."""
+def _costs(records: DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
+    """Returns the mean seconds of compression of a context and its mean tokens, by task, ``all`` among them, and by
+    policy, over all contexts and levels. Seconds for each token would make a press cheaper by longer contexts: a call
+    takes its time however short they are."""
     sound = records[records["status"] == "ok"].drop_duplicates(
         ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id"]
     )
-    sums = sound.groupby(["task", "policy"], observed=True)[["compression_seconds", "context_tokens"]].sum()
-    by_task = sums["compression_seconds"] / sums["context_tokens"]
-    sums = sums.groupby("policy", observed=True).sum()
-    by_policy = sums["compression_seconds"] / sums["context_tokens"]
-    of_tasks = {str(task): means.droplevel("task").to_dict() for task, means in by_task.groupby("task", observed=True)}
-    return {**of_tasks, ALL_TASKS: by_policy.to_dict()}
+    columns = ["compression_seconds", "context_tokens"]
+    parts = [*sound.groupby("task", observed=True), (ALL_TASKS, sound)]
+    return {
+        str(task): {
+            str(policy): (float(seconds), float(tokens))
+            for policy, seconds, tokens in of_task.groupby("policy", observed=True)[columns].mean().itertuples()
+        }
+        for task, of_task in parts
+    }
 
 
 def _board(
     standings: Sequence[Standing],
     rows: Sequence[SummaryRow],
-    seconds: Mapping[str, float],
+    costs: Mapping[str, tuple[float, float]],
     names: Mapping[Level, str],
     machine: str,
     losses: Losses,
@@ -198,7 +202,7 @@ def _board(
             standing,
             {row.at: row for row in rows if row.policy == standing.policy},
             full,
-            seconds.get(standing.policy),
+            costs.get(standing.policy),
             {row.at: _losses(row, losses) for row in rows if row.policy == standing.policy},
         )
         for standing in standings
@@ -265,7 +269,7 @@ def _columns(
             for level in ((first,) if heading.single else shown)
         ),
         *(_loss_column(name, level, at[level]) for name in LOSSES for level in shown),
-        _column(COST, "time of the press’s own work" + (f" on {machine}" if machine else ""), _cost),
+        _column(COST, f"time of the press’s own work on a context{f' on {machine}' if machine else ''}", _cost),
         _saved_column("bytes saved", first, at[first]),
         _column("questions", "in each cell", _questions),
     ]
@@ -351,10 +355,10 @@ def _loss_column(name: str, level: Level, at: str) -> Column:
 def _cost(policy: _Policy) -> Cell:
     if policy.standing.policy == FULL:
         return Cell.blank(NOT_COMPRESSED)
-    if policy.seconds is None:
+    if policy.cost is None:
         return Cell.blank(None)
-    milliseconds = 1e6 * policy.seconds  # of a thousand tokens
-    return Cell(f"{milliseconds:.1f}", "", milliseconds)
+    seconds, tokens = policy.cost
+    return Cell(f"{1000 * seconds:.1f}", f"{tokens:,.0f} tokens", 1000 * seconds)
 
 
 def _saved_column(name: str, level: Level, at: str) -> Column:

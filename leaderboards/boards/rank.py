@@ -88,11 +88,12 @@ def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -
 
 def _cell(rank: RankInterval) -> Cell:
     if rank.alone:
-        return Cell(f"{rank.rank}", "only one ranked", rank.rank)
+        return Cell.blank(ALONE, ALONE)
     interval = "" if rank.low is None else f"{rank.low}–{rank.high}"
     return Cell(f"{rank.rank}{' ○' if rank.tied else ''}", interval, rank.rank)
 
 
+ALONE = "only one ranked"
 RANK = DerivedMeasure(
     name="rank",
     unit="rank",
@@ -108,7 +109,7 @@ RANK = DerivedMeasure(
         "each among their own. The interval holds 95 % of the ranks in the same resamples of contexts for "
         "all, widened to hold the rank measured. Tied are those whose paired difference may be 0. Controls have none, "
         "nor has a press whose window is under half of its paper’s on one of the tasks (adapted). Where nobody else "
-        "has one, the rank says nothing, and “only one ranked” stands below it.",
+        "has one, there is none: “only one ranked”.",
         source="H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4",
         chapter="board",
     ),

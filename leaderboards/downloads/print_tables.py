@@ -19,9 +19,13 @@ LATEX = str.maketrans(
         **{letter: f"\\{letter}" for letter in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
         **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}"},
+        **{"✕": r"$\times$", "±": r"$\pm$", "≥": r"$\geq$", "≤": r"$\leq$", "ρ": r"$\rho$"},
+        **{"’": "'", "‘": "`", "“": "``", "”": "''", "…": r"\ldots{}", "→": r"$\to$", "χ": r"$\chi$"},
         **{"○": r"$\circ$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "–": r"\textendash{}", "−": "$-$"},
     }
 )
+PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb}"
+NO_LATIN = re.compile("[^\x20-\u017f]")
 # What Markdown would read as its own; underscores within a word are none of it.
 MARKDOWN = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 
@@ -97,10 +101,12 @@ def _in_one_line(cell: Cell) -> str:
 
 
 def as_latex(rows: Rows) -> str:
-    """Returns a tabular of the package booktabs, whose signs need amssymb."""
+    """Returns a tabular, behind a comment that names the packages which it needs. What LaTeX has no sign for, of names
+    that people gave, stands as its number in Unicode."""
     head, *body = [" & ".join(_latex(text) for text in row) + r" \\" for row in rows]
     columns = "l" + "r" * (len(rows[0]) - 1)
     parts = [
+        PACKAGES,
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         head,
@@ -123,6 +129,7 @@ def _latex(text: str) -> str:
     """Escapes a text. A group keeps hyphens from joining to a dash, and a bracket or a star at the beginning of a row
     from being an argument of what ends the row before."""
     escaped = re.sub("(?<=-)-", "{}-", " ".join(text.split()).translate(LATEX))
+    escaped = NO_LATIN.sub(lambda letter: f"U+{ord(letter[0]):04X}", escaped)
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 

@@ -20,8 +20,9 @@ COMPRESSION = Definition(
 WORK = Definition(
     "Time of compression",
     "The press’s own work on a context, as if it ran alone, without the prefill that all share: the mean over "
-    "contexts, or for each 1,000 tokens of context.",
-    names=("ms / 1,000 tokens",),
+    "contexts, whose mean length stands below it. A short context takes longer for each token: doctor times one of its "
+    "own length.",
+    names=("ms / context",),
     chapter="compression",
 )
 TIMES = Definition(

@@ -41,6 +41,7 @@ LATEX_LETTERS = {
     r"\textbar{}": "|",
     r"\textendash{}": "–",
     r"$\circ$": "○",
+    r"$\times$": "✕",
     r"$\blacktriangle$": "▲",
     r"$\blacktriangledown$": "▼",
     "$-$": "−",
@@ -145,6 +146,23 @@ def test_the_tables_of_a_comparison_say_what_its_verdicts_are() -> None:
         texts = [[spaced(text) for text in row] for row in rows]
         assert read_latex(as_latex(rows)) == texts
         assert read_markdown(as_markdown(rows)) == texts
+
+
+def test_what_kvbench_itself_writes_is_ascii_and_names_its_packages() -> None:
+    """A board with an unsafe ratio, marks, dashes and blanks, and one with a single ranked policy; a letter that LaTeX
+    lacks in a name stands as its number."""
+    shown = set()
+    for policies in (("full", "random", "snapkv", "knorm", "tova"), ("full", "snapkv")):
+        records = realistic_records(tasks=["base"], contexts=12, policies=policies)
+        board = boards_of(records, summarise(records))["agnostic", "base"]
+        for rows in (board_rows(board), narrow_board_rows(board)):
+            table = as_latex(rows)
+            shown |= {letter for row in rows for text in row for letter in text if not letter.isascii()}
+            assert table.isascii(), {letter for letter in table if not letter.isascii()}
+            assert table.startswith("% needs \\usepackage[T1]{fontenc} and \\usepackage{booktabs,amssymb}\n")
+        assert [spaced(text) for text in board_rows(board)[1]][1].startswith("1 (only") is False
+    assert {"–", "✕"} <= shown, "there was something to turn into ASCII"
+    assert as_latex([["中文 é"]]).count("U+4E2DU+6587 é") == 1
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")

@@ -125,9 +125,9 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
         named = dict(zip(table.columns, line[1:], strict=True))
         assert (named["hallucinated at 0.9"], named["GER at 0.9"]) == (most.hallucination_rate, most.ger)
         if line.policy == "full":
-            assert np.isnan(named["ms / 1,000 tokens"]), "it compresses nothing"
+            assert np.isnan(named["ms / context"]), "it compresses nothing"
         else:
-            assert named["ms / 1,000 tokens"] == pytest.approx(1e6 * 0.001 / 150)
+            assert named["ms / context"] == pytest.approx(1)
     for name in ("rank", "area", "cliff"):
         assert (table[name].isna() == table[f"{name}_reason"].notna()).all(), name
     is_safe = table["safe_ratio_outcome"] == "safe"
