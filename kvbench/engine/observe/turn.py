@@ -64,7 +64,7 @@ class TurnObserver:
     """Notes in ``readings``, by the branch's id, question and step, what answers read.
 
     It leaves out branches whose press goes on cutting while an answer is written: what was read is gone by then; and
-    answers that are forced. ``spans``: by question. ``left_out``: tells of a branch why it is left out too, if it is.
+    answers that are forced. ``spans``: by question. ``left_out``: says of a branch why it is left out too, or nothing.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TurnObserver:
         spans: Sequence[Spans],
         epsilon: float = EPSILON,
         keep_attention: bool = False,
-        left_out: Callable[[Branch], str | None] = lambda _: None,
+        left_out: Callable[[Branch], str] = lambda _: "",
     ) -> None:
         self.readings: dict[tuple[int, int, int], TurnReading] = {}
         self._model, self._prompt, self._spans = model, prompt, spans
@@ -94,7 +94,7 @@ class TurnObserver:
         branch = answer.branch
         if answer.forced or branch.press_cache is not None or branch.error is not None:
             return False
-        return self._left_out(branch) is None
+        return not self._left_out(branch)
 
     def _alike(self, step: Step, places: Sequence[int]) -> list[list[int]]:
         """Groups answers to which as many tokens are passed: the question, or the first token of the answer."""
