@@ -40,6 +40,7 @@ class FinishedAnswer:
     trace: Trace
     branch: Branch
     generation: Generation | None  # none where the branch failed
+    full: Generation | None  # of the full cache for the same question, whether or not it is part of the run
     question: StoredQuestion
     context: StoredContext
     record: Record
@@ -164,10 +165,11 @@ def _finished(
             if generation and generation.final_cache:
                 survival = _survival(generation.final_cache.keep or ())
             values = _values(model, trace, branch, survival, number, generation)
-            values |= _against_full(generation, of_full.get(number), is_judged(questions[number]))
-            values |= {"task": context.task} | text_scores(values["output_text"], questions[number], context)
+            full, question = of_full.get(number), questions[number]
+            values |= _against_full(generation, full, is_judged(question))
+            values |= {"task": context.task} | text_scores(values["output_text"], question, context)
             record = Record.model_validate(values)
-            yield FinishedAnswer(model, trace, branch, generation, questions[number], context, record, observers, again)
+            yield FinishedAnswer(model, trace, branch, generation, full, question, context, record, observers, again)
 
 
 def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:

@@ -100,17 +100,10 @@ def _right_and_lost(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answe
     """Returns the answers to the first questions with evidence that the full cache has right: those that are right,
     and those that are wrong after an eviction that a mask tells."""
     of_evidence = [one for one in answers if one.generation is not None and one.question.evidence_tokens]
-    if not of_evidence:
-        return [], []
-    first = of_evidence[0]
-    # Its answers are decoded again, as they may be no part of this run.
-    full = next(branch for branch in first.trace.branches if branch.treatment.policy.name == FULL)
     by_question = {one.generation.question: one for one in of_evidence}
-    right_with_full = sorted(
-        generation.question
-        for generation in first.decode([full])
-        if generation.question in by_question and by_question[generation.question].scores_of(generation)["right"]
-    )
+    right_with_full = [
+        number for number, one in sorted(by_question.items()) if one.full and one.scores_of(one.full)["right"]
+    ]
     asked = [one for one in of_evidence if one.generation.question in right_with_full[:ASKED]]
     lost = [one for one in asked if not one.record.right and not masks.reason_without_mask(one.branch)]
     return [one for one in asked if one.record.right], [one for one in lost if not masks.mask_of(one.branch).all()]

@@ -33,6 +33,8 @@ class Attention(AnswerRow):
         int
     ]  # the token attended to most; behind the context stand question and answer; -2 for none that is known
     top_weight: list[float]  # its share of the attention
+    most: list[int]  # tokens of the context that all heads together attend to most, not by head
+    most_share: list[float]  # their shares, mean over heads
     retrieves: list[bool]  # the token attended to most is one of the gold answer's
     answer: list[float]  # share of the attention to the tokens of the gold answer in the context
     subject: list[float]  # to what the question starts from
@@ -49,7 +51,7 @@ class State(AnswerRow):
 
     layer: int  # 0: before the first layer
     state: bytes  # the hidden state, shape (hidden_size,); behind the last layer it is normalised
-    values: bytes | None  # mean of the values left of the context, shape (num_kv_heads * head_dim,); of layers alone
+    values: bytes | None  # mean of the values left of the answer, shape (num_kv_heads * head_dim,); of layers alone
 
 
 class Route(AnswerRow):
@@ -117,6 +119,8 @@ def _attention(answer: Any) -> Iterator[Attention]:
                 layer=number,
                 top=layer.top.tolist(),
                 top_weight=layer.top_weight.tolist(),
+                most=layer.most[layer.most_share > 0].tolist(),
+                most_share=layer.most_share[layer.most_share > 0].tolist(),
                 retrieves=evidence.reads_span(layer.top, answer_tokens).tolist(),
                 **dict(zip(reading.spans, layer.shares.T.tolist(), strict=True)),
                 kept=kept[number],
@@ -190,7 +194,7 @@ ATTENTION = register(
         "attention",
         Attention,
         (*RECORDS.key, "step", "layer"),
-        1,
+        2,
         QUESTIONS.name,
         {"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)},
         fill=_attention,

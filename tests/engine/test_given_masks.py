@@ -16,7 +16,7 @@ from tests.support.models.toy import AGNOSTIC, PLENTY, RUNNABLE, STEPS, model_of
 RATIOS = (0.0, 0.3, 0.9)
 WITHOUT = {
     "it merges or rewrites rows": {n for n, one in RUNNABLE.items() if one.rewrites and not one.while_decoding},
-    "its press goes on cutting": {name for name, policy in RUNNABLE.items() if policy.while_decoding},
+    "it goes on cutting": {name for name, policy in RUNNABLE.items() if policy.while_decoding},
 }
 NAMES_WITHOUT = {name for names in WITHOUT.values() for name in names}
 OTHER_PROMPTS = {name: policy for name, policy in RUNNABLE.items() if name not in {*AGNOSTIC, *NAMES_WITHOUT}}

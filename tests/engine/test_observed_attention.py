@@ -16,7 +16,7 @@ from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.edges import EPSILON, Edges, joined
 from leaderboards.routing.reach import rollout, widest
-from policies import ABSENT, POLICIES, UNKNOWN
+from policies import POLICIES, UNKNOWN
 from tests.support.models.plain import PlainRows, masked, plain_rows
 from tests.support.models.toy import NETWORKS, PLENTY, STEPS, answers, by_question, model_of, toy_prompt, treat
 
@@ -69,10 +69,13 @@ def check(reading: TurnReading, plain: Any, rows: PlainRows, prompt: Prompt, num
         for place, span in enumerate(spans_of(prompt)[number].values()):
             np.testing.assert_allclose(seen.shares[:, place], expected[:, -1, list(span)].sum(-1), **CLOSE)
         same_edges(seen.edges, expected, length + turn - expected.shape[1])
-        context = rows.tokens(layer)[:, :-turn]
+        order = np.argsort(-expected[:, -1, :length].mean(0), kind="stable")[: len(seen.most)]
+        np.testing.assert_allclose(seen.most_share, expected[:, -1, order].mean(0), **CLOSE)
+        np.testing.assert_allclose(seen.most_share, expected[:, -1, seen.most].mean(0), **CLOSE)
+        of_answer = torch.isin(rows.tokens(layer)[:, :-turn], torch.tensor(prompt.questions[number].answer_tokens))
         means = [
-            values[:-turn][own != ABSENT].mean(0) if bool((own != ABSENT).any()) else torch.zeros(values.shape[1])
-            for values, own in zip(rows.values(layer), context, strict=True)
+            values[:-turn][own].mean(0) if bool(own.any()) else torch.zeros(values.shape[1])
+            for values, own in zip(rows.values(layer), of_answer, strict=True)
         ]
         np.testing.assert_allclose(reading.values[layer], torch.cat(means), **CLOSE)
     np.testing.assert_allclose(reading.placed, 1.0, atol=1e-5)

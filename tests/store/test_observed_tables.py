@@ -18,7 +18,7 @@ OBSERVABLE = ("full", "knorm", "adakv_snapkv")
 PRIVATE = next(policy.name for policy in POLICIES.values() if policy.prefill == "private" and policy.takes_ratios)
 UNOBSERVED = {
     "merging_snapkv": "it merges or rewrites rows",
-    "decoding_knorm": "it cuts while it answers",
+    "decoding_knorm": "it goes on cutting while an answer is written",
     PRIVATE: "it has a prefill of its own",
 }
 TABLES = ("attention", "states", "routes", "weights")

@@ -15,6 +15,7 @@ from kvbench.engine.decode.loop import Step
 from kvbench.engine.observe.context import ContextReading, read_context_attention
 from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading
 from kvbench.engine.treat.branch import Branch
+from kvbench.engine.treat.given import reason_without_mask
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.edges import EPSILON, Edges, joined
@@ -39,20 +40,11 @@ class Routes:
     path: list[int]
 
 
-def why_not_observed(branch: Branch) -> str | None:
-    """Says why nothing is observed of a branch; None where something is.
-
-    Routes go through the shared prefill, and end in rows whose tokens are known.
-    """
-    if branch.error is not None:
-        return "it failed"
-    if branch.press_cache is not None:
-        return "it cuts while it answers"
-    if branch.treatment.policy.prefill != "shared":
-        return "it has a prefill of its own"
-    if any(layer.keep is None for layer in branch.layers):
-        return "it merges or rewrites rows"
-    return None
+def why_not_observed(branch: Branch) -> str:
+    """Says why nothing is observed of a branch, or nothing if something is: routes go through the shared prefill, and
+    end in rows whose tokens are known."""
+    is_private = branch.treatment.policy.prefill != "shared"
+    return reason_without_mask(branch) or ("it has a prefill of its own" if is_private else "")
 
 
 class AnswerObserver:

@@ -23,6 +23,8 @@ from policies import ABSENT, UNKNOWN
 
 ROWS_AT_ONCE = 2**16  # of contexts, in one pass
 QUESTION, ANSWER = 0, 1  # steps: the question has been read, and the first token of the answer has
+MOST = 16  # tokens of the context that are told by layer
+POOLED = "answer"  # the span whose values are averaged
 Spans = Mapping[str, Sequence[int]]  # by name, the tokens of the context, such as those of the answer
 
 
@@ -32,13 +34,16 @@ class LayerReading:
 
     ``edges``: of all tokens passed. Of the last of them: ``top``, int (heads,), the token that each head attends to
     most; ``top_weight``, float (heads,), how much; ``shares``, float (heads, spans), the attention to each span;
-    ``attention``, float (heads, tokens), all of it, if that is asked for.
+    ``most`` and ``most_share``, int and float (at most MOST,), the tokens of the context that all heads together attend
+    to most, and their share of the attention; ``attention``, float (heads, tokens), all of it, if that is asked for.
     """
 
     edges: Edges
     top: npt.NDArray[np.int64]
     top_weight: npt.NDArray[np.float32]
     shares: npt.NDArray[np.float32]
+    most: npt.NDArray[np.int64]
+    most_share: npt.NDArray[np.float32]
     attention: npt.NDArray[np.float32] | None
 
 
@@ -48,8 +53,9 @@ class TurnReading:
 
     ``length``: the tokens of the context. ``spans``: the names of the spans. ``states``: float (layers + 1,
     hidden_size), the last token before the first layer and behind each, the last one normalised. ``values``: float
-    (layers, num_kv_heads * head_dim), the mean of the values that are left of the context. ``placed``: float (layers,
-    heads), the attention to rows whose token is known: 1 unless the press merges or rewrites.
+    (layers, num_kv_heads * head_dim), the mean of the values that are left of the span :data:`POOLED`, 0 where a head
+    holds none: those of the whole context would be the same for all its questions. ``placed``: float (layers, heads),
+    the attention to rows whose token is known: 1 unless the press merges or rewrites.
     """
 
     length: int
@@ -64,7 +70,7 @@ class TurnObserver:
     """Notes in ``readings``, by the branch's id, question and step, what answers read.
 
     It leaves out branches whose press goes on cutting while an answer is written: what was read is gone by then; and
-    answers that are forced. ``spans``: by question. ``left_out``: tells of a branch why it is left out too, if it is.
+    answers that are forced. ``spans``: by question. ``left_out``: says of a branch why it is left out too, or nothing.
     """
 
     def __init__(
@@ -74,7 +80,7 @@ class TurnObserver:
         spans: Sequence[Spans],
         epsilon: float = EPSILON,
         keep_attention: bool = False,
-        left_out: Callable[[Branch], str | None] = lambda _: None,
+        left_out: Callable[[Branch], str] = lambda _: "",
     ) -> None:
         self.readings: dict[tuple[int, int, int], TurnReading] = {}
         self._model, self._prompt, self._spans = model, prompt, spans
@@ -94,7 +100,7 @@ class TurnObserver:
         branch = answer.branch
         if answer.forced or branch.press_cache is not None or branch.error is not None:
             return False
-        return self._left_out(branch) is None
+        return not self._left_out(branch)
 
     def _alike(self, step: Step, places: Sequence[int]) -> list[list[int]]:
         """Groups answers to which as many tokens are passed: the question, or the first token of the answer."""
@@ -179,7 +185,7 @@ class _TurnWatcher:
             total.scatter_add_(1, to_tokens, weights.sum(0))
             last[of_group] = last[of_group].scatter_add(1, columns[head].expand(groups, -1), weights[:, -1])
         self._note(strongest, total / heads, last)
-        self._note_values(tokens, values)
+        self._note_values(columns, values)
         return output
 
     def reading(self, states: npt.NDArray[np.float32]) -> TurnReading:
@@ -200,13 +206,18 @@ class _TurnWatcher:
         )
         top_weight, top = last.max(-1)
         shares = (last @ self._members.to(last.device)).cpu().numpy()
+        most_share, most = last[:, : self.length].mean(0).topk(min(MOST, self.length))
         attention = last[:, :end].cpu().numpy() if self._keep_attention else None
-        tokens = top.masked_fill(top == end, UNKNOWN).cpu().numpy()
-        self.layers.append(LayerReading(edges, tokens, top_weight.cpu().numpy(), shares, attention))
+        tokens = top.masked_fill(top == end, UNKNOWN)
+        of_tokens = (one.cpu().numpy() for one in (tokens, top_weight))
+        of_most = (one.cpu().numpy() for one in (most, most_share))
+        self.layers.append(LayerReading(edges, *of_tokens, shares, *of_most, attention))
         self.placed.append(last[:, :end].sum(-1).cpu().numpy())
 
-    def _note_values(self, tokens: torch.Tensor, values: torch.Tensor) -> None:
-        """Averages the values of each head over the rows of the context that it holds; 0 where it holds none."""
-        of_context = (tokens[:, : -self._turn] != ABSENT)[..., None]
-        kept = values[:, : -self._turn].masked_fill(~of_context, 0.0).float()
-        self.values.append((kept.sum(1) / of_context.sum(1).clamp(min=1)).flatten().cpu().numpy())
+    def _note_values(self, columns: torch.Tensor, values: torch.Tensor) -> None:
+        """Averages the values of each head over the rows of a span that it holds; 0 where it holds none."""
+        pooled = torch.zeros(len(self._members), dtype=torch.bool, device=columns.device)
+        pooled[list(self.spans.get(POOLED, ()))] = True
+        of_span = pooled[columns][..., None]
+        kept = values.masked_fill(~of_span, 0.0).float()
+        self.values.append((kept.sum(1) / of_span.sum(1).clamp(min=1)).flatten().cpu().numpy())

@@ -18,9 +18,9 @@ def reason_without_mask(branch: Branch) -> str:
     if branch.error is not None:
         return "it failed"
     if branch.press_cache is not None:
-        return "its press goes on cutting while an answer is written"
+        return "it goes on cutting while an answer is written"
     if any(layer.keep is None for layer in branch.layers):
-        return "it merges or rewrites rows, so that none of them is a token of the context"
+        return "it merges or rewrites rows"
     return ""
 
 
