@@ -209,9 +209,17 @@ class _TurnWatcher:
         most_share, most = last[:, : self.length].mean(0).topk(min(MOST, self.length))
         attention = last[:, :end].cpu().numpy() if self._keep_attention else None
         tokens = top.masked_fill(top == end, UNKNOWN)
-        of_tokens = (one.cpu().numpy() for one in (tokens, top_weight))
-        of_most = (one.cpu().numpy() for one in (most, most_share))
-        self.layers.append(LayerReading(edges, *of_tokens, shares, *of_most, attention))
+        self.layers.append(
+            LayerReading(
+                edges=edges,
+                top=tokens.cpu().numpy(),
+                top_weight=top_weight.cpu().numpy(),
+                shares=shares,
+                most=most.cpu().numpy(),
+                most_share=most_share.cpu().numpy(),
+                attention=attention,
+            )
+        )
         self.placed.append(last[:, :end].sum(-1).cpu().numpy())
 
     def _note_values(self, columns: torch.Tensor, values: torch.Tensor) -> None:
