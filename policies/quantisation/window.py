@@ -86,10 +86,11 @@ class QuantisedRows:
             for tensor in self.ways[0][0]:
                 before = self._coded.get((layer, tensor), ((0,) * len(held[0]),) * len(self.ways))
                 blocks, self._coded[layer, tensor] = leaving(tensor, held, before)
-                alike.setdefault((tensor, id(blocks), str(tokens.device)), (blocks, []))[1].append(layer)
+                if blocks:
+                    alike.setdefault((tensor, id(blocks), str(tokens.device)), (blocks, []))[1].append(layer)
         for (tensor, _, _), (blocks, layers) in alike.items():
             count = 1 if self._stored else max(1, ROWS_AT_ONCE // cache.tokens(layers[0]).numel())
-            for start in range(0, len(layers) if blocks else 0, count):
+            for start in range(0, len(layers), count):
                 self._quantise(cache, layers[start : start + count], tensor, blocks)
 
     def after_step(self, cache: CacheRows, step: int) -> None:
