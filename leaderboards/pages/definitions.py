@@ -106,7 +106,8 @@ STATISTICS = Chapter(
         Definition(
             "Paired difference",
             "Two policies on the same questions in the same resamples: what makes a question hard for both cancels. "
-            "Differences of comparisons are in points, whatever the unit of their measure.",
+            "Differences of measures are in points, whatever the unit of the measure; that of two rates is a share, as "
+            "the rates beside it.",
             names=(
                 *with_interval(*(f"{name}_difference" for name in COMPARED), "rate_difference"),
                 *("rate", "other_rate", "part", "value", "other", "unit"),
