@@ -147,7 +147,12 @@ def _write(
         ]
         for study in studies_of_group:
             page = study.file_name(number)
-            pages[page], content = build_study(study, study_input)
+            beside = [
+                other
+                for other, of_other in zip(inputs, studies_of_groups, strict=True)
+                if other.model != study_input.model and study in of_other
+            ]
+            pages[page], content = build_study(study, replace(study_input, beside=beside))
             if len(group.stores) == 1:
                 group.stores[0].write_json(f"{study.name}.json", dict(content.quoted))
             tables += content.sheets
@@ -202,7 +207,7 @@ def _from_records(
     tasks = {str(task) for one in inputs for task in one.records["task"].unique()}
     pages = {
         examples_page(str(task), number): build_examples(
-            one.model, str(task), of_task, task_page(str(task)) if len(tasks) > 1 else FRONT
+            one.model, str(task), of_task, task_page(str(task)) if len(tasks) > 1 else FRONT, one.tables
         )
         for number, one in enumerate(inputs, start=1)
         for task, of_task in one.records.groupby("task", sort=False)

@@ -1,4 +1,8 @@
-"""The page of a task's examples: from a cell to what was asked and answered, and which tokens were still there."""
+"""The page of a task's examples: from a cell to what was asked and answered, and which tokens were still there.
+
+Where a run observed attention and routes, tokens can be shaded by what the question's last token reads of them, layer
+by layer, and the widest route that is left is told.
+"""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -11,38 +15,48 @@ from leaderboards.aggregate.answer_tables import QUESTION
 from leaderboards.aggregate.failures import worst_first
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.levels import with_levels
+from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
 
 WORST = 6  # examples of each cell, the worst first
 OF_A_CONTEXT = 2  # of them about one context, unless there are too few about others
+QUESTION_STEP = 0  # of the table of attention: the last token of the question
+Tables = Mapping[str, DataFrame]
+NO_TABLES: Tables = {}
+Key = tuple[str, str, str, float]  # of an answer: question, policy, kind and value of the level
 
 
-def build_examples(model: str, task: str, records: DataFrame, page: str = "index.html") -> str:
+def build_examples(
+    model: str, task: str, records: DataFrame, page: str = "index.html", tables: Tables = NO_TABLES
+) -> str:
     """Returns the page as text. ``records``: of one task; of each policy and level the worst answers are shown.
-    ``page``: the file name of the page with the figures of the task."""
+    ``page``: the file name of the page with the figures of the task. ``tables``: of studies, as for
+    :func:`examples_of`."""
     return render(
         "examples.html.j2",
         ("examples.js",),
         model=model,
         task=task,
         task_page=page,
-        data=as_data(examples_of(records)),
+        data=as_data(examples_of(records, tables)),
     )
 
 
-def examples_of(records: DataFrame) -> dict[str, Any]:
+def examples_of(records: DataFrame, tables: Tables = NO_TABLES) -> dict[str, Any]:
     """Returns what the page's script draws from: contexts and questions once, and by cell the worst answers, of the
-    first draw where a random policy was drawn several times."""
+    first draw where a random policy was drawn several times. ``tables``: by name, ``attention`` and ``routes`` of the
+    same run, if it has them."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["output_text"]
     shown = sound.loc[_spread(worst_first(sound))]
     contexts = _numbers(shown, ["context"])
     questions = _numbers(shown, QUESTION)
+    observed = _observed(shown, tables)
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
     rows = shown.to_dict("records")
     for row, context, question in zip(rows, contexts, questions, strict=True):
         answers = cells.setdefault(row["policy"], {}).setdefault(str(row["level"]), [])
-        answers.append({"question": question, "context": context, **_answer(row)})
+        answers.append({"question": question, "context": context, **_answer(row), **observed.get(_key(row), {})})
     return {
         "contexts": [_context(row) for row in _first(rows, contexts)],
         "questions": [_question(row, full) for row in _first(rows, questions)],
@@ -113,6 +127,45 @@ def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
         "realised": _number(row["realised_ratio"]),
         "kept": None if kept is None else base64.b64encode(kept).decode(),
     }
+
+
+def _key(row: Mapping[Any, Any]) -> Key:
+    level: Level = row["level"]
+    return row["question_id"], row["policy"], level.kind, level.value
+
+
+def _observed(shown: DataFrame, tables: Tables) -> dict[Key, dict[str, Any]]:
+    """Returns of the answers that are shown what was observed: ``route``, ``width`` and ``attention``, by layer a list
+    of tokens, each followed by its share."""
+    wanted = {_key(row) for row in shown.to_dict("records")}
+    found: dict[Key, dict[str, Any]] = {}
+    for row in _rows_of(tables, "routes", shown):
+        if (key := _cell(row)) in wanted:
+            path = row["path"]
+            found[key] = {
+                "unobserved": row["unobserved"],
+                "route": None if path is None else [int(token) for token in path],
+                "width": _number(row["answer_width"]),
+            }
+    for row in sorted(_rows_of(tables, "attention", shown), key=lambda one: int(one["layer"])):
+        if (key := _cell(row)) in wanted and row["step"] == QUESTION_STEP:
+            pairs = zip(row["most"], row["most_share"], strict=True)
+            of_layer = [number for token, share in pairs for number in (int(token), round(float(share), 3))]
+            found.setdefault(key, {}).setdefault("attention", []).append(of_layer)
+    return found
+
+
+def _rows_of(tables: Tables, name: str, shown: DataFrame) -> list[dict[Any, Any]]:
+    """Returns the rows of a table about the questions that are shown, of the first draw."""
+    if name not in tables:
+        return []
+    table = tables[name]
+    chosen = table["question_id"].isin(shown["question_id"].unique()) & (table["repeat"] == 0)
+    return table[chosen & table["task"].isin(shown["task"].unique())].to_dict("records")
+
+
+def _cell(row: Mapping[Any, Any]) -> Key:
+    return row["question_id"], row["policy"], row["level_kind"], float(row["level"])
 
 
 def _number(value: Any) -> float | None:

@@ -25,6 +25,7 @@ class StudyInput:
     records: DataFrame
     runs: Sequence[Mapping[str, Any]] = ()  # what ``run.json`` of each run holds
     tables: Mapping[str, DataFrame] = field(default_factory=dict)  # those that the study reads, as far as runs have any
+    beside: Sequence["StudyInput"] = ()  # of other models on the same site, with what the study needs
 
 
 @dataclass(frozen=True)

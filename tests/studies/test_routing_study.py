@@ -64,6 +64,20 @@ def test_agreement_of_heads_by_hand() -> None:
     assert (np.isnan(one.kappa[0]), one.kappa[1]) == (True, 0.5)
 
 
+def test_consensus_by_depth_stands_beside_that_of_another_model() -> None:
+    """All heads of the other model look at one token in both layers."""
+    table = attention()
+    table["top"] = [[3, 3]] * len(table)
+    other = StudyInput("other", records(), tables={"attention": table})
+    found = dict(heads.depths(replace(routing_input(), beside=[other])))
+    assert [found[model].consensus.tolist() for model in ("toy", "other")] == [[0.5, 1.0], [0.5, 0.5]]
+    assert [found[model].slope.mean for model in ("toy", "other")] == [0.5, 0.0]
+    _, content = build_study(STUDY, replace(routing_input(), beside=[other]))
+    (depth,) = [part for part in content.parts if part.identifier == "depth"]
+    assert [picture.title for picture in depth.pictures] == ["toy", "other"]
+    assert [row[:2] for row in depth.listings[0].rows] == [("toy", "0.75"), ("other", "0.50")]
+
+
 def test_the_head_that_reads_the_answer_is_found_and_followed() -> None:
     joined = heads.with_questions(attention(), records())
     found = heads.retrieval_heads(joined)
@@ -82,13 +96,24 @@ def test_the_head_that_reads_the_answer_is_found_and_followed() -> None:
 
 def test_probes_find_what_states_hold_and_nothing_else() -> None:
     labelled = probes.with_labels(states(), records())
-    by_layer = {(one.label, one.layer): one.score for one in probes.by_layer(labelled)}
+    by_layer = {(one.label, one.layer): one.score for one in probes.by_layer(labelled, probes.STATE)}
     assert by_layer[probes.LETTER, 2].macro_f1 > 0.9
     assert by_layer[probes.LETTER, 2].selectivity > 0.3
     assert by_layer[probes.TYPE, 0].macro_f1 < by_layer[probes.TYPE, 2].macro_f1
-    by_level = {(one.label, one.policy, one.level): one.score for one in probes.by_level(labelled)}
+    by_level = {(one.label, one.policy, one.level): one.score for one in probes.by_level(labelled, probes.STATE)}
     assert by_level[probes.LETTER, "full", UNTREATED].macro_f1 > 0.9
     assert by_level[probes.LETTER, "knorm", MOST].macro_f1 < 0.8
+
+
+def test_probes_of_values_find_what_is_stored_whatever_the_state_holds() -> None:
+    labelled = probes.with_labels(states(), records())
+    by_layer = {(one.label, one.layer): one.score for one in probes.by_layer(labelled, probes.VALUES)}
+    assert {layer for _, layer in by_layer} == {0, 1}
+    by_level = {(one.policy, one.level): one for one in probes.by_level(labelled, probes.VALUES, (probes.LETTER,))}
+    assert {one.layer for one in by_level.values()} == {1}
+    stored, said = by_level["snapkv", MOST].score, probes.f1_of_answers(labelled)["snapkv", MOST]
+    assert (stored.macro_f1, said.mean) == (1.0, 0.0), "retained and not used"
+    assert by_level["knorm", MOST].score.macro_f1 < 0.8
 
 
 def test_a_tenth_is_lost_on_the_line_between_two_ratios() -> None:
@@ -98,9 +123,9 @@ def test_a_tenth_is_lost_on_the_line_between_two_ratios() -> None:
     assert found["snapkv"] == pytest.approx(0.1)
     assert np.isnan(found["knorm"])
     assert probes.first_losses({("int4", Level("bits", 4.0)): 0.5, ("full", UNTREATED): 1.0}) == {}
-    right = probes.right_answers(probes.with_labels(states(), records()))
-    assert right["full", UNTREATED] == pytest.approx(11 / 12)
-    assert probes.first_losses(right)["snapkv"] == pytest.approx(0.5 * (11 / 12) * 0.1 / (11 / 12 - 0.5))
+    f1 = {cell: one.mean for cell, one in probes.f1_of_answers(probes.with_labels(states(), records())).items()}
+    assert f1["full", UNTREATED] == pytest.approx(11 / 12)
+    assert probes.first_losses(f1)["snapkv"] == pytest.approx(0.5 * (11 / 12) * 0.1 / (11 / 12 - 0.5))
 
 
 def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
@@ -108,13 +133,23 @@ def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
     assert "routing" in [study.name for study in studies_of(given)]
     page, content = build_study(STUDY, given)
     assert [part.identifier for part in content.parts] == [
-        *("classes-base-0.01", "classes-base-0.3", "reach-base", "agreement", "heads", "spans", "probes"),
+        *(
+            "classes-base-0.3",
+            "reach-base",
+            "classes-base-0.01",
+            "depth",
+            "agreement",
+            "heads",
+            "spans",
+            "probes-state",
+            "probes-values",
+        ),
     ]
     assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]
     assert dict(content.facts) == {
         "Contexts observed": "6 of 6 of base",
         "Not observed": "nothing",
-        "Least attention in each step": "0.01 and 0.3",
+        "Least attention in each step": "0.3 and 0.01",
     }
     rows = {(row[0], row[1]): row for row in content.parts[0].details[0].rows}
     columns = content.parts[0].details[0].columns

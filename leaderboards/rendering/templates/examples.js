@@ -2,7 +2,7 @@
 // Model output is hostile text: it goes into the page as text and never as markup.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const [policies, levels, verdicts] = ["policy", "asked", "verdict"].map((id) => document.getElementById(id));
+const [policies, levels, verdicts, shades] = ["policy", "asked", "verdict", "shade"].map((id) => document.getElementById(id));
 const place = document.getElementById("examples");
 
 const element = (name, className, text) => {
@@ -17,25 +17,56 @@ const within = (spans, start, end) => {
   return false;
 };
 
-// One element for each token, with the share of slots that keep it as its shade.
-const strip = (context, question, kept) => {
+// The share of attention by token in a layer; null where it is not known.
+const attentionOf = (answer, layer) => {
+  const pairs = answer.attention?.[layer];
+  if (!pairs) return null;
+  const shares = new Map();
+  for (let index = 0; index < pairs.length; index += 2) shares.set(pairs[index], pairs[index + 1]);
+  return shares;
+};
+
+// One element for each token. Its shade is the share of slots that keep it, or of a layer's attention, beside the most
+// that any token of the context has.
+const strip = (context, question, answer, layer) => {
+  const kept = answer.kept;
   const shares = kept === null ? null : Uint8Array.from(atob(kept), (letter) => letter.charCodeAt(0));
+  const attention = layer === null ? null : attentionOf(answer, layer) ?? new Map();
+  const most = attention === null ? 1 : Math.max(...attention.values(), 1e-9);
+  const route = new Set(answer.route ?? []);
   const letters = [...context.text];
   const made = element("p", "strip");
   let start = 0;
   context.ends.forEach((end, index) => {
     const token = element("span", "token", letters.slice(start, end).join(""));
     const share = shares === null ? 1 : shares[index] / 255;
-    token.style.setProperty("--kept", share);
+    const read = attention?.get(index) ?? 0;
+    token.style.setProperty("--kept", attention === null ? share : read / most);
     token.classList.toggle("gone", share === 0);
+    token.classList.toggle("route", route.has(index));
     const from = start + (letters[start] === " " ? 1 : 0);
     token.classList.toggle("answer", within(question.answer, from, end));
     token.classList.toggle("evidence", within(question.evidence, from, end));
     token.title = shares === null ? "not known: the policy rewrites the cache" : `kept in ${Math.round(100 * share)} % of all slots`;
+    if (attention !== null) token.title += `; ${read ? (100 * read).toFixed(1) : "less than the most read"} % of the attention in layer ${layer}`;
     made.append(token);
     start = end;
   });
   return made;
+};
+
+// The widest route from the gold answer, in words: a token for each stretch of layers in which its content stands there.
+const routeOf = (answer, context) => {
+  if (answer.unobserved) return `not observed: ${answer.unobserved}`;
+  if (!answer.route?.length) return "none is left";
+  const letters = [...context.text];
+  const name = (token) => token >= context.ends.length ? "the question" : `“${letters.slice(context.ends[token - 1] ?? 0, context.ends[token]).join("").trim()}”`;
+  const stops = [];
+  answer.route.forEach((token, layer) => {
+    if (!stops.length || stops.at(-1).token !== token) stops.push({ token, layer });
+  });
+  const steps = stops.map(({ token, layer }) => layer ? `${name(token)} in layer ${layer - 1}` : name(token));
+  return `${steps.join(" → ")}; its narrowest step has ${percent(answer.width)} of a head’s attention`;
 };
 
 const facts = (pairs) => {
@@ -50,6 +81,9 @@ const facts = (pairs) => {
 
 const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(0)} %`);
 
+const LAYER = "attention, layer ";
+const KEPT = "kept";
+
 const figure = (answer) => {
   const [question, context] = [data.questions[answer.question], data.contexts[answer.context]];
   const made = element("article", "example");
@@ -60,7 +94,8 @@ const figure = (answer) => {
     ["this policy", answer.output ?? "–", "output"],
     ["verdict", answer.verdict, answer.wrong ? "verdict" : ""],
   ]));
-  made.append(strip(context, question, answer.kept));
+  made.append(strip(context, question, answer, shades.value.startsWith(LAYER) ? Number(shades.value.slice(LAYER.length)) : null));
+  if ("route" in answer) made.append(element("p", "route-text", `Widest route from the gold answer: ${routeOf(answer, context)}.`));
   made.append(element("p", "quiet", `GER ${percent(answer.ger)}, slot coverage of the evidence ${percent(answer.coverage)}, context evicted everywhere ${percent(answer.evicted)}, realised ratio ${percent(answer.realised)}, F1 ${answer.f1 === null ? "–" : answer.f1.toFixed(0)}`));
   return made;
 };
@@ -84,14 +119,20 @@ const draw = () => {
   const kinds = [ALL, ...new Set(answers.map(kind))];
   const verdict = kinds.includes(wanted.get("verdict")) ? wanted.get("verdict") : ALL;
   fill(verdicts, kinds, verdict);
+  const layers = Math.max(0, ...answers.map((answer) => answer.attention?.length ?? 0));
+  const ways = [KEPT, ...Array.from({ length: layers }, (_, layer) => LAYER + layer)];
+  fill(shades, ways, ways.includes(wanted.get("shade")) ? wanted.get("shade") : KEPT);
+  document.getElementById("shades").hidden = !layers;
+  document.getElementById("scale").hidden = shades.value !== KEPT;
   place.replaceChildren(...answers.filter((answer) => verdict === ALL || kind(answer) === verdict).map(figure));
 };
 
 const choose = () => {
-  location.hash = new URLSearchParams({ policy: policies.value, level: levels.value, ...(verdicts.value !== ALL && { verdict: verdicts.value }) });
+  location.hash = new URLSearchParams({ policy: policies.value, level: levels.value, ...(verdicts.value !== ALL && { verdict: verdicts.value }), ...(shades.value !== KEPT && shades.value && { shade: shades.value }) });
 };
 verdicts.addEventListener("change", choose);
 policies.addEventListener("change", choose);
 levels.addEventListener("change", choose);
+shades.addEventListener("change", choose);
 window.addEventListener("hashchange", draw);
 draw();

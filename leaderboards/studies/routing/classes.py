@@ -68,14 +68,19 @@ def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[Outcome]:
     return [outcome_of(Finding(*map(bool, row))) for row in columns]
 
 
-def telling_epsilon(joined: DataFrame) -> float:
-    """Returns the least epsilon at which few tokens of a context reach an answer under the full cache, whatever they
-    say; the greatest where many always do. It follows from the full cache alone, and not from any policy's answers."""
+def chances(joined: DataFrame) -> dict[float, float]:
+    """Returns by epsilon the share of a context's tokens that reach an answer under the full cache, whatever they
+    say; nothing where none of its answers was observed."""
     full = joined[(joined["policy"] == FULL) & joined["unobserved"].isna()]
     if full.empty:
-        return EPSILONS[-1]
-    chances = np.stack(full["chance"].to_list()).mean(axis=0)
-    return next((epsilon for epsilon, chance in zip(EPSILONS, chances, strict=True) if chance <= SELDOM), EPSILONS[-1])
+        return {}
+    return dict(zip(EPSILONS, np.stack(full["chance"].to_list()).mean(axis=0).tolist(), strict=True))
+
+
+def telling_epsilon(joined: DataFrame) -> float:
+    """Returns the least epsilon at which few tokens of a context reach an answer under the full cache; the greatest
+    where many always do. It follows from the full cache alone, and not from any policy's answers."""
+    return next((epsilon for epsilon, chance in chances(joined).items() if chance <= SELDOM), EPSILONS[-1])
 
 
 def shares(outcomes: Sequence[Outcome], contexts: Sequence[str]) -> dict[Outcome, Estimate]:

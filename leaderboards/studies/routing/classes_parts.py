@@ -1,6 +1,6 @@
 """The sections of the page, download and definitions on why answers are wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from markupsafe import Markup
@@ -17,7 +17,7 @@ from leaderboards.routing.failures import Outcome
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Listing, Part, Picture
-from leaderboards.studies.routing.classes import CONTEXT, SELDOM, classify, shares
+from leaderboards.studies.routing.classes import CONTEXT, chances, classify, shares
 from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
@@ -37,19 +37,24 @@ Shares = dict[tuple[str, str, Level], dict[Outcome, Estimate]]  # by task, polic
 
 
 class Classes:
-    """Holds the share of each class by task, policy and level: with edges of 0.01, and of an epsilon at which to be
-    reached tells something."""
+    """Holds the share of each class by task, policy and level: with edges of an epsilon at which to be reached tells
+    something, and of 0.01."""
 
     def __init__(self, joined: DataFrame, telling: float) -> None:
-        self._by_epsilon = {epsilon: _shares(joined, epsilon) for epsilon in dict.fromkeys((EPSILON, telling))}
+        self._telling, self._chances = telling, chances(joined)
+        self._by_epsilon = {epsilon: _shares(joined, epsilon) for epsilon in dict.fromkeys((telling, EPSILON))}
 
-    def parts(self) -> list[Part]:
-        """Returns a section for each task and epsilon."""
-        return [
-            _part(task, epsilon, found)
-            for epsilon, found in self._by_epsilon.items()
-            for task in dict.fromkeys(task for task, _, _ in found)
-        ]
+    def telling_parts(self) -> list[Part]:
+        """Returns a section for each task, of routes that few tokens of a context have."""
+        return self._parts(self._telling, _text(self._telling, self._chances))
+
+    def other_parts(self) -> list[Part]:
+        """Returns the same of routes as narrow as an edge may be, unless that is what tells."""
+        return [] if self._telling == EPSILON else self._parts(EPSILON, _text_of_narrow(self._chances))
+
+    def _parts(self, epsilon: float, text: str) -> list[Part]:
+        found = self._by_epsilon[epsilon]
+        return [_part(task, epsilon, found, text) for task in dict.fromkeys(task for task, _, _ in found)]
 
     def sheet(self) -> Sheet:
         rows = [
@@ -68,7 +73,7 @@ def _shares(joined: DataFrame, epsilon: float) -> Shares:
     return {(str(task), str(policy), level): found[task, policy, level] for task, policy, level in found}
 
 
-def _part(task: str, epsilon: float, found: Shares) -> Part:
+def _part(task: str, epsilon: float, found: Shares, text: str) -> Part:
     of_task = {(policy, level): one for (name, policy, level), one in found.items() if name == task}
     styles = named_styles([str(outcome) for outcome in STYLED])
     policies = [policy for policy in dict.fromkeys(policy for policy, _ in of_task) if policy != FULL]
@@ -81,28 +86,37 @@ def _part(task: str, epsilon: float, found: Shares) -> Part:
             for (policy, level), of_class in sorted(of_task.items(), key=lambda item: (item[0][0] != FULL, *item[0]))
         ),
     )
-    least = "" if epsilon == EPSILON else f", of a route of at least {epsilon:g}"
     return Part(
         f"classes-{task}-{epsilon:g}",
-        f"Why answers are wrong: {task}{least}",
-        _text(epsilon),
+        f"Why answers are wrong: {task}, routes of at least {epsilon:g}",
+        text,
         tuple(styles[str(outcome)] for outcome in STACKED),
         pictures,
         details=(listing,),
     )
 
 
-def _text(epsilon: float) -> str:
-    if epsilon == EPSILON:
-        return (
-            "Each answer to a question whose answer stands in the context is in one class, stacked over the asked "
-            f"level, from the full cache on. A route may be as narrow as {EPSILON:g} of a head’s attention in each "
-            "step: see below how many tokens of a context reach the answer in this way, whatever they say."
-        )
+def _text(epsilon: float, chances_of: Mapping[float, float]) -> str:
     return (
-        f"The same where every step of a route takes at least {epsilon:g} of some head’s attention: with the full "
-        f"cache, no more than {100 * SELDOM:.0f} % of the context’s tokens reach the answer by such routes."
+        "Each answer to a question whose answer stands in the context is in one class, stacked over the asked level, "
+        f"from the full cache on. Every step of a route takes at least {epsilon:g} of some head’s attention"
+        f"{_told(epsilon, chances_of)}. Narrower routes lead from more tokens, and tell less: see the curve over the "
+        "least attention below."
     )
+
+
+def _text_of_narrow(chances_of: Mapping[float, float]) -> str:
+    return (
+        f"The same where a route may be as narrow as {EPSILON:g} of a head’s attention in each step"
+        f"{_told(EPSILON, chances_of)}. Where nearly all tokens do, to be reached tells nothing, and hardly any answer "
+        "is unreachable."
+    )
+
+
+def _told(epsilon: float, chances_of: Mapping[float, float]) -> str:
+    if epsilon not in chances_of:
+        return ""
+    return f": with the full cache, {100 * chances_of[epsilon]:.0f} % of a context’s tokens reach the answer so"
 
 
 def _stack(

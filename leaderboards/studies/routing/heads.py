@@ -11,6 +11,7 @@ from leaderboards.routing.agreement import agreement, chance_of_jaccard, consens
 from leaderboards.statistics.bootstrap import resampled_means
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.routing.classes import CELL, CONTEXT, contexts_of
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
@@ -94,6 +95,15 @@ def agreements(attention: DataFrame) -> Iterator[Agreement]:
         means = _by_layer(group)
         keeps = of_kept[policy, level]
         yield Agreement(str(policy), level, slope=_slope(group), **means, **keeps)
+
+
+def depths(given: StudyInput) -> Iterator[tuple[str, Agreement]]:
+    """Yields the agreement of heads with the full cache of a model, and of those beside it."""
+    for one in (given, *given.beside):
+        table = one.tables.get(TABLE)
+        if table is not None:
+            full = table[table["policy"] == FULL]
+            yield from ((one.model, found) for found in agreements(with_questions(full, one.records)))
 
 
 def _by_layer(group: DataFrame) -> dict[str, FloatArray]:

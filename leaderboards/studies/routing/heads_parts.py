@@ -1,7 +1,6 @@
 """The sections of the page, downloads and definitions on what heads attend to and keep."""
 
 from markupsafe import Markup
-from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.panels import Path, layer_map, panel, share_map
@@ -9,13 +8,15 @@ from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.declaration import Listing, Part, Picture, StudyInput
 from leaderboards.studies.routing.heads import (
     SPANS,
+    TABLE,
     Agreement,
     FloatArray,
     agreements,
     attention_by_layer,
+    depths,
     heads_under,
     retrieval_heads,
     with_questions,
@@ -27,21 +28,41 @@ from policies.declaration.names import FULL
 
 BEST = 4  # heads whose fate is told
 WITH_NUMBERS = 12  # heads of a layer, at most
+BY_DEPTH = ("consensus", "agreement")
 
 
 class Heads:
     """Holds what heads attend to and keep."""
 
-    def __init__(self, table: DataFrame, records: DataFrame) -> None:
-        attention = with_questions(table, records)
-        self.agreements = list(agreements(attention))
+    def __init__(self, given: StudyInput) -> None:
+        attention = with_questions(given.tables[TABLE], given.records)
+        self.agreements, self.depths = list(agreements(attention)), list(depths(given))
         self.retrieval = retrieval_heads(attention)
         self.best = self.retrieval.best(BEST)
         self.under = list(heads_under(attention, self.best))
         self.by_span = attention_by_layer(attention, FULL, UNTREATED)
 
     def parts(self) -> list[Part]:
-        return [*([self._agreement()] if self.agreements else []), self._retrieval(), self._spans()]
+        agreement = [self._depths(), self._agreement()] if self.agreements else []
+        return [*agreement, self._retrieval(), self._spans()]
+
+    def _depths(self) -> Part:
+        styles = named_styles(BY_DEPTH)
+        pictures = tuple(
+            _by_layer({"consensus": one.consensus, "agreement": one.agreement}, styles, model, f"depth/{model}")
+            for model, one in self.depths
+        )
+        rows = tuple((model, _mean(one.consensus), _mean(one.agreement), _slope(one)) for model, one in self.depths)
+        return Part(
+            "depth",
+            "Do heads agree early or late?",
+            "With the full cache, at the first token of the answer. Consensus is the distinct tokens that heads attend "
+            "to most over the heads, low where they agree; agreement is the largest share of heads on one token. Other "
+            "models of the same site stand beside this one.",
+            tuple(styles.values()),
+            pictures,
+            (Listing("By model", ("model", "consensus", "agreement", "slope"), rows),),
+        )
 
     def _agreement(self) -> Part:
         levels = sorted({one.level for one in self.agreements} - {UNTREATED})
@@ -146,11 +167,14 @@ def _plain(value: float) -> float | None:
 
 
 def _row(one: Agreement) -> tuple[str, ...]:
-    interval = "" if one.slope.interval is None else " [{:z.2f} to {:z.2f}]".format(*one.slope.interval)
     means = [one.consensus, one.agreement, one.jaccard, one.chance, one.kappa]
     numbers = [_mean(values) for values in means]
-    slope = f"{one.slope.mean:z.2f}{interval}" if one.slope.n else "–"
-    return (one.policy, str(one.level), *numbers[:2], slope, *numbers[2:])
+    return (one.policy, str(one.level), *numbers[:2], _slope(one), *numbers[2:])
+
+
+def _slope(one: Agreement) -> str:
+    interval = "" if one.slope.interval is None else " [{:z.2f} to {:z.2f}]".format(*one.slope.interval)
+    return f"{one.slope.mean:z.2f}{interval}" if one.slope.n else "–"
 
 
 def _mean(values: FloatArray) -> str:

@@ -1,6 +1,6 @@
 """Puts together the page on routes: every section whose table a run has."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from pandas import DataFrame
@@ -27,11 +27,11 @@ def content_of(given: StudyInput) -> StudyContent:
         joined = classes.with_routes(given.tables[classes.TABLE], given.records)
         telling = classes.telling_epsilon(joined)
         found, reaching = Classes(joined, telling), Reaching(joined, telling)
-        parts += [*found.parts(), *reaching.parts()]
+        parts += [*found.telling_parts(), *reaching.parts(), *found.other_parts()]
         sheets += [found.sheet(), *reaching.sheets()]
         facts += _facts(joined, given.records, telling)
     if has(given, heads.TABLE) and (given.records["answer_tokens"] > 0).any():
-        of_heads = Heads(given.tables[heads.TABLE], given.records)
+        of_heads = Heads(given)
         parts, sheets = [*parts, *of_heads.parts()], [*sheets, *of_heads.sheets()]
     if has(given, probes.TABLE):
         of_probes = Probes(given.tables[probes.TABLE], given.records)
@@ -57,8 +57,4 @@ def _facts(joined: DataFrame, records: DataFrame, telling: float) -> Iterator[tu
     ]
     yield "Contexts observed", ", ".join(counts)
     yield "Not observed", counted(classes.classify(joined))
-    yield "Least attention in each step", _thresholds((EPSILON, telling))
-
-
-def _thresholds(epsilons: Sequence[float]) -> str:
-    return " and ".join(f"{epsilon:g}" for epsilon in dict.fromkeys(epsilons))
+    yield "Least attention in each step", " and ".join(f"{one:g}" for one in dict.fromkeys((telling, EPSILON)))

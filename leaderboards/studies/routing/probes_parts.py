@@ -1,4 +1,4 @@
-"""The section of the page, download and definition on what probes find."""
+"""The sections of the page, download and definition on what probes find."""
 
 import math
 from collections.abc import Sequence
@@ -16,47 +16,67 @@ from leaderboards.studies.declaration import Listing, Part, Picture
 from leaderboards.studies.routing.probes import (
     LABELS,
     LETTER,
+    STATE,
     TYPE,
+    VALUES,
     Probed,
     by_layer,
     by_level,
+    f1_of_answers,
     first_losses,
-    right_answers,
     with_labels,
 )
 from leaderboards.studies.routing.reaching_parts import over_levels, styles_of
 from policies.declaration.names import FULL
 
 PROBE, CONTROL = "probe", "shuffled labels"
+PROBED = {STATE: "what the question’s last token holds", VALUES: "what is left of the answer’s values"}
+AXES = {STATE: "layer, 0 before the first", VALUES: "layer"}
+TEXTS = {
+    STATE: f"A linear probe on the hidden state of the question’s last token. The {TYPE} can be read off the question "
+    f"too: it is found whatever is kept. The {LETTER} stands in the context alone. What a probe finds and the "
+    "model does not say is retained and not used.",
+    VALUES: "A linear probe on the mean of the values that heads still hold of the answer’s tokens, zeros where they "
+    "hold none: what is stored, whether or not the question finds it. A policy that keeps what the probe reads and "
+    "answers wrongly has lost the way to it.",
+}
 
 
 class Probes:
-    """Holds what probes find in the hidden states, by layer of the full cache and by level of each policy."""
+    """Holds what probes find in hidden states and in values, by layer of the full cache and by level of each policy."""
 
     def __init__(self, table: DataFrame, records: DataFrame) -> None:
         states = with_labels(table, records)
-        self.by_layer, self.by_level = list(by_layer(states)), list(by_level(states))
-        self.right = right_answers(states)
+        self.by_layer = [one for of in PROBED for one in by_layer(states, of)]
+        self.by_level = [one for of in PROBED for one in by_level(states, of)]
+        self.f1 = f1_of_answers(states)
 
     def parts(self) -> list[Part]:
-        if not self.by_layer:
-            return []
-        styles = styles_of(one.policy for one in self.by_level)
-        pictures = [_over_layers([one for one in self.by_layer if one.label == label]) for label in LABELS]
+        probed = dict.fromkeys(one.of for one in self.by_layer)
+        return [self._part(of) for of in probed]
+
+    def _part(self, of: str) -> Part:
+        cells = [one for one in self.by_level if one.of == of]
+        styles = styles_of(one.policy for one in cells)
+        pictures = [
+            _over_layers([one for one in self.by_layer if (one.of, one.label) == (of, name)]) for name in LABELS
+        ]
         pictures += [
             over_levels(
                 {
                     (one.policy, one.level): Estimate(one.score.macro_f1, None, None, one.answers)
-                    for one in self.by_level
+                    for one in cells
                     if one.label == label
                 },
                 styles,
                 f"{label[0].upper()}{label[1:]}, last layer",
                 "macro-F1",
-                f"probes/levels/{label}",
+                f"probes/{of}/levels/{label}",
             )
             for label in LABELS
+            if any(one.label == label for one in cells)
         ]
+        pictures.append(over_levels(self.f1, styles, "F1 of the answers", "of 1", f"probes/{of}/f1"))
         rows = tuple(
             (
                 one.label,
@@ -67,38 +87,33 @@ class Probes:
                 _number(one.score.selectivity),
                 str(one.answers),
             )
-            for one in self.by_level
+            for one in cells
         )
         columns = ("asked for", "policy", "level", "macro-F1", "control", "selectivity", "answers")
-        part = Part(
-            "probes",
-            "What a probe finds",
-            f"A linear probe on the hidden state of the question’s last token. The {TYPE} can be read off the question "
-            f"too: it is found whatever is kept. The {LETTER} stands in the context alone. What a probe finds and the "
-            "model does not say is retained and not used.",
+        return Part(
+            f"probes-{of}",
+            f"What a probe finds in {PROBED[of]}",
+            TEXTS[of],
             tuple(style for name, style in styles.items() if name != FULL),
             tuple(picture for picture in pictures if picture is not None),
-            listings=(self._first_losses(),),
+            listings=(self._first_losses(cells),),
             details=(Listing("Probes of the last layer", columns, rows),),
         )
-        return [part]
 
-    def _first_losses(self) -> Listing:
-        of_probes = {
-            label: first_losses(
-                {(one.policy, one.level): one.score.macro_f1 for one in self.by_level if one.label == label}
-            )
+    def _first_losses(self, cells: Sequence[Probed]) -> Listing:
+        losses = {
+            label: first_losses({(one.policy, one.level): one.score.macro_f1 for one in cells if one.label == label})
             for label in LABELS
         }
-        columns = {**of_probes, "right answers": first_losses(self.right)}
+        columns = {**losses, "F1": first_losses({cell: one.mean for cell, one in self.f1.items()})}
         policies = dict.fromkeys(policy for found in columns.values() for policy in found)
         rows = tuple((policy, *(_ratio(found.get(policy)) for found in columns.values())) for policy in policies)
         return Listing("Ratio at which a tenth is lost", ("policy", *columns), rows)
 
     def sheet(self) -> Sheet:
         rows = [
-            {"asked_for": one.label, "policy": one.policy, "level": one.level, "layer": one.layer}
-            | {"macro_f1": one.score.macro_f1, "control": one.score.control, "answers": one.answers}
+            {"probed": PROBED[one.of], "asked_for": one.label, "policy": one.policy, "level": one.level}
+            | {"layer": one.layer, "macro_f1": one.score.macro_f1, "control": one.score.control, "answers": one.answers}
             for one in (*self.by_layer, *self.by_level)
         ]
         return Sheet.of("routing-probes", "What probes find", rows, ("policy",))
@@ -107,15 +122,15 @@ class Probes:
 def _over_layers(found: Sequence[Probed]) -> Picture | None:
     if not found:
         return None
-    styles, label = named_styles((PROBE, CONTROL)), found[0].label
+    styles, label, of = named_styles((PROBE, CONTROL)), found[0].label, found[0].of
     paths = [
         Path(styles[PROBE], tuple((float(one.layer), one.score.macro_f1) for one in found)),
         Path(styles[CONTROL], tuple((float(one.layer), one.score.control) for one in found)),
     ]
     step = max(1, -(-found[-1].layer // 6))
-    axis = Axis.around("layer, 0 before the first", tuple(float(at) for at in range(0, found[-1].layer + 1, step)))
+    axis = Axis.around(AXES[of], tuple(float(at) for at in range(0, found[-1].layer + 1, step)))
     title = f"{label[0].upper()}{label[1:]}, full cache"
-    drawing = panel(paths, axis, Axis.around("", SHARE), f"{title}: probe and control by layer", f"probes/{label}")
+    drawing = panel(paths, axis, Axis.around("", SHARE), f"{title}: probe and control by layer", f"probes/{of}/{label}")
     return Picture(title, "macro-F1; below, of shuffled labels", Markup(drawing))
 
 
@@ -130,13 +145,13 @@ def _number(value: float) -> str:
 DEFINITIONS = (
     Definition(
         "Probes",
-        "A regularised logistic regression predicts a label of the question from the hidden state of its last token; "
-        "it is tested on contexts that it was not trained on. Control: the same on shuffled labels; selectivity is "
-        "what is better than that. Labels of fewer than three answers are left out. A tenth is "
-        "lost at the ratio, on the line between two that were asked, where macro-F1, or the share of right answers, "
-        "has first fallen to 90 % of the full cache’s.",
+        "A regularised logistic regression predicts a label of the question from the hidden state of its last token, "
+        "or from the mean of the values that each head holds of the answer’s tokens, 0 where it holds none; it is "
+        "tested on contexts that it was not trained on. Control: the same on shuffled labels; selectivity is "
+        "what is better than that. Labels of fewer than three answers are left out. A tenth is lost at the ratio, on "
+        "the line between two that were asked, where macro-F1, or F1, has first fallen to 90 % of the full cache’s.",
         "macro-F1 = mean over labels of 2 · precision · recall / (precision + recall)",
         "J. Hewitt and P. Liang, arXiv 1909.03368",
-        names=(*LABELS, "asked for", "asked_for", "macro-F1", "macro_f1", "control", "selectivity"),
+        names=(*LABELS, "probed", "asked for", "asked_for", "macro-F1", "macro_f1", "control", "selectivity"),
     ),
 )

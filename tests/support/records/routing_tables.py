@@ -74,7 +74,8 @@ def attention() -> DataFrame:
 
 def states() -> DataFrame:
     """Behind the last layer a state holds the type of the answer, and of what is kept its first letter; before the
-    first it holds nothing. The two go together, as there are two of each."""
+    first it holds nothing. The two go together, as there are two of each. Values hold them in both layers, where
+    knorm keeps nothing."""
     generator = np.random.default_rng(0)
     rows = []
     for cell in cells():
@@ -82,7 +83,11 @@ def states() -> DataFrame:
         for layer in (0, 1, 2):
             state = generator.normal(size=4) * 0.1
             state[0] += 3.0 * (int(cell["question_id"]) % 2) * (layer == 2 and known)
-            rows.append({**cell, "layer": layer, "state": state.astype("<f2").tobytes(), "values": None})
+            values = generator.normal(size=4) * 0.1
+            values[1] += 3.0 * (int(cell["question_id"]) % 2)
+            values *= cell["policy"] != "knorm"
+            rows.append({**cell, "layer": layer, "state": state.astype("<f2").tobytes()})
+            rows[-1]["values"] = values.astype("<f2").tobytes() if layer < 2 else None
     return DataFrame(rows)
 
 
