@@ -64,7 +64,7 @@ train: $(INSTALLED)
 MODELS = $(shell $(BIN)/python -c "from kvbench.models.shipped import REFERENCE_MODELS as names; print(*names)")
 claims: $(INSTALLED)
 	mkdir -p docs/claims
-	for model in $(MODELS); do $(BIN)/python -m kvbench claims --model $$model \
+	for model in $(MODELS); do $(BIN)/python -m kvbench claims --model $$model --beside $$(echo $(MODELS) | tr ' ' '\n' | grep -vx $$model) \
 		&& cp site/claims-$$model/claims.json docs/claims/$$model.json || exit 1; done
 	$(BIN)/python -m kvbench.documents.pages
 

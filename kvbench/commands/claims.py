@@ -37,6 +37,10 @@ def command(
     larger: Annotated[
         str | None, typer.Option(help="A larger model of the same family, for claims about size.", metavar="MODEL")
     ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(help="A model of another architecture, for claims about architecture.", metavar="MODEL"),
+    ] = None,
     only: Annotated[
         str | None, typer.Option(help="Texts by their letters and claims, such as F,E2. Default: all.")
     ] = None,
@@ -57,28 +61,31 @@ def command(
     claims = registry.chosen_claims(only)
     jobs = {
         name: job_of(experiment, size, limit, seed, device, dtype)
-        for name, experiment, size in experiments_of(claims, model, larger)
+        for name, experiment, size in experiments_of(claims, model, larger, beside)
     }
     for job in jobs.values():
         grids.check_job(job)
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores: dict[str, Store] = {}
-    for size in dict.fromkeys((model, larger)):  # one after the other: both may not fit into memory
+    for size in dict.fromkeys((model, larger, beside)):  # one after the other: both may not fit into memory
         stores |= _run({name: job for name, job in jobs.items() if job.model == size}, out)
-    register = published.publish_register(claims, model, larger, stores, seed, site)
+    register = published.publish_register(claims, model, larger, stores, seed, site, beside)
     return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
 
 
-def experiments_of(claims: "list[Claim]", model: str, larger: str | None) -> "list[tuple[str, Experiment, str]]":
+def experiments_of(
+    claims: "list[Claim]", model: str, larger: str | None, beside: str | None = None
+) -> "list[tuple[str, Experiment, str]]":
     """Lists what the claims need, each experiment once: its name, itself, and the model that it takes."""
+    others = {declaration.LARGER: larger, declaration.BESIDE: beside}
     experiments: dict[str, tuple[str, Experiment, str]] = {}
     for claim in claims:
         for experiment in claim.experiments:
             experiments[experiment.name] = (experiment.name, experiment, model)
-            if claim.two_sizes and larger:
-                name = experiment.name + declaration.LARGER
-                experiments[name] = (name, experiment, larger)
+            for which in claim.of_others:
+                if other := others[which]:
+                    experiments[experiment.name + which] = (experiment.name + which, experiment, other)
     return list(experiments.values())
 
 
@@ -97,6 +104,7 @@ def job_of(experiment: "Experiment", model: str, limit: int | None, seed: int, d
         limit=limit or experiment.contexts,
         seed=seed,
         mode=experiment.mode,
+        observe=experiment.observe,
     )
 
 

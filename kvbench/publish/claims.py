@@ -29,14 +29,21 @@ class Register:
 
 
 def publish_register(
-    claims: Sequence[Claim], model: str, larger: str | None, stores: Mapping[str, Store], seed: int, site: Path | None
+    claims: Sequence[Claim],
+    model: str,
+    larger: str | None,
+    stores: Mapping[str, Store],
+    seed: int,
+    site: Path | None,
+    beside: str | None = None,
 ) -> Register:
     """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
-    judgements = judge(claims, {name: Evidence(store.frame(), seed) for name, store in stores.items()})
+    judgements = judge(claims, {name: _evidence(store, seed) for name, store in stores.items()})
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
     content = {
         "model": model,
         "larger": larger,
+        "beside": beside,
         "runs": {name: str(store.folder) for name, store in stores.items()},
         "claims": register_rows(judgements),
     }
@@ -47,10 +54,15 @@ def publish_register(
     runs = {
         name: Run(store.folder.name, site_of_run(folder, store), str(store.folder)) for name, store in stores.items()
     }
-    write_text_atomically(page, build_claims(model, larger, judgements, runs, [sheet]))
+    write_text_atomically(page, build_claims(model, larger, judgements, runs, [sheet], beside))
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)
     counts = Counter(one.verdict for one in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     verdict = f"{len(claims)} claims in {len(judgements)} statistics on {model}: {summary}"
     return Register(judgements, verdict, {"page": page, "register": register})
+
+
+def _evidence(store: Store, seed: int) -> Evidence:
+    tables = {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
+    return Evidence(store.frame(), seed, tables)

@@ -12,7 +12,8 @@ from leaderboards.claims.evidence import Evidence, NoEvidenceError
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank
 
-LARGER = " of the larger model"  # follows the name of an experiment
+# They follow the name of an experiment that another model takes too.
+LARGER, BESIDE = " of the larger model", " of the model beside it"
 # That a statistic is other than a number can be shown, and that it is that number cannot: such a claim holds, or is
 # undecided.
 Side = Literal["at least", "at most", "above", "below", "other than"]
@@ -39,6 +40,7 @@ class Experiment:
     repeats: int = 1
     mode: Literal["agnostic", "aware"] = "agnostic"
     suite: str | None = None
+    observe: str | None = None  # tables
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,16 @@ class Claim:
     remark: str = ""  # where the text's own numbers say something else than its words: with the arithmetic
     because: str = ""  # why verdicts contradict the text: measured by a further experiment, on the models that it names
     two_sizes: bool = False  # it compares the model with a larger one of its family
+    two_architectures: bool = False  # it compares the model with one of another architecture
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Names the evidence that it takes: experiments, and the same of the larger model."""
+        """Names the evidence that it takes: experiments, and the same of another model."""
         names = tuple(experiment.name for experiment in self.experiments)
-        return (*names, *(name + LARGER for name in names)) if self.two_sizes else names
+        return (*names, *(name + which for which in self.of_others for name in names))
+
+    @property
+    def of_others(self) -> tuple[str, ...]:
+        """Lists what follows the names of experiments that another model takes too."""
+        others = {LARGER: self.two_sizes, BESIDE: self.two_architectures}
+        return tuple(which for which, is_taken in others.items() if is_taken)

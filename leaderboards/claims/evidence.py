@@ -6,7 +6,7 @@ contexts resamples draws too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -128,10 +128,11 @@ class TaskEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The records of an experiment on one model, with the seed of its resamples."""
+    """The records of an experiment on one model, with the seed of its resamples, and its tables of studies by name."""
 
     records: DataFrame
     seed: int = 0
+    tables: Mapping[str, DataFrame] = field(default_factory=dict)
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from leaderboards.claims.declaration import Claim, Measured, NoStatistic, Statistic
+from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Measured, NoStatistic, Statistic
 from leaderboards.claims.evidence import FEWEST_CONTEXTS, Evidence, NoEvidenceError
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank, Estimate
@@ -20,7 +20,12 @@ from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-ONE_SIZE = "it takes two sizes of one family: give the larger one by --larger"
+NOT_RUN = "it was not run"
+# Why there is no evidence of another model.
+ONE_MODEL = {
+    LARGER: "it takes two sizes of one family: give the larger one by --larger",
+    BESIDE: "it takes two architectures: give a model of the other one by --beside",
+}
 MOST_NEEDED = 100_000  # contexts, beyond which a number says nothing
 
 
@@ -61,7 +66,9 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
 def _measure(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Measured | Blank:
     by_name: dict[str, Evidence] = {}
     for name in claim.evidence:
-        records = evidence.get(name, Blank(ONE_SIZE))
+        records = evidence.get(name)
+        if records is None:
+            return Blank(next((reason for which, reason in ONE_MODEL.items() if name.endswith(which)), NOT_RUN))
         if isinstance(records, Blank):
             return records
         by_name[name] = records

@@ -72,16 +72,22 @@ def register_folder(model: str) -> str:
 
 
 def build_claims(
-    model: str, larger: str | None, judgements: Sequence[Judgement], runs: Mapping[str, Run], sheets: Sequence[Sheet]
+    model: str,
+    larger: str | None,
+    judgements: Sequence[Judgement],
+    runs: Mapping[str, Run],
+    sheets: Sequence[Sheet],
+    beside: str | None = None,
 ) -> str:
     """Builds the page as text; the same input gives the same bytes. ``runs``: by the name of the experiment.
-    ``sheets``: tables that lie in ``data`` beside it."""
+    ``sheets``: tables that lie in ``data`` beside it. ``beside``: the model of another architecture."""
     sections = [_section(list(group), runs) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
     counts = Counter(one.verdict for one in judgements)
     return render(
         "claims.html.j2",
         model=model,
         larger=larger,
+        beside=beside,
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
         columns=COLUMNS,
         texts=_texts(sections),

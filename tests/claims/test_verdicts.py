@@ -1,6 +1,7 @@
 """The register of claims, on records where the truth is known."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from pandas import DataFrame
 from kvbench.commands.claims import experiments_of, job_of
 from kvbench.experiments.build_grid import build_grid, check_job
 from kvbench.prompts.context_length import count_by
-from leaderboards.claims.declaration import LARGER, Claim, Experiment, Statistic
+from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Experiment, Statistic
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
 from leaderboards.claims.registry import chosen_claims, claims
 from leaderboards.claims.texts import F
@@ -129,6 +130,15 @@ def test_two_sizes_are_needed_where_size_is_the_claim() -> None:
     assert found.verdict == "undecided"
     assert "--larger" in found.why
     assert [name for name, _, _ in experiments_of([of_size], "small", "large")] == ["made up", "made up" + LARGER]
+
+
+def test_another_architecture_is_needed_where_that_is_the_claim() -> None:
+    of_two = replace(claim(0.5), two_architectures=True)
+    found = verdict_of(of_two, made_up({0.1: 0.9}))
+    assert found.verdict == "undecided"
+    assert "--beside" in found.why
+    names = [(name, model) for name, _, model in experiments_of([of_two], "llama", None, "qwen")]
+    assert names == [("made up", "llama"), ("made up" + BESIDE, "qwen")]
 
 
 def test_experiments_that_were_not_run_say_so() -> None:

@@ -112,7 +112,8 @@ def test_probes_of_values_find_what_is_stored_whatever_the_state_holds() -> None
     by_level = {(one.policy, one.level): one for one in probes.by_level(labelled, probes.VALUES, (probes.LETTER,))}
     assert {one.layer for one in by_level.values()} == {1}
     stored, said = by_level["snapkv", MOST].score, probes.f1_of_answers(labelled)["snapkv", MOST]
-    assert (stored.macro_f1, said.mean) == (1.0, 0.0), "retained and not used"
+    assert stored.macro_f1 > 0.9
+    assert said.mean == 0.0, "retained and not used"
     assert by_level["knorm", MOST].score.macro_f1 < 0.8
 
 

@@ -32,10 +32,11 @@ class Routes:
     left_out: str  # says which it cannot do, if any
 
     @classmethod
-    def of(cls, evidence: Mapping[str, Evidence]) -> "Routes":
+    def of(cls, evidence: Mapping[str, Evidence], name: str = OVER_RATIOS.name) -> "Routes":
+        """Takes the evidence of the experiment of a name; :class:`NoEvidenceError` where the model can do no task."""
         routes, failed = [], []
-        for task in evidence[OVER_RATIOS.name].tasks:
-            of_task = evidence[OVER_RATIOS.name].of(task)
+        for task in evidence[name].tasks:
+            of_task = evidence[name].of(task)
             try:
                 of_task.clean("f1")
             except NoEvidenceError as error:

@@ -83,11 +83,9 @@ def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
 
 def agreements(attention: DataFrame) -> Iterator[Agreement]:
     """Yields the agreement of heads by policy and level. ``attention``: as of :func:`with_questions`."""
-    at_answer = attention[attention["step"] == ANSWER_STEP]
+    at_answer = at_answers(attention)
     if at_answer.empty:  # every answer ends at once
         return
-    tops = np.stack(at_answer["top"].to_list())
-    at_answer = at_answer.assign(consensus=consensus(tops), agreement=agreement(tops))
     kept = attention[attention["step"] == QUESTION_STEP]
     kept = kept.drop_duplicates([CONTEXT, "policy", "level", "repeat", "layer"])
     of_kept = {key: _by_layer(group) for key, group in kept.groupby(["policy", "level"], observed=True)}
@@ -95,6 +93,15 @@ def agreements(attention: DataFrame) -> Iterator[Agreement]:
         means = _by_layer(group)
         keeps = of_kept[policy, level]
         yield Agreement(str(policy), level, slope=_slope(group), **means, **keeps)
+
+
+def at_answers(attention: DataFrame) -> DataFrame:
+    """Returns the rows at the first token of the answer, with ``consensus`` and ``agreement`` of the heads."""
+    rows = attention[attention["step"] == ANSWER_STEP]
+    if rows.empty:
+        return rows
+    tops = np.stack(rows["top"].to_list())
+    return rows.assign(consensus=consensus(tops), agreement=agreement(tops))
 
 
 def depths(given: StudyInput) -> Iterator[tuple[str, Agreement]]:
@@ -112,12 +119,17 @@ def _by_layer(group: DataFrame) -> dict[str, FloatArray]:
     return {name: means[name].to_numpy(dtype=np.float64) for name in columns}
 
 
-def _slope(group: DataFrame) -> Estimate:
-    """Estimates the mean slope over answers."""
+def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
+    """Returns the slope of consensus over depth of each answer, and its context. ``group``: of :func:`at_answers`."""
     layers = group["layer"].nunique()
     by_answer = group.sort_values("layer").groupby([*CELL, CONTEXT], observed=True)["consensus"].apply(np.array)
     values = np.array([slope(one) if len(one) == layers else np.nan for one in by_answer])
-    contexts = by_answer.index.get_level_values(CONTEXT).to_numpy(dtype=str)
+    return values, by_answer.index.get_level_values(CONTEXT).to_numpy(dtype=str)
+
+
+def _slope(group: DataFrame) -> Estimate:
+    """Estimates the mean slope over answers."""
+    values, contexts = slopes(group)
     known = values[~np.isnan(values)]  # none of a model of one layer
     return Estimate.of(float(known.mean()) if len(known) else np.nan, resampled_means(values, contexts, 0), len(known))
 

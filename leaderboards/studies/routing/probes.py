@@ -1,5 +1,5 @@
-"""Computes what linear probes find in the hidden states of the question's last token, and in the values that are left of
-the answer's rows, whatever the model says.
+"""Computes what linear probes find, whatever the model says: in the hidden states of the question's last token, and in
+the values that are left of the answer's rows.
 
 A probe is asked for the type of the answer, which the question tells as well, and for the first letter of the answer,
 which only the context tells: values themselves are other words in every context, so that no probe could learn them.
@@ -12,7 +12,7 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.routing.probe import ProbeScore, probe, ratio_of_loss
-from leaderboards.statistics.bootstrap import resampled_means
+from leaderboards.statistics.bootstrap import FloatArray, resampled_means
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.routing.classes import CELL, CONTEXT, contexts_of
@@ -73,14 +73,19 @@ def learnable(group: DataFrame, label: str) -> DataFrame:
     return common
 
 
+def features_of(group: DataFrame, of: str) -> FloatArray:
+    """Returns what is probed, shape (answers, size)."""
+    features: FloatArray = np.stack([np.frombuffer(one, dtype="<f2") for one in group[of]]).astype(np.float64)
+    return features
+
+
 def _probed(group: DataFrame, of: str, label: str) -> Iterator[Probed]:
     group = learnable(group, label)
     labels, contexts = group[label].astype(str).tolist(), group[CONTEXT].tolist()
     if len(set(labels)) < 2 or len(set(contexts)) < 2:
         return
-    features = np.stack([np.frombuffer(one, dtype="<f2") for one in group[of]]).astype(np.float64)
     first = group.iloc[0]
-    score = probe(features, labels, contexts, shuffles=SHUFFLES)
+    score = probe(features_of(group, of), labels, contexts, shuffles=SHUFFLES)
     yield Probed(of, label, str(first["policy"]), first["level"], int(first["layer"]), score, len(group))
 
 
