@@ -38,7 +38,7 @@ SUITES: Mapping[str, Suite] = {
             defence="none",
             tables=("attention", "states", "routes", "interventions", "smallest_sets"),
             levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
-            limit=12,
+            limit=10,  # the fewest of which a page does not say that they may be chance
         ),
     )
 }

@@ -161,7 +161,8 @@ def _rows_of(tables: Tables, name: str, shown: DataFrame) -> list[dict[Any, Any]
         return []
     table = tables[name]
     chosen = table["question_id"].isin(shown["question_id"].unique()) & (table["repeat"] == 0)
-    return table[chosen & table["task"].isin(shown["task"].unique())].to_dict("records")
+    rows: list[dict[Any, Any]] = table[chosen & table["task"].isin(shown["task"].unique())].to_dict("records")
+    return rows
 
 
 def _cell(row: Mapping[Any, Any]) -> Key:

@@ -58,7 +58,7 @@ def weights_of(query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor, scal
     """Returns the softmax of queries over the keys that they see, in float32 as transformers' eager attention: shape
     (..., queries, keys).
 
-    ``query``: (..., queries, head_dim). ``keys``: (keys, head_dim). ``seen``: bool (queries, keys).
+    ``query``: (..., queries, head_dim). ``keys``: (..., keys, head_dim). ``seen``: bool (..., queries, keys).
     """
-    scores = (query @ keys.T) * scaling
+    scores = (query @ keys.mT) * scaling
     return scores.masked_fill(~seen, float("-inf")).softmax(-1, dtype=torch.float32)

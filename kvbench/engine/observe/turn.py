@@ -146,8 +146,7 @@ class TurnObserver:
 
 
 class _TurnWatcher:
-    """Reads the rows of one answer's cache, layer by layer and one KV head at a time. ``turn``: the rows behind the
-    context."""
+    """Reads the rows of one answer's cache, layer by layer. ``turn``: the rows behind the context."""
 
     def __init__(
         self, cache: BranchCache, length: int, turn: int, spans: Spans, epsilon: float, keep_attention: bool
@@ -166,24 +165,23 @@ class _TurnWatcher:
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
     ) -> torch.Tensor:
         tokens, keys, values = self.cache.tokens(layer), self.cache.keys(layer), self.cache.values(layer)
-        heads, passed, _ = query.shape
-        groups, rows = heads // len(keys), tokens.shape[1]
-        columns = self._columns(tokens)
-        output = query.new_empty(query.shape)
+        heads, passed, size = query.shape
+        kv_heads, rows = tokens.shape
+        columns, absent = self._columns(tokens), tokens == ABSENT
         places = torch.arange(rows, device=query.device)
         before = places <= places[rows - passed :, None]
+        seen = (before & ~absent[:, None])[:, None]
+        grouped = query.view(kv_heads, heads // kv_heads, passed, size)
+        weights = weights_of(grouped, keys[:, None], seen, scaling)
+        read = values.masked_fill(absent[..., None], 0.0)[:, None]  # 0 times NaN is NaN
+        output = (weights.to(values.dtype) @ read).view(query.shape)
         strongest = query.new_zeros(passed, len(self._members), dtype=torch.float32)
-        total, last = torch.zeros_like(strongest), strongest.new_zeros(heads, len(self._members))
-        for head in range(len(keys)):
-            of_group = slice(head * groups, (head + 1) * groups)
-            seen = before & (tokens[head] != ABSENT)
-            weights = weights_of(query[of_group], keys[head], seen, scaling)
-            read = values[head].masked_fill((tokens[head] == ABSENT)[:, None], 0.0)  # 0 times NaN is NaN
-            output[of_group] = weights.to(values.dtype) @ read
-            to_tokens = columns[head].expand(passed, -1)
-            strongest.scatter_reduce_(1, to_tokens, weights.amax(0), "amax")
-            total.scatter_add_(1, to_tokens, weights.sum(0))
-            last[of_group] = last[of_group].scatter_add(1, columns[head].expand(groups, -1), weights[:, -1])
+        total, last = torch.zeros_like(strongest), strongest.new_zeros(*grouped.shape[:2], len(self._members))
+        to_tokens = columns.flatten().expand(passed, -1)
+        strongest.scatter_reduce_(1, to_tokens, weights.amax(1).transpose(0, 1).reshape(passed, -1), "amax")
+        total.scatter_add_(1, to_tokens, weights.sum(1).transpose(0, 1).reshape(passed, -1))
+        last.scatter_add_(2, columns[:, None].expand(*grouped.shape[:2], -1), weights[:, :, -1])
+        last = last.view(heads, -1)
         self._note(strongest, total / heads, last)
         self._note_values(columns, values)
         return output

@@ -64,7 +64,7 @@ class Contexts:
 
     @property
     def count(self) -> int:
-        return self.weights.shape[1]
+        return int(self.weights.shape[1])
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Adds up a number of each answer: shape (1 + resamples,)."""

@@ -20,7 +20,7 @@ from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 TABLE = "states"  # of a store (kvbench.store.observed)
-SHUFFLES = 2  # of the labels, for each of the many probes of a page
+SHUFFLES = 1  # of the labels, for each of the many probes of a page
 STATE, VALUES = "state", "values"  # what is probed: columns of the table
 TYPE, LETTER = "type of the answer", "first letter of the answer"
 LABELS = (TYPE, LETTER)
