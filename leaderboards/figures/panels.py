@@ -64,6 +64,7 @@ def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, ti
         )
         axes.invert_yaxis()
         axes.tick_params(colors=INK, length=0, pad=4)
+        axes.tick_params(axis="y", labelrotation=0)
         axes.set_xlabel(axis, color=INK, labelpad=4)
         axes.set_ylabel("layer", color=INK, labelpad=4)
 

@@ -50,7 +50,7 @@ def looking_at(table: DataFrame, top: list[int], **where: Any) -> DataFrame:
 
 def test_values_that_are_kept_while_answers_are_lost_are_no_early_degradation() -> None:
     """F1 falls from 11/12 to 1/2 at 0.5: a tenth of it is lost at 0.11. All values are there up to 0.9."""
-    found = measured("R4", of_policy("snapkv"))["the values left of the answer"]
+    found = measured("R4", of_policy("snapkv"))["first letter, in the values left of the answer"]
     lost = 0.5 * (0.1 * 11 / 12) / (11 / 12 - 1 / 2)
     assert value(found) == pytest.approx(lost - 0.9)
     assert isinstance(found, Statistic)
@@ -60,7 +60,7 @@ def test_values_that_are_kept_while_answers_are_lost_are_no_early_degradation() 
 
 def test_a_probe_that_finds_nothing_has_nothing_to_lose() -> None:
     noise = states().assign(state=np.zeros(4, dtype="<f2").tobytes())
-    found = measured("R4", evidence(states=noise))["the state of the question’s last token"]
+    found = measured("R4", evidence(states=noise))["first letter, in the question’s last token"]
     assert isinstance(found, NoStatistic)
     assert "there is nothing to lose" in found.reason
 

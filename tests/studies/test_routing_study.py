@@ -32,6 +32,7 @@ def test_reach_is_counted_where_the_full_cache_is_right() -> None:
     assert full.chance == pytest.approx(1 - 0.9**2)  # of two tokens, each reached in a tenth of the cases
     assert curves["full", UNTREATED, EPSILON].chance == pytest.approx(1 - 0.5**2)
     assert curves["full", UNTREATED, 0.9].reached.mean == 0.0
+    assert (full.width, full.rollout) == pytest.approx((0.8, 0.4))
     assert curves["snapkv", HALF, 0.3].reached.mean == pytest.approx(6 / 11)  # 0, 2, 4, ..., 10 of all but 1
     gone = curves["knorm", HALF, 0.3]
     assert [gone.reached.mean, gone.relayed.mean] == pytest.approx([1 / 11, 1 / 11])
@@ -137,13 +138,13 @@ def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
         *(
             "classes-base-0.3",
             "reach-base",
-            "classes-base-0.01",
             "depth",
             "agreement",
             "heads",
             "spans",
             "probes-state",
             "probes-values",
+            "classes-base-0.01",
         ),
     ]
     assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]

@@ -13,31 +13,45 @@ from leaderboards.claims.texts import R
 from leaderboards.routing.probe import probe
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.routing.classes import CONTEXT
-from leaderboards.studies.routing.probes import LETTER, STATE, TABLE, VALUES, features_of, learnable, with_labels
+from leaderboards.studies.routing.probes import (
+    LETTER,
+    STATE,
+    TABLE,
+    TELLING,
+    TYPE,
+    VALUES,
+    features_of,
+    learnable,
+    with_labels,
+)
 from policies.declaration.names import FULL
 
 LOST = 0.1
-TELLING = 0.1  # of macro-F1 above that of shuffled labels, which a probe has to reach with the full cache
+# The type of an answer can be read off its question, and so off the state of the question's last token.
+PARTS = {
+    "first letter, in the question’s last token": (STATE, LETTER),
+    "first letter, in the values left of the answer": (VALUES, LETTER),
+    "type, in the values left of the answer": (VALUES, TYPE),
+}
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> Measured:
     observed = Observed.of(evidence)
     labelled = with_labels(observed.table(TABLE), observed.records)
-    parts = {"the state of the question’s last token": STATE, "the values left of the answer": VALUES}
-    return each_part({part: partial(_earlier, observed, labelled, of) for part, of in parts.items()})
+    return each_part({part: partial(_earlier, observed, labelled, *of) for part, of in PARTS.items()})
 
 
-def _earlier(observed: Observed, labelled: DataFrame, of: str) -> Statistic:
+def _earlier(observed: Observed, labelled: DataFrame, of: str, label: str) -> Statistic:
     """Measures how much earlier a probe loses a tenth than F1 does, mean over policies."""
     known = labelled[labelled[of].notna()]
-    answers = learnable(known[(known["layer"] == known["layer"].max()) & (known["repeat"] == 0)], LETTER)
+    answers = learnable(known[(known["layer"] == known["layer"].max()) & (known["repeat"] == 0)], label)
     contexts = np.unique(answers[CONTEXT].to_numpy(dtype=str))
-    whole = _scores(answers[answers["policy"] == FULL], of, observed.seed, least=TELLING)
+    whole = _scores(answers[answers["policy"] == FULL], of, label, observed.seed, least=TELLING)
     ratios = sorted({level.value for level in answers[answers["policy"] != FULL]["level"].unique()})
     differences, places = [], []
     for _, of_policy in answers[answers["policy"] != FULL].groupby("policy", observed=True):
         at_levels = [
-            _scores(of_policy[[level.value == ratio for level in of_policy["level"]]], of, observed.seed)
+            _scores(of_policy[[level.value == ratio for level in of_policy["level"]]], of, label, observed.seed)
             for ratio in ratios
         ]
         probed, f1 = (np.stack([one[number] for one in (whole, *at_levels)], axis=1) for number in (0, 1))
@@ -51,10 +65,10 @@ def _earlier(observed: Observed, labelled: DataFrame, of: str) -> Statistic:
     )
 
 
-def _scores(group: DataFrame, of: str, seed: int, least: float = -1.0) -> tuple[FloatArray, FloatArray]:
+def _scores(group: DataFrame, of: str, label: str, seed: int, least: float = -1.0) -> tuple[FloatArray, FloatArray]:
     """Returns the macro-F1 of a probe and F1 of the same answers, each of shape (1 + resamples,). ``least``: by how
     much the probe has to be better than on shuffled labels."""
-    labels = group[LETTER].to_numpy(dtype=str)
+    labels = group[label].to_numpy(dtype=str)
     contexts = Contexts.of(group[CONTEXT].to_numpy(dtype=str), seed)
     try:
         score = probe(features_of(group, of), labels.tolist(), group[CONTEXT].tolist(), shuffles=1)
@@ -103,8 +117,8 @@ CLAIM = Claim(
     words="Representations degrade before accuracy does.",
     reported="at moderate ratios, without one figure",
     statistic="the ratio at which F1 has lost a tenth of the full cache's, less that at which the macro-F1 of a probe "
-    "for the first letter of the answer has (of the last layer; on the full cache it has to reach 0.1 more than on "
-    "shuffled labels), mean over policies",
+    "for the first letter of the answer, or for its type, has (of the last layer; with the full cache it has to reach "
+    "0.1 more than on shuffled labels), mean over policies",
     side="above",
     threshold=0.0,
     experiments=(OBSERVED,),

@@ -123,7 +123,8 @@ def _places(maps: Sequence[SlotMap]) -> Part:
     text = (
         "The same rows in one layer or one head alone. Put back: the share of the lost likelihood of the right answer "
         "that comes back. Taken away from the full cache: the share of what it costs to take them away everywhere. If "
-        "one head shows all of it, one slot of the cache matters. If no place does, the model reads in several places."
+        "one head shows all of it, one slot of the cache matters. If no place does, the model reads in several places. "
+        "Red: a share above 0, the darkest 1; blue: below 0."
     )
     return Part("places", "Where the rows matter", text, pictures=pictures)
 

@@ -20,6 +20,7 @@ from policies.declaration.names import FULL
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, its downloads, and the numbers that are worth quoting."""
     parts: list[Part] = []
+    narrow: list[Part] = []  # of routes that nearly everything has: they stand at the end
     sheets: list[Sheet] = []
     facts: list[tuple[str, str]] = []
     quoted: dict[str, Any] = {}
@@ -27,7 +28,8 @@ def content_of(given: StudyInput) -> StudyContent:
         joined = classes.with_routes(given.tables[classes.TABLE], given.records)
         telling = classes.telling_epsilon(joined)
         found, reaching = Classes(joined, telling), Reaching(joined, telling)
-        parts += [*found.telling_parts(), *reaching.parts(), *found.other_parts()]
+        parts += [*found.telling_parts(), *reaching.parts()]
+        narrow = found.other_parts()
         sheets += [found.sheet(), *reaching.sheets()]
         facts += _facts(joined, given.records, telling)
     if has(given, heads.TABLE) and (given.records["answer_tokens"] > 0).any():
@@ -40,7 +42,7 @@ def content_of(given: StudyInput) -> StudyContent:
         of_causes = Causes(given)
         parts, sheets = [*parts, *of_causes.parts()], [*sheets, *of_causes.sheets()]
         quoted = of_causes.quoted()
-    return StudyContent(parts, facts, [sheet for sheet in sheets if sheet.rows], quoted)
+    return StudyContent([*parts, *narrow], facts, [sheet for sheet in sheets if sheet.rows], quoted)
 
 
 def has(given: StudyInput, table: str) -> bool:

@@ -24,6 +24,7 @@ SHUFFLES = 1  # of the labels, for each of the many probes of a page
 STATE, VALUES = "state", "values"  # what is probed: columns of the table
 TYPE, LETTER = "type of the answer", "first letter of the answer"
 LABELS = (TYPE, LETTER)
+TELLING = 0.1  # of macro-F1 above that of shuffled labels: a probe that finds less with the full cache finds nothing
 FEWEST = 3  # answers of a class: rarer ones are left out, as no probe can learn them
 
 

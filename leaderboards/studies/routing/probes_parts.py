@@ -17,6 +17,7 @@ from leaderboards.studies.routing.probes import (
     LABELS,
     LETTER,
     STATE,
+    TELLING,
     TYPE,
     VALUES,
     Probed,
@@ -101,13 +102,16 @@ class Probes:
         )
 
     def _first_losses(self, cells: Sequence[Probed]) -> Listing:
+        # What is not found with the full cache cannot be lost.
+        found = {one.label for one in cells if one.policy == FULL and one.score.selectivity >= TELLING}
         losses = {
             label: first_losses({(one.policy, one.level): one.score.macro_f1 for one in cells if one.label == label})
             for label in LABELS
+            if label in found
         }
         columns = {**losses, "F1": first_losses({cell: one.mean for cell, one in self.f1.items()})}
-        policies = dict.fromkeys(policy for found in columns.values() for policy in found)
-        rows = tuple((policy, *(_ratio(found.get(policy)) for found in columns.values())) for policy in policies)
+        policies = dict.fromkeys(policy for one in columns.values() for policy in one)
+        rows = tuple((policy, *(_ratio(one.get(policy)) for one in columns.values())) for policy in policies)
         return Listing("Ratio at which a tenth is lost", ("policy", *columns), rows)
 
     def sheet(self) -> Sheet:
@@ -127,8 +131,9 @@ def _over_layers(found: Sequence[Probed]) -> Picture | None:
         Path(styles[PROBE], tuple((float(one.layer), one.score.macro_f1) for one in found)),
         Path(styles[CONTROL], tuple((float(one.layer), one.score.control) for one in found)),
     ]
-    step = max(1, -(-found[-1].layer // 6))
-    axis = Axis.around(AXES[of], tuple(float(at) for at in range(0, found[-1].layer + 1, step)))
+    last = found[-1].layer
+    ticks = tuple(float(at) for at in range(0, last + 1, max(1, -(-last // 6))))
+    axis = Axis(AXES[of], ticks, -0.3, last + 0.3)
     title = f"{label[0].upper()}{label[1:]}, full cache"
     drawing = panel(paths, axis, Axis.around("", SHARE), f"{title}: probe and control by layer", f"probes/{of}/{label}")
     return Picture(title, "macro-F1; below, of shuffled labels", Markup(drawing))
@@ -149,7 +154,9 @@ DEFINITIONS = (
         "or from the mean of the values that each head holds of the answer’s tokens, 0 where it holds none; it is "
         "tested on contexts that it was not trained on. Control: the same on shuffled labels; selectivity is "
         "what is better than that. Labels of fewer than three answers are left out. A tenth is lost at the ratio, on "
-        "the line between two that were asked, where macro-F1, or F1, has first fallen to 90 % of the full cache’s.",
+        "the line between two that were asked, where macro-F1, or F1, has first fallen to 90 % of the full cache’s; "
+        f"labels that a probe finds by less than {TELLING:g} better than shuffled ones with the full cache are left "
+        "out there: there is nothing to lose.",
         "macro-F1 = mean over labels of 2 · precision · recall / (precision + recall)",
         "J. Hewitt and P. Liang, arXiv 1909.03368",
         names=(*LABELS, "probed", "asked for", "asked_for", "macro-F1", "macro_f1", "control", "selectivity"),

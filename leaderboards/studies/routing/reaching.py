@@ -26,7 +26,8 @@ class Reached:
 
     ``chance``: how often as many tokens would, drawn from the context. ``relayed``: how often the gold is reached
     although none of its rows is left, through tokens that read it in the prefill. ``right``: the answers that are
-    right. All of questions that the full cache has right.
+    right. ``width``: of the widest route, ``rollout``: the gold's share of attention rollout, means over answers. All
+    of questions that the full cache has right.
     """
 
     task: str
@@ -37,6 +38,8 @@ class Reached:
     chance: float
     relayed: Estimate
     right: Estimate
+    width: float
+    rollout: float
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,12 @@ def reach_curves(joined: DataFrame, epsilons: Sequence[float] = EPSILONS) -> Ite
         chances = 1 - (1 - np.stack(group["chance"].to_list())) ** group["answer_tokens"].to_numpy()[:, None]
         right, contexts = group["right"].to_numpy(), group[CONTEXT].to_numpy(dtype=str)
         alive = group["answer_alive"].eq(True).to_numpy()
+        means = [float(group[column].astype(float).mean()) for column in ("answer_width", "answer_share")]
         for epsilon in epsilons:
             reached = reaches(group["answer_width"], epsilon)
             chance = float(chances[:, EPSILONS.index(epsilon)].mean())
             rates = [_rate(flags, contexts) for flags in (reached, reached & ~alive, right)]
-            yield Reached(str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2])
+            yield Reached(str(task), str(policy), level, epsilon, rates[0], chance, *rates[1:], *means)
 
 
 def _rate(flags: Flags, contexts: npt.NDArray[np.str_]) -> Estimate:

@@ -99,12 +99,26 @@ class Reaching:
                 f"{100 * one.chance:.0f}",
                 in_percent(one.relayed),
                 in_percent(one.right),
+                f"{one.width:.2f}",
+                f"{one.rollout:.3f}",
             )
             for one in curves
             if one.epsilon in (EPSILON, self._telling)
         )
-        columns = ("policy", "level", "epsilon", "reached", "reached by chance", "relayed", "right answers")
-        listing = Listing("Of the questions that the full cache has right, percent", columns, rows)
+        columns = (
+            "policy",
+            "level",
+            "epsilon",
+            "reached",
+            "reached by chance",
+            "relayed",
+            "right answers",
+            "width",
+            "rollout",
+        )
+        listing = Listing(
+            "Of the questions that the full cache has right, percent; width and rollout: shares", columns, rows
+        )
         return Part(
             f"reach-{task}",
             f"What reaches the answer: {task}",
@@ -175,11 +189,14 @@ DEFINITIONS = (
         "is reached if a path leads from a token of the gold to the last token of the question, or to the first token "
         "of the answer, behind the last layer. By chance: 1 − (1 − c)^n, where c is the share of the context’s tokens "
         "that reach the answer and n the tokens of the gold. Relayed: reached although no row of the gold is left, "
-        "through tokens that read it in the prefill.",
+        "through tokens that read it in the prefill. Width: the least attention in the widest path, 0 where none has "
+        "0.01 in each step. Rollout: the share of attention rollout from the last token of the question that comes "
+        "from the gold: each layer passes on half by the residual stream, and half by the mean attention of its heads "
+        "(S. Abnar and W. Zuidema, arXiv 2005.00928). Both are means over answers.",
         "reached(ε) ⇔ max over paths of min over edges ≥ ε",
         "after arXiv 2603.01426, which gives no algorithm",
         names=(
-            *("reached by chance", "epsilon", "right answers"),
+            *("reached by chance", "epsilon", "right answers", "width", "rollout"),
             *estimates("reached", "relayed"),
             *("right_low", "right_high", "right_n"),
         ),

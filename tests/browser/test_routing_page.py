@@ -1,0 +1,68 @@
+"""The page on routes in a real browser: it fits, leads with routes that tell, and shows causes and other models."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from leaderboards.studies.page import build_study
+from leaderboards.studies.routing.study import STUDY
+from tests.browser.test_treatment_pages import CUT
+from tests.studies.test_causes import given as with_causes
+from tests.support.browsing.chromium import Chromium, needs_chromium
+from tests.support.records.routing_tables import routing_input
+
+pytestmark = needs_chromium
+
+TITLES = "[...document.querySelectorAll('section > h2')].map(each => each.textContent)"
+# Drawings that are wider than their figure, and texts of drawings that lie outside of them.
+OUTSIDE = """[...document.querySelectorAll('figure svg')].filter(each => each.checkVisibility()).filter(svg => {
+  const box = svg.getBoundingClientRect();
+  return box.right > innerWidth || [...svg.querySelectorAll('text')].some(text => {
+    const inner = text.getBoundingClientRect(); return inner.left < box.left - 2 || inner.right > box.right + 2; });
+}).length"""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    observed = replace(routing_input(), beside=[replace(routing_input(), model="other")])
+    for name, given in (("observed", observed), ("causes", with_causes())):
+        (folder / f"{name}.html").write_text(build_study(STUDY, given)[0], encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+@pytest.mark.parametrize("name", ["observed", "causes"])
+def test_it_fits_and_nothing_is_cut(browser: Chromium, pages: Path, name: str, width: int) -> None:
+    browser.open_quietly(pages / f"{name}.html", width)
+    assert browser.evaluate("document.querySelectorAll('figure svg').length") > 0
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth") is True
+    assert browser.evaluate(CUT) == []
+    assert browser.evaluate(OUTSIDE) == 0
+
+
+def test_it_leads_with_routes_that_few_tokens_have_and_ends_with_those_that_all_have(
+    browser: Chromium, pages: Path
+) -> None:
+    browser.open(pages / "observed.html")
+    titles = browser.evaluate(TITLES)
+    assert titles[0] == "Why answers are wrong: base, routes of at least 0.3"
+    assert titles[titles.index("Definitions") - 1] == "Why answers are wrong: base, routes of at least 0.01"
+    told = "with the full cache, 10 % of a context’s tokens reach the answer so"
+    assert told in browser.evaluate("document.querySelector('section p').textContent")
+
+
+def test_models_stand_side_by_side(browser: Chromium, pages: Path) -> None:
+    browser.open(pages / "observed.html")
+    tops = browser.evaluate(
+        "[...document.querySelectorAll('#depth figure')].map(each => Math.round(each.getBoundingClientRect().top))"
+    )
+    assert len(tops) == 2
+    assert tops[0] == tops[1]
+
+
+def test_causes_come_first_where_nothing_else_is_there(browser: Chromium, pages: Path) -> None:
+    browser.open(pages / "causes.html")
+    assert browser.evaluate(TITLES)[0] == "What was evicted that was needed"
+    assert browser.evaluate("document.querySelectorAll('#places figure svg').length") == 2
