@@ -70,7 +70,9 @@ def reach_curves(joined: DataFrame, epsilons: Sequence[float] = EPSILONS) -> Ite
             reached = reaches(group["answer_width"], epsilon)
             chance = float(chances[:, EPSILONS.index(epsilon)].mean())
             rates = [_rate(flags, contexts) for flags in (reached, reached & ~alive, right)]
-            yield Reached(str(task), str(policy), level, epsilon, rates[0], chance, *rates[1:], *means)
+            yield Reached(
+                str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2], means[0], means[1]
+            )
 
 
 def _rate(flags: Flags, contexts: npt.NDArray[np.str_]) -> Estimate:
