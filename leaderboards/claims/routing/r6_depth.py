@@ -44,4 +44,7 @@ CLAIM = Claim(
     experiments=(OBSERVED,),
     measure=_measure,
     two_architectures=True,
+    because="Both models agree in layer 1 (consensus 0.47 in `reference` and 0.42 in `reference-qwen`, with the full "
+    "cache) and in no other layer (0.85 and more): both read the context there. The weights of `reference` go on from "
+    "those of `reference-qwen`, so that the two share more than two models of other makers do.",
 )
