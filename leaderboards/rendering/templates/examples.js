@@ -60,12 +60,12 @@ const routeOf = (answer, context) => {
   if (answer.unobserved) return `not observed: ${answer.unobserved}`;
   if (!answer.route?.length) return "none is left";
   const letters = [...context.text];
-  const name = (token) => token >= context.ends.length ? "the question" : `“${letters.slice(context.ends[token - 1] ?? 0, context.ends[token]).join("").trim()}”`;
+  const name = (token) => token < 0 ? "the start of the prompt" : token >= context.ends.length ? "the question" : `“${letters.slice(context.ends[token - 1] ?? 0, context.ends[token]).join("").trim()}”`;
   const stops = [];
   answer.route.forEach((token, layer) => {
-    if (!stops.length || stops.at(-1).token !== token) stops.push({ token, layer });
+    if (stops.at(-1)?.where !== name(token)) stops.push({ where: name(token), layer });
   });
-  const steps = stops.map(({ token, layer }) => layer ? `${name(token)} in layer ${layer - 1}` : name(token));
+  const steps = stops.map(({ where, layer }) => layer ? `${where} in layer ${layer - 1}` : where);
   return `${steps.join(" → ")}; its narrowest step has ${percent(answer.width)} of a head’s attention`;
 };
 
