@@ -8,7 +8,9 @@ _PANELS: Mapping[str, str] = {
         "suite tasks profile limit phrasings context_tokens questions depth data defence max_new_tokens seed index "
         "question tag split task worst against family what kind only tiny every_task observe keep_attention"
     ),
-    "Model": ("model larger dtype device_map tokenizer layers heads key_heads head_size parameters bytes_per_number"),
+    "Model": (
+        "model larger beside dtype device_map tokenizer layers heads key_heads head_size parameters bytes_per_number"
+    ),
     "Treatment": "press policies policy ratios ratio budgets budget rates rate bits repeats mode compress",
     "Resources": (
         "device cell_seconds max_kv_gb executor address workers cpus_per_worker gpus_per_worker machine memory_gb "
