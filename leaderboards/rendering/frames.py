@@ -10,6 +10,7 @@ from policies.declaration.levels import UNTREATED, Level, LevelKind
 
 INK = INK_COLOUR[0]
 SHARE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+SMALLEST_STEP = 1e-3  # of numbers that are short enough for ten ticks
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class Axis:
             return cls(kind.axis, tuple(values), values[0] * 0.97, values[-1] * 1.03, kind)
         last = max(values[-1] if values else 0.0, kind.nothing if kind.has_origin else 0.0) or 1.0
         step = 10.0 ** (math.ceil(math.log10(last) - 1e-9) - 1)
+        if step < SMALLEST_STEP and last > 5 * step:
+            step *= 5
         ticks = tuple(round(number * step, 12) for number in range(math.floor(last / step + 1e-9) + 1))
         return cls(kind.axis, ticks, 0.0, last * 1.03, kind)
 

@@ -1,14 +1,17 @@
-"""The pages on faults, errors and equal bytes in a real browser: nothing is cut, and names leave room for numbers."""
+"""The pages on faults, errors and next tokens in a real browser: nothing is cut, and names leave room for numbers."""
 
 from pathlib import Path
 
 import pytest
+from pandas import concat
 
 from kvbench.experiments.treatment_suites import ERRORS, FAULTS, RATES
 from leaderboards.studies.declaration import Study, StudyInput
 from leaderboards.studies.errors.study import STUDY as ERRORS_STUDY
 from leaderboards.studies.faults.study import STUDY as FAULTS_STUDY
+from leaderboards.studies.next_tokens.study import STUDY as NEXT_TOKENS
 from leaderboards.studies.page import build_study
+from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.records.damaged_records import treated_records
 
@@ -25,6 +28,17 @@ NARROWEST_NAME = """Math.min(...[...document.querySelectorAll('.list tbody th')]
   .map(each => each.getBoundingClientRect().width))"""
 OVER = """Math.max(...[...document.querySelectorAll('.scroll')].filter(each => each.checkVisibility())
   .map(each => each.scrollWidth - each.clientWidth))"""
+# Pairs of texts of a picture that lie over one another.
+OVERLAPS = """[...document.querySelectorAll('figure svg')].filter(svg => svg.checkVisibility()).flatMap(svg => {
+  const texts = [...svg.querySelectorAll('text')].filter(text => text.checkVisibility() && text.textContent.trim());
+  const boxes = texts.map(text => text.getBoundingClientRect());
+  return texts.flatMap((one, i) => texts.slice(i + 1).filter((_, k) => {
+    const [a, b] = [boxes[i], boxes[i + 1 + k]];
+    return a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  }).map(other => `${one.textContent} over ${other.textContent}`)); })"""
+# Whether the foot of the page, its definitions and downloads, is within the window.
+FOOT = """['definitions', 'downloads'].map(id => document.getElementById(id).getBoundingClientRect())
+  .every(box => box.left >= 0 && box.right <= innerWidth && box.height > 50)"""
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +51,32 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ERRORS_STUDY: (ERRORS.policies, [0.0, 0.05, 1.0]),
     }
     for study, (policies, levels) in of_suites.items():
-        records = treated_records(dict.fromkeys(policies, lambda rate, question: not rate or question > 0), levels)
+        others = dict.fromkeys(set(policies) - {"bitflip"}, quarter_lost)
+        records = treated_records(others, levels)
+        if "bitflip" in policies:
+            flips = treated_records({"bitflip": quarter_lost}, [1e-5, 1e-4])
+            records = concat([records, flips[flips["policy"] == "bitflip"]], ignore_index=True)
         page, _ = build_study(study, StudyInput("reference", records))
         (folder / study.file_name()).write_text(page, encoding="utf-8")
+    page, _ = build_study(NEXT_TOKENS, next_tokens())
+    (folder / NEXT_TOKENS.file_name()).write_text(page, encoding="utf-8")
     return folder
 
 
+def quarter_lost(rate: float, question: int) -> bool:
+    return not rate or question > 0
+
+
 @pytest.mark.parametrize("width", [390, 1300])
-@pytest.mark.parametrize("study", ["faults", "errors"])
+@pytest.mark.parametrize("study", ["faults", "errors", "next-tokens"])
 def test_nothing_is_cut_and_names_leave_room(browser: Chromium, pages: Path, study: str, width: int) -> None:
     browser.open_quietly(pages / f"{study}.html", width)
-    assert browser.evaluate("document.querySelectorAll('.list tbody tr').length") > 10
+    rows = "document.querySelectorAll('.list tbody tr').length"
+    assert browser.evaluate(rows) > (2 if study == "next-tokens" else 10)
+    assert browser.evaluate("document.querySelectorAll('figure svg').length") > 0
     assert browser.evaluate(CUT) == []
+    assert browser.evaluate(OVERLAPS) == []
+    assert browser.evaluate(FOOT)
     assert browser.evaluate(ROOM) > 0.5, "half of the window is for numbers"
     if width == 390:
         assert browser.evaluate(NARROWEST_NAME) > 100, "names are not broken into letters"

@@ -14,7 +14,7 @@ from leaderboards.rendering.frames import CURVE, Axis, Frame
 from leaderboards.rendering.marks import HOLLOW, Band, Break, Dots, Line, Region
 from leaderboards.rendering.style import MARKERS, named_styles
 from leaderboards.rendering.svg import CORNERS, pixel_of
-from policies.declaration.levels import BUDGET
+from policies.declaration.levels import BUDGET, Level
 
 STYLES = list(named_styles(["one", "<two>"]).values())
 FRAME = Frame(Axis.up_to("across & on", 1.0), Axis.from_values("up", [-20.0, 80.0]))
@@ -85,3 +85,8 @@ def test_numbers_have_a_tenth_of_a_pixel_and_none_is_written_as_an_exponent() ->
     assert len(paths) == 4, "the grid, the axis, the line and its marker"
     for path in paths:
         assert re.fullmatch(r"[MLHVvlaZ\d. -]+", path), path
+
+
+def test_an_axis_of_tiny_rates_has_few_ticks_as_their_labels_are_long() -> None:
+    over = [Axis.over([Level("rate", 0.0), Level("rate", last)]).ticks for last in (0.5, 0.0001, 0.00003)]
+    assert over == [(0.0, 0.1, 0.2, 0.3, 0.4, 0.5), (0.0, 0.00005, 0.0001), (0.0, 0.00001, 0.00002, 0.00003)]

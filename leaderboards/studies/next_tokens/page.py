@@ -54,7 +54,7 @@ def _section(task: str, rows: Sequence[OfPlace]) -> Part:
     policies = list(dict.fromkeys(one.policy for one in rows))
     policies.sort(key=lambda policy: policy != FULL)
     styles = named_styles(policies)
-    levels = _some_levels(sorted({one.level for one in rows if one.level != UNTREATED}))
+    levels = _some_levels(sorted({one.level for one in rows if one.level.amount}))
     return Part(
         task,
         task,
@@ -76,16 +76,16 @@ def _some_levels(levels: Sequence[Level]) -> list[Level]:
 
 def _picture(task: str, level: Level, rows: Sequence[OfPlace], styles: dict[str, LineStyle]) -> Picture:
     paths = []
+    # A part that a single text reaches has no interval, and stands in the table alone.
+    known = [one for one in rows if one.accuracy.low is not None]
+    drawn = known or rows
     for policy, style in styles.items():
-        of_one = [one for one in rows if one.policy == policy and one.level in (level, UNTREATED)]
+        of_one = [one for one in drawn if one.policy == policy and one.level in (level, UNTREATED)]
         if of_one:
-            has_band = all(one.accuracy.low is not None for one in of_one)
-            low, high = (
-                tuple(float(getattr(one.accuracy, end)) for one in of_one) if has_band else ()
-                for end in ("low", "high")
-            )
-            paths.append(Path(style, tuple((one.middle, one.accuracy.mean) for one in of_one), low, high))
-    ends = sorted({2.0 * one.first_token for one in rows if one.first_token >= 4})
+            bands = (tuple(float(getattr(one.accuracy, end)) for one in of_one) for end in ("low", "high"))
+            points = tuple((one.middle, one.accuracy.mean) for one in of_one)
+            paths.append(Path(style, points, *(bands if known else ())))
+    ends = sorted({2.0 * one.first_token for one in drawn if one.first_token >= 4})
     horizontal = Axis.around("token of the continuation", (0.0, *ends) if ends else (0.0, 4.0))
     title = f"{TITLE} over the place in the continuation: {task} at {level.where}"
     drawing = panel(paths, horizontal, Axis.around("", SHARE), title, f"next-tokens/{task}/{level.where}")
