@@ -61,6 +61,8 @@ class StudentTest:
     def smallest(self, alpha: float = ALPHA, times: int = 1) -> float | None:
         """Returns the smallest true mean that is told from 0 at ``alpha`` four times in five, with so many
         ``times`` the contexts: (t(1 - alpha / 2) + t(0.8)) standard errors [H. S. Bloom, Evaluation Review 19 (1995)].
-        None where contexts do not vary, which says nothing of others."""
+        None where contexts do not vary, which says nothing of others, and where so few tell nothing at ``alpha``."""
+        if not self.error or 2 * (self.least / 2) ** times >= alpha:
+            return None
         quantiles = stdtrit(times * self.freedom, 1 - alpha / 2) + stdtrit(times * self.freedom, POWER)
-        return float(quantiles) * self.error / math.sqrt(times) if self.error else None
+        return float(quantiles) * self.error / math.sqrt(times)

@@ -81,6 +81,15 @@ def test_a_smallest_difference_is_found_four_times_in_five() -> None:
     assert 0.76 <= sum(student_test([rng.normal(true, 1, 10)]).p < ALPHA for _ in range(RUNS)) / RUNS <= 0.84
 
 
+def test_no_difference_is_named_as_seen_where_so_few_contexts_tell_none() -> None:
+    """Six on one side are chance once in 32 times: at a level of Holm's method none is told, however large."""
+    test = StudentTest(mean=500, error=1, freedom=5, least=2.0 ** (1 - 6))
+    assert test.p == 2.0 ** (1 - 6)
+    assert test.smallest(ALPHA) is not None
+    assert (test.smallest(ALPHA / 6), test.interval(ALPHA / 6)[0]) == (None, 0)
+    assert test.smallest(ALPHA / 6, times=4) is not None, "24 contexts tell some"
+
+
 def two_policies(seed: int, contexts: int, chances: tuple[float, float], answers: float) -> pd.DataFrame:
     """Two tasks, two levels and four questions a context, each as hard for both; ``chances`` of a right answer and a
     chance that a question is answered at all."""
