@@ -9,7 +9,7 @@ learning curve is appended to a CSV that is committed with the model.
 import csv
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ from kvbench.reference.training.batches import Batch, evaluation_batch, training
 from kvbench.reference.training.conversion import under_tokens, without_norms
 from kvbench.reference.training.crew import Crew
 from kvbench.reference.training.drills import DRILL_WEIGHT, drill_loss, drills
-from kvbench.reference.training.lessons import Curriculum, Lesson
+from kvbench.reference.training.lessons import Assignment, Curriculum, Lesson
 from kvbench.reference.training.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
 from kvbench.reference.training.read_profile import read_profile
 from kvbench.reference.training.reads import HiddenShares, Readable, draw_readable
@@ -45,7 +45,8 @@ COPY_LOSS = 0.2  # the warm-up ends here
 BATCHES = 2  # whose gradients make a step: each is of one task
 WARMUP_STEPS = 50
 FALL_TO = 0.02  # of the learning rate, at the end of its fall
-HIDDEN = HiddenShares(layers=0.6, heads=0.3, tokens=0.6, run=0.3)
+HIDDEN = HiddenShares(layers=0.6, heads=0.3, tokens=0.6, lower_half=0.9)
+CHAIN_PART = 0.2  # of that share of lower halves, for hops: the first names of a chain are read there
 HIDDEN_OVER = 150  # steps over which the hidden shares rise to the whole
 MUON_RATE = 1.5e-3
 ADAM_RATE = 1e-3
@@ -279,7 +280,7 @@ class Trainer:
         learned = torch.zeros(BATCHES, 2, dtype=torch.float64)  # answer loss and tokens
         for number in range(self.crew.rank, BATCHES, self.crew.size):
             batch = training_batch(self.tokenizer, self.seed, assigned[number], self.plan.confident)
-            readable = self._readable(batch, p.batches + number, assigned[number].hidden)
+            readable = self._readable(batch, p.batches + number, assigned[number])
             with torch.autocast("cpu", torch.bfloat16):
                 loss, answer_loss = task_loss(self.model, batch, readable)
                 drilled = drill_loss(self.model, *drills(self.tokenizer, self.seed, p.batches + number))
@@ -292,14 +293,15 @@ class Trainer:
         for one, answer_loss in zip(assigned, learned[:, 0].tolist(), strict=True):
             p.curriculum.note(one, answer_loss)
 
-    def _readable(self, batch: Batch, number: int, part: float) -> Readable:
-        """Draws what questions of a batch can read in each layer, with this part of the hidden shares: the same for the
-        same numbers of batch and step."""
-        share = min(1.0, self.progress.step / HIDDEN_OVER) * part
+    def _readable(self, batch: Batch, number: int, assignment: Assignment) -> Readable:
+        """Draws what questions of a batch can read in each layer: the same for the same numbers of batch and step."""
+        risen = min(1.0, self.progress.step / HIDDEN_OVER)
+        lower_half = self.plan.hidden.lower_half * (CHAIN_PART if assignment.task == "hops" else 1.0)
+        shares = replace(self.plan.hidden.scaled(risen * assignment.hidden), lower_half=risen * lower_half)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         config = self.model.config
         size = (config.num_hidden_layers, config.num_key_value_heads, len(batch.segments), batch.layout.context_width)
-        return draw_readable(generator, self.plan.hidden.scaled(share), *size)
+        return draw_readable(generator, shares, *size)
 
     def _add_up_gradients(self) -> None:
         self.crew.add_up([weight.grad for weight in self.model.parameters() if weight.grad is not None])

@@ -10,24 +10,24 @@ import torch
 
 from kvbench.reference.training.attention import PackedLayout
 
-UNDISTURBED_SHARE = 0.3
+UNDISTURBED_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class HiddenShares:
     """Says what share of the reads is hidden at most: of whole layers, heads of a layer, and tokens of a head.
 
-    ``run``: the share of sequences in which all layers from the first up to a random one are hidden, at most so many
-    layers as half of them.
+    ``lower_half``: the share of the disturbed sequences in which the whole lower half of the layers is hidden. While
+    it was 0.3 and the last hidden layer a random one, facts were read by the lower half alone.
     """
 
     layers: float = 0.0
     heads: float = 0.0
     tokens: float = 0.0
-    run: float = 0.0
+    lower_half: float = 0.0
 
     def scaled(self, factor: float) -> "HiddenShares":
-        return HiddenShares(self.layers * factor, self.heads * factor, self.tokens * factor, self.run * factor)
+        return HiddenShares(self.layers * factor, self.heads * factor, self.tokens * factor, self.lower_half * factor)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,6 @@ def draw_readable(
     hidden = draw(layers, batch, 1, 1) < strength * shares.layers
     hidden = hidden | (draw(layers, batch, key_heads, 1) < strength * shares.heads)
     hidden = hidden | (draw(layers, batch, key_heads, width) < strength * shares.tokens)
-    is_run = (draw(batch) < shares.run) & (drawn > 0)
-    first = torch.where(is_run, draw(batch) * (layers // 2 + 1), 0.0).floor()
-    hidden = hidden | (torch.arange(layers)[:, None] < first)[..., None, None]
+    without_lower_half = (draw(batch) < shares.lower_half) & (drawn > 0)
+    hidden = hidden | (without_lower_half & (torch.arange(layers) < layers // 2)[:, None])[..., None, None]
     return Readable((~hidden).bfloat16(), drawn == drawn.min())
