@@ -1,0 +1,36 @@
+"""Makes the same model in another type of numbers, and tells which types a device has."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from transformers import PreTrainedModel
+
+from kvbench.system.errors import KVBenchError, first_line
+
+
+def in_dtype(network: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """Returns the network with its weights in another dtype, as if it had been loaded in it; itself where it has that
+    dtype. Buffers stay as they are: the frequencies of positions are float32 in every dtype."""
+    if network.dtype == dtype:
+        return network
+    # The copy finds these in place of the weights, so that those are not copied first.
+    memo: dict[int, object] = {
+        id(weight): torch.nn.Parameter(weight.detach().to(dtype), requires_grad=False)
+        for weight in network.parameters()
+    }
+    return copy.deepcopy(network, memo)
+
+
+def check_dtypes(names: Sequence[str], dtypes: Sequence[torch.dtype], device: torch.device) -> None:
+    """Raises :class:`KVBenchError` for the first dtype in which a device cannot multiply or attend."""
+    for name, dtype in zip(names, dtypes, strict=True):
+        try:
+            numbers = torch.ones(1, 1, 2, 8, device=device, dtype=dtype)
+            torch.nn.functional.scaled_dot_product_attention(
+                numbers, numbers, numbers @ torch.ones_like(numbers).mT @ numbers
+            )
+        except RuntimeError as error:
+            raise KVBenchError(
+                f"--dtypes: this {device.type} has no {name} ({first_line(error)}): leave it out"
+            ) from None
