@@ -31,13 +31,19 @@ STATUS = Path("/proc/self/status")
 
 
 def apart(work: Callable[..., Result], *arguments: Any) -> Result:
-    """Runs work in a new process, with as many threads as this one has."""
-    with ProcessPoolExecutor(1, get_context("spawn"), _begin, (torch.get_num_threads(), os.getpid())) as executor:
+    """Runs work in a new process, with as many threads as this one has.
+
+    It is a copy of a server that has imported this module and done nothing: libraries are imported once for all such
+    processes, and the memory of this one is not theirs.
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(1, context, _begin, (torch.get_num_threads(),)) as executor:
         return executor.submit(work, *arguments).result()
 
 
-def _begin(threads: int, parent: int) -> None:
-    die_with_parent(parent)
+def _begin(threads: int) -> None:
+    die_with_parent(os.getppid())  # the server, which ends with the process that asked for it
     torch.set_num_threads(threads)
 
 
