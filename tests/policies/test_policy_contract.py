@@ -1,5 +1,6 @@
 """The contract of every registered policy that needs nothing downloaded, on a toy Llama and through the engine."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -9,6 +10,7 @@ from kvpress.utils import compute_n_kept
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
 from policies import UNTREATED, Level, Policy, PolicyError, Situation, arguments_of, at_ratios
 from tests.support.models.toy import (
@@ -21,6 +23,7 @@ from tests.support.models.toy import (
     keep_of,
     model_of,
     prompt_for,
+    toy_prompt,
     treat,
 )
 
@@ -44,6 +47,18 @@ def branches(policy: Policy, above: float = -1.0) -> list[Branch]:
     return found
 
 
+def by_number(trace: Trace) -> dict[int, Sequence[int]]:
+    """The tokens of every question's answer."""
+    return {answer.question: answer.token_ids for answer in decode(model_of("llama"), trace, STEPS, PLENTY)}
+
+
+@cache
+def untreated_answers(mode: Mode, with_instructions: bool) -> dict[int, Sequence[int]]:
+    """The answers of the full cache to the prompt that :func:`prompt_for` gives policies of these needs."""
+    prompt = toy_prompt(mode, "instructions" if with_instructions and mode == "agnostic" else "base")
+    return by_number(treat(model_of("llama"), [RUNNABLE["full"]], [0.0], prompt))
+
+
 # --- the budget
 
 
@@ -59,13 +74,8 @@ def test_every_ratio_that_it_reaches_has_a_branch_for_every_question(policy: Pol
 
 @every_policy
 def test_ratio_zero_is_the_full_cache_token_for_token(policy: Policy) -> None:
-    prompt = prompt_for(policy)
-    plain = decode(model_of("llama"), treat(model_of("llama"), [RUNNABLE["full"]], [0.0], prompt), STEPS, PLENTY)
-    trace = treat(model_of("llama"), [policy], [0.0], prompt)
-    answers = {
-        generation.question: generation.token_ids for generation in decode(model_of("llama"), trace, STEPS, PLENTY)
-    }
-    assert answers == {generation.question: generation.token_ids for generation in plain}
+    trace = treat(model_of("llama"), [policy], [0.0], prompt_for(policy))
+    assert by_number(trace) == untreated_answers("aware" if policy.needs_question else "agnostic", policy.needs_spans)
     for branch in trace.branches:
         assert keep_of(branch).shape == (LAYERS, KEY_HEADS, trace.length)
         assert keep_of(branch).all()
@@ -174,15 +184,15 @@ def left_of(branch: Branch) -> list[torch.Tensor]:
 
 @every_policy
 def test_a_second_run_gives_the_same_whatever_was_drawn_before(policy: Policy) -> None:
-    prompt = prompt_for(policy)
     answers = []
-    for seed in (12345, 7):
-        torch.manual_seed(seed)
-        trace = treat(model_of("llama"), [policy], RATIOS, prompt)
-        generations = decode(model_of("llama"), trace, STEPS, PLENTY)
-        answers.append([generation.token_ids for generation in generations])
-        for one, other in zip(trace.branches, trace_of(policy.name).branches, strict=True):
-            assert all(torch.equal(a, b) for a, b in zip(left_of(one), left_of(other), strict=True))
+    torch.manual_seed(12345)
+    first = trace_of(policy.name)
+    answers.append([generation.token_ids for generation in decode(model_of("llama"), first, STEPS, PLENTY)])
+    torch.manual_seed(7)
+    second = treat(model_of("llama"), [policy], RATIOS, prompt_for(policy))
+    answers.append([generation.token_ids for generation in decode(model_of("llama"), second, STEPS, PLENTY)])
+    for one, other in zip(first.branches, second.branches, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(left_of(one), left_of(other), strict=True))
     assert answers[0] == answers[1]
 
 

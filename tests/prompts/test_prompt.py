@@ -37,12 +37,14 @@ every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 every_mode = pytest.mark.parametrize("mode", ["agnostic", "aware"])
 
 
+@cache
 def without_chat_template() -> PreTrainedTokenizerFast:
     tokenizer = deepcopy(toy_tokenizer())
     tokenizer.chat_template = None
     return tokenizer
 
 
+@cache
 def with_another_template() -> PreTrainedTokenizerFast:
     """Trims the content, says more before it, and closes an empty thought after it."""
     tokenizer = deepcopy(toy_tokenizer())
@@ -83,8 +85,15 @@ def spell(tokenizer: PreTrainedTokenizerBase, token_ids: Iterable[int]) -> str:
     return str(tokenizer.decode(list(token_ids)))
 
 
-def prompts(tokenizer: PreTrainedTokenizerBase, task: Task, mode: Mode) -> list[tuple[Example, Prompt]]:
+@cache
+def built(tokenizer: PreTrainedTokenizerBase, name: str, mode: Mode) -> list[tuple[Example, Prompt]]:
+    task = TASKS[name]
     return [(e, prompt) for e in task.generate(0, 5) for prompt in build_prompts(tokenizer, task, e, mode)]
+
+
+def prompts(tokenizer: PreTrainedTokenizerBase, task: Task, mode: Mode) -> list[tuple[Example, Prompt]]:
+    """Prompts of five examples, built once for all tests."""
+    return built(tokenizer, task.name, mode)
 
 
 # --- spans to tokens
@@ -232,7 +241,7 @@ def test_without_a_chat_template_a_line_break_parts_question_and_answer() -> Non
 
 
 def test_without_a_first_token_the_prompt_begins_with_the_context() -> None:
-    tokenizer = without_chat_template()
+    tokenizer = deepcopy(without_chat_template())
     tokenizer.bos_token = None
     assert chat_template(tokenizer).head == ""
 
