@@ -170,8 +170,8 @@ def length_in_words(words: tuple[int, int]) -> Length:
 def length_in_tokens(tokens: int, count: Callable[[str], int], counted_by: str = "") -> Length:
     """Asks for ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text, as a tokenizer of that name
     counts them."""
-    if tokens > MOST_TOKENS:
-        raise DatasetError(f"a context has {MOST_TOKENS} tokens at most, not {tokens}")
+    if not 1 <= tokens <= MOST_TOKENS:
+        raise DatasetError(f"a context has 1 or more tokens and {MOST_TOKENS} at most, not {tokens}")
     by = f" of {counted_by}" if counted_by else ""
     return Length(partial(_fill_tokens, tokens=tokens, count=count), f"{tokens} tokens{by}")
 

@@ -15,7 +15,7 @@ from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_name
 from kvbench.store.observed import SAMPLE
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import RUN_FILE, Job, read_run_file
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
 from policies import LazyModule, Policy
@@ -30,6 +30,7 @@ ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
+stores = LazyModule("kvbench.store.store")
 sites = LazyModule("kvbench.publish.site")
 tables = LazyModule("leaderboards.terminal.table")
 
@@ -88,7 +89,10 @@ def command(
     if name is not None:
         check_name(name)
     job = Job.of({**context.params, "levels": levels})
-    check_job(job)
+    grid = check_job(job)
+    if name is not None and (out / name / RUN_FILE).exists():
+        stored = read_run_file(out / name).identity
+        stores.check_same_run(out / name, stored, grid.without_model(stored, model))
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
     with _executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:

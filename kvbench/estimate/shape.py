@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from kvbench.models.load import check_heads
 from kvbench.models.names import model_source
 from kvbench.models.shape import head_size_of
 from kvbench.system.errors import KVBenchError, first_line
@@ -30,8 +31,7 @@ class Shape:
         for field, value in asdict(self).items():
             if field != "name" and value < 1:
                 raise KVBenchError(f"a model has 1 or more {field.replace('_', ' ')}, not {value}")
-        if self.heads % self.key_heads:
-            raise KVBenchError(f"{self.heads} heads cannot share {self.key_heads} key heads evenly")
+        check_heads(self.heads, self.key_heads)
 
     @property
     def weight_bytes(self) -> int:

@@ -78,10 +78,11 @@ def _observed(names: str | None, keep_attention: bool) -> tuple[str, ...]:
     return (*(table.name for table in chosen), *([WEIGHTS.name] if keep_attention else []))
 
 
-def check_job(job: Job) -> None:
-    """Raises :class:`KVBenchError` for options that make no sense, before anything heavy is imported."""
+def check_job(job: Job) -> Grid:
+    """Returns the grid of a job, which counts tokens without the model; raises :class:`KVBenchError` for options that
+    make no sense, before anything heavy is imported."""
     model_source(job.model)
-    build_grid(job, count_by(job.model))
+    return build_grid(job, count_by(job.model))
 
 
 def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:

@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING
 from datasets_gen import Example, Task
 from kvbench.experiments.catalogue import policies_for
 from kvbench.experiments.setting import Setting
-from kvbench.store.identity import Identity
-from policies import LazyModule, Point, Policy
+from kvbench.store.identity import Identity, TaskIdentity
+from policies import LazyModule, Point, Policy, by_kind
 
 if TYPE_CHECKING:
     from kvbench.models.load import LoadedModel
 
 identification = LazyModule("kvbench.experiments.identify")  # it needs torch, and options are checked before that
+
+
+def task_identity(task: Task, contexts: int) -> TaskIdentity:
+    """Identifies a task of a run by all that its answers depend on."""
+    return TaskIdentity(
+        name=task.name,
+        version=task.full_version,
+        contexts=contexts,
+        chance=task.chance,
+        instruction=task.instruction,
+        max_new_tokens=task.max_new_tokens,
+    )
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,22 @@ class Grid:
     def identity(self, model: "LoadedModel") -> Identity:
         identity: Identity = identification.identify(model, self.tasks, self.setting, self.held_out)
         return identity
+
+    def without_model(self, stored: Identity, model: str) -> Identity:
+        """Returns the identity of this grid on a model of that name as far as it is known before anything is loaded;
+        what is not is that of a stored run."""
+        covered = {policy.name: by_kind(policy.levels_among(self.setting.points)) for policy in self.setting.policies}
+        alike = covered == {policy.name: policy.levels for policy in stored.policies}
+        setting = {name: getattr(self.setting, name) for name in ("seed", "mode", "scope", "tables")}
+        return stored.model_copy(
+            update={
+                **setting,
+                "model": model,
+                "held_out": self.held_out,
+                "tasks": tuple(task_identity(task, contexts) for task, contexts in self.tasks),
+                "policies": stored.policies if alike else (),
+            }
+        )
 
     def example(self, task: Task, index: int) -> Example:
         return task.example(self.setting.seed, index, held_out=self.held_out)

@@ -11,10 +11,11 @@ import torch
 import kvbench
 from datasets_gen import Task
 from kvbench.experiments.catalogue import covers
+from kvbench.experiments.grid import task_identity
 from kvbench.experiments.setting import Setting
 from kvbench.experiments.source import source_hash
 from kvbench.models.load import LoadedModel
-from kvbench.store.identity import Identity, PolicyIdentity, TaskIdentity
+from kvbench.store.identity import Identity, PolicyIdentity
 from kvbench.store.tables import SCHEMA_VERSION
 from policies import Policy, arguments_of, by_kind
 
@@ -82,19 +83,8 @@ def identify(
         scope=setting.scope,
         held_out=held_out,
         tables=setting.tables,
-        tasks=tuple(_task(task, contexts) for task, contexts in tasks),
+        tasks=tuple(task_identity(task, contexts) for task, contexts in tasks),
         policies=tuple(_policy(policy, [task for task, _ in tasks], setting) for policy in setting.policies),
-    )
-
-
-def _task(task: Task, contexts: int) -> TaskIdentity:
-    return TaskIdentity(
-        name=task.name,
-        version=task.full_version,
-        contexts=contexts,
-        chance=task.chance,
-        instruction=task.instruction,
-        max_new_tokens=task.max_new_tokens,
     )
 
 

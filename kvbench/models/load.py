@@ -146,6 +146,8 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     try:
         config = AutoConfig.from_pretrained(source)
         _check_architecture(name, config.architectures or [])
+        text = config.get_text_config()
+        check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=precision,
@@ -170,6 +172,13 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     else:
         check_spread(name, {parameter: weight.device.type for parameter, weight in network.named_parameters()})
     return wrap_model(name, network, tokenizer, fingerprint_of(source, config))
+
+
+def check_heads(heads: int, key_heads: int | None) -> None:
+    """Raises :class:`KVBenchError` where query heads cannot share the heads that have keys, of which a layer has as
+    many as query heads if none are given."""
+    if key_heads and heads % key_heads:
+        raise KVBenchError(f"{heads} heads cannot share {key_heads} key heads evenly")
 
 
 def check_spreading(device: torch.device) -> None:

@@ -71,11 +71,7 @@ class Store:
         """Starts a new run in ``folder``, or resumes the one that is there if it is the same run."""
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
-            if names := identity.differences(store.identity):
-                raise KVBenchError(
-                    f"{folder} belongs to another run ({_difference(names[0], store.identity, identity)}): "
-                    "give the run another name, or delete that folder"
-                )
+            check_same_run(folder, store.identity, identity)
             store._set(status="started", reason=None)
             _remove_partial(folder)
             return store
@@ -356,6 +352,15 @@ def _remove_partial(folder: Path) -> None:
     if not is_remote(folder):
         for path in folder.rglob(".*.partial"):
             path.unlink(missing_ok=True)
+
+
+def check_same_run(folder: Path, stored: Identity, identity: Identity) -> None:
+    """Raises :class:`KVBenchError` where a folder has another run than the one that is to go on in it."""
+    if names := identity.differences(stored):
+        raise KVBenchError(
+            f"{folder} belongs to another run ({_difference(names[0], stored, identity)}): "
+            "give the run another name, or delete that folder"
+        )
 
 
 def _difference(name: str, old: Identity, new: Identity) -> str:

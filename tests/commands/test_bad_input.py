@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kvbench.store.store import Store
-from tests.support.models.runs import CommandLine
+from tests.support.models.runs import CommandLine, small_command
 
 COMMANDS = {
     "site": ["site", "RUN", "--out", "OUT"],
@@ -97,6 +97,52 @@ def test_a_treatment_that_cannot_be_is_one_line_before_anything_is_loaded(
     assert text in said
     assert "loading" not in said
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("tokens", [-1, 0])
+def test_a_length_that_cannot_be_is_one_line_before_anything_is_loaded(cli: CommandLine, tokens: int) -> None:
+    said = cli.error(*cli.words("--context-tokens", tokens))
+    assert f"a context has 1 or more tokens and 131072 at most, not {tokens}" in said
+    assert "loading" not in cli.err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--seed", "7"], "its seed is 0, this one's 7"),
+        (["--policies", "snapkv"], "its policies differ"),
+        (["--ratios", "0.9"], "its policies differ"),
+        (["--limit", "2"], "its tasks differ"),
+        (["--model", "reference"], "its model is"),
+    ],
+)
+def test_the_name_of_another_run_is_refused_before_anything_is_loaded(
+    cli: CommandLine, toy_run: Path, words: list[str], text: str
+) -> None:
+    command = small_command(cli.model, toy_run, "--policies", "knorm", *words)
+    said = cli.error(*command)
+    assert "runs/x belongs to another run" in said
+    assert text in said
+    assert "loading" not in cli.err
+
+
+def test_the_same_run_goes_on_under_its_name(cli: CommandLine, toy_run: Path) -> None:
+    """Else the test above could refuse everything."""
+    copy = cli.folder / "copy"
+    shutil.copytree(toy_run / "runs", copy / "runs")
+    assert cli(*small_command(cli.model, copy, "--policies", "knorm")) == 0
+    assert "are there already" in cli.err
+
+
+def test_a_model_whose_heads_cannot_share_keys_is_one_line_before_its_weights_are_read(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(cli.model, tmp_path / "three"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"num_key_value_heads": 3}))
+    assert f"{config['num_attention_heads']} heads cannot share 3 key heads evenly" in cli.error(
+        *cli.words(model=model)
+    )
 
 
 def test_a_mistyped_run_is_suggested(cli: CommandLine, run: Path) -> None:

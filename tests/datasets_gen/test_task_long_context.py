@@ -163,8 +163,8 @@ def test_the_longest_context_is_read_a_few_times_only() -> None:
     ("refused", "said"),
     [
         (lambda: context_of_tokens(20, word_pieces).example(0, 0), "20 tokens are too few for this context"),
-        (lambda: context_of_tokens(-5, word_pieces).example(0, 0), "-5 tokens are too few for this context"),
-        (lambda: context_of_tokens(131_073, word_pieces), "131072 tokens at most, not 131073"),
+        (lambda: context_of_tokens(-5, word_pieces), "1 or more tokens and 131072 at most, not -5"),
+        (lambda: context_of_tokens(131_073, word_pieces), "131072 at most, not 131073"),
         (lambda: context_of_tokens(4096, word_pieces, 1.5), "not 1.5"),
         (lambda: long_context((400, 500), -0.1), "not -0.1"),
         (lambda: long_context((400, 500), float("nan")), "not nan"),

@@ -54,7 +54,7 @@ def test_export_writes_contexts_of_the_length_that_is_asked_for(tokenizer: Path,
     [
         (["long_context", "--depth", "0.5"], "--depth needs a length"),
         (["long_context", "--context-tokens", "900", "--depth", "2"], "from 0, the beginning, to 1, the end, not 2"),
-        (["long_context", "--context-tokens", "200000"], "131072 tokens at most"),
+        (["long_context", "--context-tokens", "200000"], "131072 at most"),
         (["long_context", "--context-tokens", "10", "--tokenizer", "{toy}"], "10 tokens are too few"),
         (["long_context", "--context-tokens", "900", "--tokenizer", "{nothing}"], "no tokenizer.json of"),
     ],
