@@ -52,6 +52,7 @@ def test_independent_routes_are_fitted_to_the_share_that_is_left() -> None:
 
     best = max(np.arange(0.01, 5, 0.001).tolist(), key=likelihood)
     assert fitted["snapkv"].fit.routes == pytest.approx(best, abs=2e-3)
+    assert fitted["snapkv"].expected == pytest.approx({HALF: 1 - 0.5**best, MOST: 1 - 0.9**best}, abs=1e-3)
 
 
 def test_agreement_of_heads_by_hand() -> None:
@@ -148,6 +149,7 @@ def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
         ),
     ]
     assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]
+    assert "As if by k independent routes" in [picture.title for picture in content.parts[1].pictures]
     assert dict(content.facts) == {
         "Contexts observed": "6 of 6 of base",
         "Not observed": "nothing",

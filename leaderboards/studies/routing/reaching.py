@@ -1,13 +1,13 @@
 """How often answers are reached by their evidence, over the threshold of an edge and over what is kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from pandas import DataFrame
 
-from leaderboards.routing.independent_routes import Fit, fit
+from leaderboards.routing.independent_routes import Fit, chance_to_reach, fit
 from leaderboards.routing.reach import EPSILONS
 from leaderboards.statistics.bootstrap import resampled_means
 from leaderboards.statistics.levels import with_levels
@@ -44,13 +44,17 @@ class Reached:
 
 @dataclass(frozen=True)
 class Routes:
-    """Fits P(reached) = 1 − (1 − p)^k to a policy on a task, where p is the share of the context that is left."""
+    """Fits P(reached) = 1 − (1 − p)^k to a policy on a task, where p is the share of the context that is left.
+
+    ``expected``: by level, how often that many routes would reach an answer.
+    """
 
     task: str
     policy: str
     epsilon: float
     fit: Fit
     answers: int
+    expected: Mapping[Level, float]
 
 
 def mastered(joined: DataFrame) -> DataFrame:
@@ -86,6 +90,8 @@ def fitted_routes(joined: DataFrame, epsilon: float) -> Iterator[Routes]:
     treated = treated[(treated["policy"] != FULL) & (treated["level"] != UNTREATED) & treated["ratio"].notna()]
     for (task, policy), group in treated.groupby(["task", "policy"], observed=True):
         reached = reaches(group["answer_width"], epsilon).tolist()
-        left = (1 - group["ratio"].astype(float)).tolist()
-        found = fit(left, reached, group[CONTEXT].tolist(), 0, FITTED_FROM)
-        yield Routes(str(task), str(policy), epsilon, found, len(group))
+        left = 1 - group["ratio"].astype(float)
+        found = fit(left.tolist(), reached, group[CONTEXT].tolist(), 0, FITTED_FROM)
+        chances = chance_to_reach(left.to_numpy(), found.routes)
+        expected = dict(zip(group["level"], chances.tolist(), strict=True))
+        yield Routes(str(task), str(policy), epsilon, found, len(group), expected)

@@ -72,6 +72,7 @@ class Reaching:
         curves = [one for one in self.curves if one.task == task]
         styles = styles_of(one.policy for one in curves)
         told = [one for one in curves if one.epsilon == self._telling]
+        routes = [one for one in self.routes if (one.task, one.epsilon) == (task, self._telling)]
         pictures = (
             _over_epsilon(task, curves),
             over_levels(
@@ -80,6 +81,13 @@ class Reaching:
                 f"Reached, routes of at least {self._telling:g}",
                 "share of answers",
                 f"reached/{task}",
+            ),
+            over_levels(
+                _expected(routes),
+                styles,
+                "As if by k independent routes",
+                "1 − (1 − p)^k, with the k of the table below and p what is left",
+                f"fitted/{task}",
             ),
             over_levels(
                 _cells(told, lambda one: one.relayed),
@@ -127,7 +135,7 @@ class Reaching:
             "often one leads from as many tokens drawn from the context. What everything reaches tells nothing.",
             tuple(style for name, style in styles.items() if name != FULL),
             pictures,
-            (_listing_of_routes([one for one in self.routes if (one.task, one.epsilon) == (task, self._telling)]),),
+            (_listing_of_routes(routes),),
             (listing,),
         )
 
@@ -145,6 +153,16 @@ class Reaching:
 
 def _cells(curves: Iterable[Reached], estimate: Callable[[Reached], Estimate]) -> dict[tuple[str, Level], Estimate]:
     return {(one.policy, one.level): estimate(one) for one in curves}
+
+
+def _expected(routes: Iterable[Routes]) -> dict[tuple[str, Level], Estimate]:
+    """Returns how often answers would be reached; always, with all that a context has."""
+    cells = {
+        (one.policy, level): Estimate(share, None, None, one.answers)
+        for one in routes
+        for level, share in one.expected.items()
+    }
+    return {(FULL, UNTREATED): Estimate(1.0, None, None, 0)} | cells
 
 
 def _over_epsilon(task: str, curves: Sequence[Reached]) -> Picture:
