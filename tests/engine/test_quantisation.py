@@ -1,5 +1,6 @@
 """Every quantisation in the batch against a plain loop, and against transformers' own quantised cache."""
 
+from shutil import which
 from typing import Any
 
 import pytest
@@ -77,6 +78,7 @@ def treatment_of(branch: Branch) -> Any:
 
 
 @pytest.mark.skipif(not is_optimum_quanto_available(), reason="optimum-quanto is not installed: kvbench[quant]")
+@pytest.mark.skipif(which("c++") is None, reason="optimum-quanto compiles what unpacks its codes: a C++ compiler")
 @pytest.mark.parametrize("bits", [2, 4])
 @pytest.mark.parametrize("residual", [1, 4, 128])
 @pytest.mark.parametrize("architecture", ["llama", "qwen2"])
