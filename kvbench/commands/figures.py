@@ -47,7 +47,7 @@ class Figure:
     name: str
     stem: str  # of its files
     caption: str
-    save: Callable[[Path], None]
+    save: Callable[..., None]
 
 
 def command(
@@ -84,19 +84,28 @@ def command(
         data = data_sentences(rows, task, mode, printable(model), adapted)
         styles = with_adapted(line_styles(rows), adapted)
         figures += _figures(gallery(rows, task, mode, details, styles), task, mode, data, chosen, paper)
+    origin = _origin(store)
     if only:
         names_of_figures = choose("figure", only, {figure.name: figure.name for figure in figures})
         figures = [figure for figure in figures if figure.name in names_of_figures]
     for figure in track(figures, "figures", console=console):
         for suffix in suffixes:
-            figure.save(out / f"{figure.stem}.{suffix}")
+            figure.save(out / f"{figure.stem}.{suffix}", caption=f"{figure.caption} {origin}")
     captions = out / CAPTIONS
-    write_text_atomically(captions, captions_page([(figure.stem, figure.caption) for figure in figures]))
+    write_text_atomically(captions, captions_page([(figure.stem, figure.caption) for figure in figures], origin))
     if tables:
         for (mode, task), board in boards_of(records, rows, standings).items():
             stem = f"board-{file_name(task)}-{file_name(mode)}"
             write_tables(out, {stem: board_rows(board), f"{stem}-narrow": narrow_board_rows(board)})
     return Result(files={"figures": out, "captions": captions})
+
+
+def _origin(store: Store) -> str:
+    """Says of which run the numbers of figures are."""
+    identity = store.identity
+    commit = f", commit {identity.git_revision[:10]}" if identity.git_revision else ""
+    name, began = printable(store.folder.resolve().name), store.run.created[:10]
+    return f"Numbers: run {name} of {began}, kvbench {identity.kvbench_version}{commit}."
 
 
 def _paper(width: str | None, title: bool) -> Paper:
@@ -112,7 +121,7 @@ def _figures(
     where = printable(f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}")
     place = f"{file_name(task)}-{file_name(mode)}"
     for picture in shown.pictures:
-        save: Callable[[Path], None] = partial(picture.plot.save, paper=paper or USUAL)
+        save: Callable[..., None] = partial(picture.plot.save, paper=paper or USUAL)
         yield Figure(picture.name, f"{picture.name}-{place}", printable(picture_caption(picture, data)), save)
     for one in shown.maps:
         for measure, option in _layers(one, policies):

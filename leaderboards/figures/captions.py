@@ -52,6 +52,6 @@ def data_sentences(
     return f"Model {model}; {data}. {MODES[mode]}{others}"
 
 
-def captions_page(captions: Sequence[tuple[str, str]]) -> str:
-    """Returns all captions as Markdown, each under the name of its file."""
-    return "\n".join(f"## {stem}\n\n{caption}\n" for stem, caption in captions)
+def captions_page(captions: Sequence[tuple[str, str]], origin: str) -> str:
+    """Returns all captions as Markdown, each under the name of its file. ``origin``: where the numbers are from."""
+    return "\n".join((f"{origin}\n", *(f"## {stem}\n\n{caption}\n" for stem, caption in captions)))

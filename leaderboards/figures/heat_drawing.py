@@ -8,7 +8,7 @@ from leaderboards.aggregate.row import F1, GER, HALLUCINATION
 from leaderboards.figures.heatmaps import HeatMap, Key
 from leaderboards.rendering.frames import INK
 from leaderboards.rendering.paper import Paper
-from leaderboards.rendering.printed import DOTS, figures, print_settings
+from leaderboards.rendering.printed import figures, print_settings, write_figure
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.lazy import LazyModule
 
@@ -22,7 +22,9 @@ NARROWEST = 6.0  # has room for a heading
 LEGIBLE = 0.7  # of the width that the cells need: numbers of a narrower map would lie over one another
 
 
-def save_map(heat_map: HeatMap, key: Key, path: Path, heading: str, paper: Paper | None = None) -> None:
+def save_map(
+    heat_map: HeatMap, key: Key, path: Path, heading: str, paper: Paper | None = None, caption: str = ""
+) -> None:
     """Writes a heat map with its numbers in the cells, as far as they can be read, and a bar of its colours; blank ones
     are empty. It is as wide as the cells need, unless ``paper`` says how wide. The format is that of the suffix: svg,
     png or pdf."""
@@ -63,4 +65,4 @@ def save_map(heat_map: HeatMap, key: Key, path: Path, heading: str, paper: Paper
         axes.set_ylabel(heat_map.corner, color=INK, labelpad=6)
         axes.set_xlabel(paper.lower_label(heat_map.column_title), color=INK, labelpad=6)
         axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
-        figure.savefig(path, dpi=DOTS)
+        write_figure(figure, path, heading, caption)

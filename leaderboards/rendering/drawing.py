@@ -28,6 +28,7 @@ class Drawing:
         """Returns where points of the frame are in the ``viewBox`` of :meth:`svg`, from its upper left corner."""
         return [pixel_of(self.frame, point) for point in points]
 
-    def save(self, path: Path, heading: str, paper: Paper = USUAL) -> None:
-        """Draws it for print, with a legend; the format is that of the suffix: svg, png or pdf."""
-        save(self.frame, self.marks, self.salt, path, heading, paper)
+    def save(self, path: Path, heading: str, paper: Paper = USUAL, caption: str = "") -> None:
+        """Draws it for print, with a legend; the format is that of the suffix: svg, png or pdf. The file holds the
+        caption as its description."""
+        save(self.frame, self.marks, self.salt, path, heading, paper, caption)

@@ -60,8 +60,8 @@ class Plot:
             }
         )
 
-    def save(self, path: Path, paper: Paper = USUAL) -> None:
-        self.drawing.save(path, self.heading, paper)
+    def save(self, path: Path, paper: Paper = USUAL, caption: str = "") -> None:
+        self.drawing.save(path, self.heading, paper, caption)
 
 
 def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from policies.declaration.lazy import LazyModule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 matplotlib = LazyModule("matplotlib")  # its import takes a third of a second
 figures = LazyModule("matplotlib.figure")
@@ -23,9 +24,10 @@ patches = LazyModule("matplotlib.patches")
 SHAPE = 0.62  # of a printed figure without its legend, its height for a width of 1
 LEGEND_LINE = 0.19  # inches
 DOTS = 300  # for an inch
+DESCRIBED_AS = {".svg": "Description", ".png": "Description", ".pdf": "Subject"}  # a caption, by format
 
 
-def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: str, paper: Paper) -> None:
+def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: str, paper: Paper, caption: str) -> None:
     """Draws with a legend of all policies; the format is that of the suffix: svg, png or pdf. ``salt``: makes ids that
     are the same in every process."""
     with print_settings(salt):
@@ -44,7 +46,15 @@ def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: st
         count = math.ceil(len(labels) / columns)
         figure.set_size_inches(paper.width, 0.5 + SHAPE * paper.width + LEGEND_LINE * count)
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
-        figure.savefig(path, dpi=DOTS)
+        write_figure(figure, path, heading, caption)
+
+
+def write_figure(figure: "Figure", path: Path, title: str, caption: str) -> None:
+    """Writes a figure that says what it shows, wherever it is found. It has no date: the same values give
+    the same bytes."""
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    metadata = {"Title": title, DESCRIBED_AS[path.suffix]: caption} if caption else {}
+    figure.savefig(path, dpi=DOTS, metadata=metadata | undated)
 
 
 def print_settings(salt: str) -> AbstractContextManager[None]:

@@ -168,6 +168,17 @@ def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> 
             Paper.parse(wrong)
 
 
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_a_file_says_what_it_shows_and_is_the_same_each_time(tmp_path: Path, suffix: str) -> None:
+    plot = curve_plot(summarise(realistic_records(contexts=3)), "base", "agnostic", F1)
+    first, second = tmp_path / f"1.{suffix}", tmp_path / f"2.{suffix}"
+    for path in (first, second):
+        plot.save(path, Paper(3.25), "F1 over ratios. Numbers: run first.")
+    assert first.read_bytes() == second.read_bytes()
+    for words in (plot.heading.encode(), b"Numbers: run first."):
+        assert words in first.read_bytes()
+
+
 def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandLine, toy_run: Path) -> None:
     run, out = toy_run / "runs/x", cli.folder / "paper"
     some = ("--only", "f1,ger", "--width", "3.25in", "--no-title", "--formats", "svg", "--tables")
@@ -175,6 +186,8 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     names = {path.name for path in out.iterdir()}
     assert {name.split("-")[0] for name in names} == {"f1", "ger", "board", "captions.md"}
     captions = (out / "captions.md").read_text()
+    assert re.match(r"Numbers: run x of \d{4}-\d\d-\d\d, kvbench [\d.]+", captions)
+    assert captions.partition("\n")[0] in (out / "f1-base-agnostic.svg").read_text()
     assert {f"{stem}.svg" for stem in re.findall("^## (.+)$", captions, re.MULTILINE)} == {
         name for name in names if name.endswith(".svg")
     }
