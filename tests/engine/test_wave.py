@@ -176,17 +176,16 @@ def test_attention_of_questions_by_hand(
                 output = torch.empty_like(query)
                 flat = [states.flatten(0, 1) for states in (query, key, value, output)]
                 bundle.attend(layer, flat[0], flat[1], flat[2], HEAD_SIZE**-0.5, None, flat[3])
-                for (row, branch), place, head in product(
-                    enumerate(branches[rows]), range(len(column)), range(QUERY_HEADS)
-                ):
-                    if not blank[row, place]:
-                        read = head // groups
+                found, expected = [], []
+                for (row, branch), read in product(enumerate(branches[rows]), range(KEY_HEADS)):
+                    keys, values = seen_by(trace, branch, layer, read)
+                    for place in (~blank[row]).nonzero()[:, 0].tolist():
                         own = [n for n in range(place + 1) if column[n] == column[place] and not blank[row, n]]
-                        keys, values = seen_by(trace, branch, layer, read)
-                        expected = by_hand(
-                            query[row, place, head], [keys, key[row, own, read]], [values, value[row, own, read]]
-                        )
-                        torch.testing.assert_close(output[row, place, head], expected, rtol=1e-4, atol=1e-5)
+                        for head in range(read * groups, (read + 1) * groups):
+                            mine = [keys, key[row, own, read]], [values, value[row, own, read]]
+                            found.append(output[row, place, head])
+                            expected.append(by_hand(query[row, place, head], *mine))
+                torch.testing.assert_close(torch.stack(found), torch.stack(expected), rtol=1e-4, atol=1e-5)
     assert (max(skipped) > 0) == (padding > 0), "padding that the rows of a pass share is left out"
 
 

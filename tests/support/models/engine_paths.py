@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kvbench.engine.decode.generation import Generation
 from policies import Policy
 from tests.support.models.toy import NETWORKS
 
@@ -66,3 +67,11 @@ def first_architecture() -> list[Any]:
     """Returns all architectures as parameters of a test, slow but for the first."""
     first, *others = NETWORKS
     return [first, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
+
+
+def of_some_questions(generations: Iterable[Generation]) -> list[Generation]:
+    """Returns the answers to the first question of a context and to the last, where the first architecture compares
+    all: one whose row treats the context, and one whose row gets a copy."""
+    generations = list(generations)
+    last = max(generation.question for generation in generations)
+    return [generation for generation in generations if generation.question in (0, last)]

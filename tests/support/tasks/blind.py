@@ -26,6 +26,7 @@ def form(text: str) -> str:
     return re.sub(r"\w+", lambda word: "#" if word[0].isdigit() else kinds().get(word[0], word[0]), text)
 
 
+@cache
 def named(question: str) -> list[str]:
     """What the question itself offers for an answer: its names, and all family names that are like the first."""
     names = re.findall(NAME, question)
