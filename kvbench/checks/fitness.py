@@ -196,11 +196,11 @@ def _contradiction(reads: Reads) -> str:
 
 @dataclass(frozen=True)
 class Criterion:
-    """What is asked of a read profile, and what follows from either answer."""
+    """A bound on what a model may lose where rows are destroyed, and what a board can show if it keeps to it or not."""
 
     name: str
-    place: str  # that is destroyed
-    bound: float  # of the points lost
+    place: str  # where rows are destroyed
+    bound: float  # points that may be lost
     is_met: bool
     follows: str  # if it is met
     follows_else: str

@@ -79,9 +79,9 @@ class ReadProfile:
 
 @dataclass(frozen=True)
 class Loss:
-    """What is lost where rows are destroyed."""
+    """The score that a model loses when rows of the cache are destroyed in one place."""
 
-    destroyed: str  # where
+    destroyed: str  # the place
     right: float  # exact match in percent
     cost: float  # in points of it
     low: float | None  # the ends of the interval of the cost, over contexts; None for a single context

@@ -20,7 +20,7 @@ MANY_ALIKE = 0.5  # of the tokens of a head, from which on ties are worth a note
 
 @dataclass(frozen=True)
 class Scores:
-    """What one call of ``score`` returned."""
+    """The scores that a press gave to the tokens of one layer, by one call of its ``score``."""
 
     values: torch.Tensor  # shape (..., tokens)
     ratio: float  # the share of the tokens that was to be removed

@@ -46,7 +46,7 @@ SUITES: Mapping[str, Suite] = {
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a run covers; ``levels``, ``own_levels``, ``repeats`` and ``limit`` where its options do not give them."""
+    """The tasks and policies of a run. Options replace its ``levels``, ``own_levels``, ``repeats`` and ``limit``."""
 
     tasks: Sequence[Task]
     policies: str | None  # as ``--policies`` takes them

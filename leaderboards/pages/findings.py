@@ -71,7 +71,7 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
 
 @dataclass(frozen=True)
 class Safest:
-    """What is safe for a use."""
+    """The policy that is safe up to the highest ratio for a use."""
 
     policy: str
     use: Use

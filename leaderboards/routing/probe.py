@@ -1,4 +1,4 @@
-"""What a linear probe finds in hidden states or in pooled values: what is kept, whatever the model says.
+"""Trains linear probes on hidden states or on pooled values, which show what they hold, whatever the model says.
 
 Based on J. Hewitt and P. Liang, "Designing and interpreting probes with control tasks" (arXiv 1909.03368): a probe says
 something of the features only as far as it does better than on labels that mean nothing.

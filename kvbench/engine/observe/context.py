@@ -1,4 +1,4 @@
-"""What the tokens of a context read of one another in the uncompressed prefill."""
+"""Observes the attention between the tokens of a context in the uncompressed prefill."""
 
 from dataclasses import dataclass
 

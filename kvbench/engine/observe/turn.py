@@ -1,4 +1,4 @@
-"""What a question and the first token of its answer read of the cache that a branch has left.
+"""Observes the attention of a question, and of the first token of its answer, to the cache of a branch.
 
 The observer passes them through the model once more, over the keys and values of the answer's own cache as
 :class:`~kvbench.engine.decode.cache.BranchCache` shows them. Tokens are numbered as in

@@ -36,12 +36,12 @@ class NextToken:
 
 @dataclass(frozen=True)
 class Row:
-    """What the text reports of one treatment. None and nothing where it has no figure."""
+    """The figures that the text reports of one treatment; a field is empty where it has none."""
 
-    policy: str  # that does the same here
+    policy: str  # the name of the same treatment here
     ifeval: float | None = None  # share of the control
     next_token: tuple[NextToken, ...] = ()  # the text has two rows of the centred uniform error
-    words: str = ""  # where it has words instead of a figure
+    words: str = ""  # which the text has instead of a figure
 
 
 INT8, INT4 = (Row(bits, 0.98, (NextToken(next_token),)) for bits, next_token in zip(BITS, (0.91, 1.15), strict=True))

@@ -10,7 +10,8 @@ from leaderboards.claims.evidence import Evidence, TaskEvidence
 
 @dataclass(frozen=True)
 class Score:
-    """What text E scores: directives obeyed, and next tokens; right answers too, which more models can give."""
+    """A score that a table of text E is made of: directives obeyed, next tokens, or right answers. The text has the first
+    two; right answers are added because more models can give them."""
 
     task: str
     column: str
