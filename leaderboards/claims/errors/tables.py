@@ -10,8 +10,8 @@ from leaderboards.claims.evidence import Evidence, TaskEvidence
 
 @dataclass(frozen=True)
 class Score:
-    """A score that a table of text E is made of: directives obeyed, next tokens, or right answers. The text has the first
-    two; right answers are added because more models can give them."""
+    """A score in a table of text E: directives obeyed, next tokens, or right answers, which the text has not and more
+    models can give."""
 
     task: str
     column: str
