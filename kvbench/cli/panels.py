@@ -6,7 +6,8 @@ OTHER = "Options"
 _PANELS: Mapping[str, str] = {
     "What": (
         "suite tasks profile limit phrasings context_tokens questions depth data defence max_new_tokens seed index "
-        "question tag split task worst against family what kind only tiny every_task observe keep_attention"
+        "question tag split task worst against family what kind only tiny every_task observe keep_attention "
+        "dtypes sampling"
     ),
     "Model": (
         "model larger beside dtype device_map tokenizer layers heads key_heads head_size parameters bytes_per_number"

@@ -58,6 +58,14 @@ def command(
     data: options.Data = None,
     defence: options.Defence = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Of an answer. Default: what each task has.")] = None,
+    dtypes: Annotated[
+        str | None,
+        typer.Option(help="Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."),
+    ] = None,
+    sampling: Annotated[
+        str | None,
+        typer.Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all."),
+    ] = None,
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
     compress: Annotated[

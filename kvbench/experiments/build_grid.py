@@ -23,6 +23,7 @@ from kvbench.experiments.options import (
     choose,
     contexts_of,
     kv_bytes,
+    numerics_options,
     parse_points,
     with_answers_of,
 )
@@ -31,6 +32,7 @@ from kvbench.experiments.suites import coverage_of
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen
 from kvbench.store.next_tokens import NEXT_TOKENS
+from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED, WEIGHTS
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
@@ -68,7 +70,8 @@ def build_grid(job: Job, count: Count) -> Grid:
     bound = kv_bytes(job.max_kv_gb)
     of_text = (NEXT_TOKENS.name,) if any(task.role == "text" for task in tasks) else ()
     tables = tuple(dict.fromkeys((*coverage.tables, *of_text, *_observed(job.observe, job.keep_attention))))
-    setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, tables)
+    numerics = numerics_options(job.dtypes, job.sampling, repeats, job.max_new_tokens, NUMERICS.name in tables)
+    setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
 
 

@@ -37,6 +37,7 @@ class FinishedAnswer:
     """Holds what is known of a finished answer; the rows of a study are made from it (:class:`StoredTable`)."""
 
     model: LoadedModel
+    setting: Setting
     trace: Trace
     branch: Branch
     generation: Generation | None  # none where the branch failed
@@ -75,7 +76,7 @@ def collect(
             observers = _observers(model, prompt, setting.tables)
             trace, generations = _answers(model, task, prompt, setting, list(dict.fromkeys(observers.values())), donor)
             again = partial(_decode_again, model, trace, task.max_new_tokens, setting.max_kv_bytes)
-            answers = list(_finished(model, trace, generations, questions, context, observers, again))
+            answers = list(_finished(model, setting, trace, generations, questions, context, observers, again))
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
                 rows.add(name, _rows_of_study(TABLES[name], answers))
@@ -146,6 +147,7 @@ def _decode_again(
 
 def _finished(
     model: LoadedModel,
+    setting: Setting,
     trace: Trace,
     generations: Sequence[Generation],
     questions: Sequence[StoredQuestion],
@@ -169,7 +171,9 @@ def _finished(
             values |= _against_full(generation, full, is_judged(question))
             values |= {"task": context.task} | text_scores(values["output_text"], question, context)
             record = Record.model_validate(values)
-            yield FinishedAnswer(model, trace, branch, generation, full, question, context, record, observers, again)
+            yield FinishedAnswer(
+                model, setting, trace, branch, generation, full, question, context, record, observers, again
+            )
 
 
 def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:

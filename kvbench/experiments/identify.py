@@ -83,6 +83,7 @@ def identify(
         scope=setting.scope,
         held_out=held_out,
         tables=setting.tables,
+        options=setting.options_of_tables,
         tasks=tuple(task_identity(task, contexts) for task, contexts in tasks),
         policies=tuple(_policy(policy, [task for task, _ in tasks], setting) for policy in setting.policies),
     )

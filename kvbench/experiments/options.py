@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from datasets_gen import Task, unknown_name
+from kvbench.engine.numerics.options import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of
 
@@ -106,6 +107,24 @@ def with_answers_of(tasks: Sequence[Task], tokens: int | None) -> list[Task]:
     if not 1 <= tokens < MOST_TOKENS:
         raise KVBenchError(f"--max-new-tokens is 1 or more and below {MOST_TOKENS:,}, not {tokens}")
     return [replace(task, max_new_tokens=tokens) for task in tasks]
+
+
+def numerics_options(
+    dtypes: str | None, sampling: str | None, repeats: int, steps: int | None, is_numerics: bool
+) -> NumericsOptions:
+    """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given any."""
+    for option, text in {"--dtypes": dtypes, "--sampling": sampling}.items():
+        if text is not None and not is_numerics:
+            raise KVBenchError(f"{option} is for --suite numerics: give that too")
+    default = NumericsOptions()
+    if steps is not None and steps > MOST_STEPS and is_numerics:
+        raise KVBenchError(f"--max-new-tokens {steps}: numerics are measured over {MOST_STEPS} tokens at most")
+    return NumericsOptions(
+        tuple(choose("dtype", dtypes, DTYPES)) if dtypes else default.dtypes,
+        tuple(choose("sampling", sampling, {way: way for way in SAMPLING})) if sampling else default.sampling,
+        repeats,
+        steps or default.steps,
+    )
 
 
 def check_name(name: str) -> str:

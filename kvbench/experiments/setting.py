@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
+from kvbench.engine.numerics.options import NumericsOptions
 from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.prompts.mode import Mode, Scope
 from policies import LazyModule, Point, Policy
@@ -25,7 +26,13 @@ class Setting:
     max_kv_bytes: int | None = None  # of keys and values decoded at once; None for a share of what is free by then
     time_limit: TimeLimit = field(default_factory=TimeLimit)  # of a press
     scope: Scope = "context"  # what is compressed: the context of any task, or the system prompts of those with one
+    numerics: NumericsOptions = field(default_factory=NumericsOptions)  # where its tables are among those filled
     tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
+
+    @property
+    def options_of_tables(self) -> dict[str, str]:
+        """Returns the options that decide what its tables hold, as texts."""
+        return self.numerics.as_texts() if any(name.startswith("numerics") for name in self.tables) else {}
 
     def only(self, policies: Sequence[Policy]) -> Self:
         """Returns the same with other policies."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datasets_gen import FROM_DATA, TASKS, Task, unknown_name
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
+from datasets_gen.tasks.prose import PROSE
 from kvbench.experiments.options import choose
 from kvbench.experiments.suite import LevelTexts, Suite
 from kvbench.experiments.treatment_suites import BYTES, ERRORS, FAULTS
@@ -39,6 +40,20 @@ SUITES: Mapping[str, Suite] = {
             tables=("attention", "states", "routes", "interventions", "smallest_sets"),
             levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
             limit=10,  # the fewest of which a page does not say that they may be chance
+        ),
+        Suite(
+            name="numerics",
+            description="Is a cached answer the answer without the cache, by type of numbers (arXiv 2604.15409)",
+            tasks=(TASKS["base"], PROSE),
+            if_named=tuple(TASKS[name] for name in ("hops", "knowledge", "multi_entity", "long_context")),
+            policies=("snapkv", "knorm", "tova", "streaming_llm"),
+            scope="context",
+            defence="none",
+            tables=("numerics_pairs",),
+            levels={"ratio": "0.5,0.75"},
+            repeats=2,
+            dtype="float32",
+            limit=8,
         ),
     )
 }

@@ -9,9 +9,10 @@ from transformers import PreTrainedModel
 from kvbench.system.errors import KVBenchError, first_line
 
 
-def in_dtype(network: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
-    """Returns the network with its weights in another dtype, as if it had been loaded in it; itself where it has that
-    dtype. Buffers stay as they are: the frequencies of positions are float32 in every dtype."""
+def in_dtype(network: PreTrainedModel, name: str) -> PreTrainedModel:
+    """Returns the network with its weights in the dtype of a name, as if it had been loaded in it; itself where it has
+    that dtype. Buffers stay as they are: the frequencies of positions are float32 in every dtype."""
+    dtype = getattr(torch, name)
     if network.dtype == dtype:
         return network
     # The copy finds these in place of the weights, so that those are not copied first.
@@ -22,11 +23,11 @@ def in_dtype(network: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
     return copy.deepcopy(network, memo)
 
 
-def check_dtypes(names: Sequence[str], dtypes: Sequence[torch.dtype], device: torch.device) -> None:
+def check_dtypes(names: Sequence[str], device: torch.device) -> None:
     """Raises :class:`KVBenchError` for the first dtype in which a device cannot multiply or attend."""
-    for name, dtype in zip(names, dtypes, strict=True):
+    for name in names:
         try:
-            numbers = torch.ones(1, 1, 2, 8, device=device, dtype=dtype)
+            numbers = torch.ones(1, 1, 2, 8, device=device, dtype=getattr(torch, name))
             torch.nn.functional.scaled_dot_product_attention(
                 numbers, numbers, numbers @ torch.ones_like(numbers).mT @ numbers
             )

@@ -6,9 +6,11 @@ from kvbench.experiments.build_grid import build_grid, leave_out
 from kvbench.experiments.catalogue import check_model
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of
-from kvbench.models.load import LoadedModel, choose_dtype, load_model, missing_weights
+from kvbench.models.load import LoadedModel, choose_device, choose_dtype, load_model, missing_weights
+from kvbench.models.precision import check_dtypes
 from kvbench.models.shape import shape_of
 from kvbench.run.unit import check_first_contexts
+from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.process import settle
@@ -32,6 +34,8 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
         shape := shape_of(job.model, job.device, dtype)
     ):
         check_model(grid.setting.policies, shape)
+    if NUMERICS.name in grid.setting.tables:
+        check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
     if loaded and (loaded.name, loaded.network.dtype) == (job.model, choose_dtype(dtype, loaded.device)):
         model = loaded
     else:

@@ -98,6 +98,7 @@ class Identity(BaseModel):
     scope: Scope
     held_out: bool  # the contexts are written in phrasings that training never shows
     tables: tuple[str, ...]  # of studies, which the run fills
+    options: dict[str, str] = {}  # of these tables, as texts
     tasks: tuple[TaskIdentity, ...]
     policies: tuple[PolicyIdentity, ...]
 

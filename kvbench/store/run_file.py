@@ -44,6 +44,8 @@ class Job(BaseModel):
     data: Path | None = None
     defence: Placement | None = None
     max_new_tokens: int | None = None
+    dtypes: str | None = None  # of the study of numerics
+    sampling: str | None = None  # likewise
     seed: int = 0
     mode: Mode = "agnostic"
     compress: Scope | None = None

@@ -59,21 +59,23 @@ def teacher_forced(
     choose: Choose,
     steps: int,
     ends: Collection[int],
+    given: Sequence[int] = (),
 ) -> dict[str, Walk]:
-    """Walks all paths over the tokens that the first of them chooses, up to an end token, and compares pairs of them by
-    their names. Raises :class:`KVBenchError` if two paths were given other tokens."""
+    """Walks all paths over the same tokens, and compares pairs of them by their names. These tokens are ``given``, or
+    those that the first path chooses, up to an end token. Raises :class:`KVBenchError` if two paths differ in it."""
     leader = next(iter(paths))
     compared = {name: _Pair() for name in pairs}
     rows = {name: path.begin(ids) for name, path in paths.items()}
-    for step in range(steps):
+    last = min(steps, len(given) or steps) - 1
+    for step in range(last + 1):
         _check_same_tokens(paths)
         chosen = {name: choose(row, step) for name, row in rows.items()}
         for name, (first, second) in pairs.items():
             compared[name].add(rows[first], rows[second])
             compared[name].walk.tokens.append(chosen[first])
             compared[name].walk.other_tokens.append(chosen[second])
-        token = chosen[leader]
-        if token in ends or step == steps - 1:
+        token = given[step] if given else chosen[leader]
+        if step == last or (not given and token in ends):
             break
         rows = {name: path.extend(token) for name, path in paths.items()}
     return {name: pair.end() for name, pair in compared.items()}

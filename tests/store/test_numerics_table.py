@@ -1,0 +1,73 @@
+"""The table of numerics is filled, resumed and read like the others, and its rows add up."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from kvbench.experiments.build_grid import build_grid
+from kvbench.models.load import LoadedModel
+from kvbench.store.numerics import ASKED, NUMERICS
+from kvbench.store.run_file import Job
+from kvbench.system.errors import KVBenchError
+from tests.support.models.runs import CommandLine, ToyRuns
+
+IN_STEPS = ["kl", "js", "largest", "mean_difference", "same_top", "margin", "other_margin", "kl_earlier", "kl_later"]
+
+
+@pytest.fixture(scope="module")
+def pairs(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    store = ToyRuns(llama, tmp_path_factory.mktemp("numerics"))("run", ("full",), contexts=1, tables=(NUMERICS.name,))
+    return store.study_table(NUMERICS).to_pandas()
+
+
+def test_every_pair_is_there_in_every_dtype(pairs: pd.DataFrame) -> None:
+    assert pairs["question_id"].nunique() == ASKED
+    assert set(pairs["dtype"]) == {"float32", "bfloat16", "float16"}
+    greedy = pairs[(pairs["sampling"] == "greedy") & (pairs["dtype"] == "bfloat16")]
+    names = {"cache", "on again", "off again", "batch", "chunks", "float32"}
+    assert set(greedy["pair"]) - {"threads"} == names, "threads are tried where there is more than one"
+    assert set(pairs[pairs["sampling"] != "greedy"]["pair"]) == {"cache"}
+    assert set(pairs[pairs["pair"] == "cache"]["regime"]) == {"teacher-forced", "free-running"}
+
+
+def test_the_same_path_again_is_the_same_to_the_bit(pairs: pd.DataFrame) -> None:
+    again = pairs[pairs["pair"].isin(["on again", "off again"])]
+    assert len(again)
+    assert np.concatenate(again["largest"].tolist()).max() == 0.0
+
+
+def test_lists_have_a_number_for_each_step(pairs: pd.DataFrame) -> None:
+    for row in pairs.itertuples():
+        steps = min(len(row.tokens), len(row.other_tokens))
+        assert {len(getattr(row, name)) for name in IN_STEPS} == {steps}
+        assert math.isnan(row.kl_earlier[0])
+        assert math.isnan(row.kl_later[-1])
+
+
+def test_options_are_of_this_suite_alone() -> None:
+    with pytest.raises(KVBenchError, match=r"^--dtypes is for --suite numerics: give that too$"):
+        build_grid(Job(dtypes="fp32"), len)
+    with pytest.raises(KVBenchError, match="unknown dtype 'fp8'"):
+        build_grid(Job(suite="numerics", dtypes="fp32,fp8"), len)
+    with pytest.raises(KVBenchError, match="over 128 tokens at most"):
+        build_grid(Job(suite="numerics", max_new_tokens=129), len)
+    assert build_grid(Job(suite="numerics", max_new_tokens=128), len).setting.numerics.steps == 128
+    numerics = build_grid(Job(suite="numerics", dtypes="bf16,fp32", sampling="top_p"), len).setting.numerics
+    assert (numerics.dtypes, numerics.sampling, numerics.repeats) == (("bfloat16", "float32"), ("top_p",), 2)
+
+
+def test_a_dtype_that_is_lacking_is_refused_before_the_model_is_loaded(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("not implemented")
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", refuse)
+    line = cli.error(
+        "run", "--suite", "numerics", "--dtypes", "fp16", "--model", cli.model, "--out", cli.folder / "runs"
+    )
+    assert line == "error: --dtypes: this cpu has no float16 (not implemented): leave it out"
+    assert "loading" not in cli.err
