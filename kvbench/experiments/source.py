@@ -18,6 +18,7 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
     "kvbench/experiments",
     "kvbench/store/interventions.py",
     "kvbench/store/next_tokens.py",
+    "kvbench/store/numerics.py",
     "kvbench/store/observed.py",
     "kvbench/store/record.py",
     "kvbench/store/scoring.py",
