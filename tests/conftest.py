@@ -74,7 +74,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def small_site(small_run: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of the committed run. Tests read it and change nothing."""
     folder = tmp_path_factory.mktemp("small-site")
-    assert main(["site", str(small_run.folder), "--out", str(folder)]) == 0
+    assert main(["site", str(small_run.folder), "--site", str(folder)]) == 0
     return folder
 
 

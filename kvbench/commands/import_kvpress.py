@@ -18,18 +18,18 @@ from leaderboards.terminal.result_table import Column, ResultTable
 
 def command(
     results: Annotated[Path, typer.Argument(help="A folder that kvpress's evaluation wrote, or a folder of such.")],
-    out: Annotated[Path, typer.Option(help="Folder that imported.html is written to.")] = Path("site"),
+    site: Annotated[Path, typer.Option(help="Folder that imported.html is written to.")] = Path("site"),
 ) -> Result:
     """Reads predictions.csv, metrics.json and config.yaml of each evaluation; fails at the end if one is broken."""
     rows, broken = results_in(results)
-    make_folder("--out", out)
+    make_folder("--site", site)
     sheet = imported_sheet(rows)
-    write_sheets(out, [sheet])
-    write_text_atomically(out / IMPORTED, build_imported(str(results), rows, broken, [sheet]))
-    link_pages(out)
+    write_sheets(site, [sheet])
+    write_text_atomically(site / IMPORTED, build_imported(str(results), rows, broken, [sheet]))
+    link_pages(site)
     table = ResultTable(
         sheet.name, [Column(name) for name in sheet.columns], sheet.rows, view=Text(f"{len(rows)} rows of kvpress")
     )
     left_out = [f"left out: {line}" for line in broken]
     fault = f"{len(broken)} folders could not be read and are left out, all others are on the page" if broken else ""
-    return Result([table], warnings=left_out, files={"page": out / IMPORTED}, fault=fault)
+    return Result([table], warnings=left_out, files={"page": site / IMPORTED}, fault=fault)

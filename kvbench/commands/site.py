@@ -19,7 +19,7 @@ def command(
         list[Path],
         typer.Argument(metavar="RUN...", help="Folders or URLs of runs, such as runs/x.", parser=place_of),
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")] = None,
+    site: Annotated[Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")] = None,
     every_task: EveryTask = False,
 ) -> Result:
     """Builds the pages of one or more runs. What may be compared stands on one board: runs that differ in nothing but
@@ -29,6 +29,6 @@ def command(
         if folder in folders[:number]:
             raise KVBenchError(f"{run} is named twice")
     stores = [Store.open(run) for run in runs]
-    site_list.make_site_folder("--out", out)
-    site_list.check_owner("--out", out, [store.folder.name for store in stores], site_list.RUN)
-    return Result(files={"page": publish_sites(stores, out, every_task)})
+    site_list.make_site_folder("--site", site)
+    site_list.check_owner("--site", site, [store.folder.name for store in stores], site_list.RUN)
+    return Result(files={"page": publish_sites(stores, site, every_task)})

@@ -27,8 +27,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content["identity"]["model"] = content["command"] = content["job"]["model"] = HOSTILE
     (store.folder / "run.json").write_text(json.dumps(content))
     evaluation(folder / "results", {"qa": {"string_match": 50.0}}, predicted=["=1+1", "Rome"], press_name=HOSTILE)
-    assert main(["site", str(store.folder), "--out", str(folder / "site")]) == 0
-    assert main(["import-kvpress", str(folder / "results"), "--out", str(folder / "site")]) == 0
+    assert main(["site", str(store.folder), "--site", str(folder / "site")]) == 0
+    assert main(["import-kvpress", str(folder / "results"), "--site", str(folder / "site")]) == 0
     return folder / "site"
 
 

@@ -12,7 +12,7 @@ from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine, small_command
 
 COMMANDS = {
-    "site": ["site", "RUN", "--out", "OUT"],
+    "site": ["site", "RUN", "--site", "OUT"],
     "figures": ["figures", "RUN", "--out", "OUT", "--formats", "svg"],
     "check-submission": ["check-submission", "RUN"],
     "show": ["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"],
@@ -153,7 +153,7 @@ def test_a_mistyped_run_is_suggested(cli: CommandLine, run: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["site", "RUN", "--out", "FILE"],
+        ["site", "RUN", "--site", "FILE"],
         ["figures", "RUN", "--out", "FILE/below"],
         ["run", "--site", "FILE"],
         ["compare", "snapkv", "--site", "FILE"],

@@ -109,7 +109,7 @@ def test_a_file_of_records_that_is_there_twice_is_one_clear_line(cli: CommandLin
     run = shutil.copytree(toy_run / "runs/x", cli.folder / "x")
     path = Store.open(run).record_file("base", 0, "knorm")
     shutil.copy(path, path.with_name("copy.parquet"))
-    assert "was answered twice by knorm" in cli.error("site", run, "--out", cli.folder / "again")
+    assert "was answered twice by knorm" in cli.error("site", run, "--site", cli.folder / "again")
 
 
 def test_a_fault_of_ours_is_one_clear_line(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

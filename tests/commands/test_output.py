@@ -64,14 +64,14 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
     ),
     "bench": (["bench", "--model", "TOY", *TREATED, "--policies", "knorm"], {"bench": "equal"}),
     "plan": (["plan", *TREATED], {"figures": "how much", "slowest presses": "policy"}),
-    "site": (["site", "RUN", "--out", "SITE"], {}),
+    "site": (["site", "RUN", "--site", "SITE"], {}),
     "figures": (["figures", "RUN", "--out", "SITE", "--formats", "svg", "--only", "f1"], {}),
     "score": (["score", "RUN"], {"scored": "changed"}),
     "export": (["export", "--task", "base", "--limit", "1", "--out", "SITE/set"], {"exported": "questions"}),
     "show TASK": (["show", "base"], {"examples": "spans", "questions": "golds"}),
     "show RUN": (["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"], {"answers": "output_text"}),
     "check-submission": (["check-submission", "RUN"], {"findings": "outcome"}),
-    "import-kvpress": (["import-kvpress", "RESULTS", "--out", "SITE"], {"imported": "scores"}),
+    "import-kvpress": (["import-kvpress", "RESULTS", "--site", "SITE"], {"imported": "scores"}),
 }
 
 
@@ -160,18 +160,18 @@ def test_a_quiet_command_tells_its_warnings_on_standard_error_and_no_progress(
     content = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**content, "status": "started"}))
     warning = f"warning: {run} is not complete (started): what is missing is blank\n"
-    assert cli("site", run, "--out", site) == 0
+    assert cli("site", run, "--site", site) == 0
     assert cli.err.startswith(warning)
     assert "page: " in cli.err
-    assert cli("site", run, "--out", site, "--quiet") == 0
+    assert cli("site", run, "--site", site, "--quiet") == 0
     assert (cli.out, cli.err) == ("", warning)
     (run / "run.json").write_text(json.dumps(content))
     Store.open(run).record_file("base", 0, "snapkv").unlink()
-    assert cli("site", run, "--out", site, "--quiet") == 0
+    assert cli("site", run, "--site", site, "--quiet") == 0
     assert cli.err.startswith(f"warning: {run} lacks records (snapkv of base: ")
     results = evaluation(tmp_path / "results/x", 1.0).parent
     (results / "broken").mkdir()
-    assert cli("import-kvpress", results, "--out", site, "--quiet") == 1
+    assert cli("import-kvpress", results, "--site", site, "--quiet") == 1
     assert [line.partition(":")[0] for line in cli.err.splitlines()] == ["left out", "error"]
 
 

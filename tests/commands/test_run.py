@@ -84,7 +84,7 @@ def test_a_run_writes_records_summary_and_page_and_controls_run_beside_what_is_a
 
 
 def test_the_page_can_be_built_again_from_the_store(cli: CommandLine, toy_run: Path) -> None:
-    assert cli("site", toy_run / "runs/x", "--out", cli.folder) == 0
+    assert cli("site", toy_run / "runs/x", "--site", cli.folder) == 0
     assert (cli.folder / "index.html").read_bytes() == (toy_run / "site/index.html").read_bytes()
 
 

@@ -103,7 +103,7 @@ def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(cli: Command
             compression_ratio=ratio,
         )
     evaluation(results / "loogle__x", {"qa": {"bleu1": 0.5}}, dataset="loogle", data_dir=None)
-    assert cli("import-kvpress", results, "--out", tmp_path / "site") == 0
+    assert cli("import-kvpress", results, "--site", tmp_path / "site") == 0
     assert "5 rows of kvpress" in cli.out
     page = (tmp_path / "site/imported.html").read_text()
     rows = rows_of(page)
@@ -174,7 +174,7 @@ def test_a_broken_folder_is_one_line_and_the_rest_goes_on(
 ) -> None:
     evaluation(tmp_path / "results" / "good", 50.0)
     spoil(evaluation(tmp_path / "results" / "bad", 50.0))
-    assert cli("import-kvpress", tmp_path / "results", "--out", tmp_path / "site") == 1
+    assert cli("import-kvpress", tmp_path / "results", "--site", tmp_path / "site") == 1
     told = cli.err.splitlines()
     (line,) = [line for line in told if line.startswith("left out: ")]
     assert str(tmp_path / "results" / "bad") in line

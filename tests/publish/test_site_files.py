@@ -49,7 +49,7 @@ def test_the_command_leaves_files_of_the_user_and_takes_away_tasks_that_are_gone
     mine = ("task-list.html", "examples-of-mine.html", "instructions.html", "data/instructions-mine.csv")
     make(site, *mine)
     (site / "task-x.html").mkdir()
-    assert main(["site", str(store.folder), "--out", str(site)]) == 0
+    assert main(["site", str(store.folder), "--site", str(site)]) == 0
     listed = json.loads((site / LIST_FILE).read_text())
     assert {"index.html", "task-base.html", "examples-hops.html", "data/board.csv", "data/records.parquet"} <= set(
         listed
@@ -57,6 +57,6 @@ def test_the_command_leaves_files_of_the_user_and_takes_away_tasks_that_are_gone
     assert all((site / name).is_file() for name in listed)
     (site / LIST_FILE).write_text(json.dumps([*listed, "task-gone.html"]))
     make(site, "task-gone.html")
-    assert main(["site", str(store.folder), "--out", str(site)]) == 0
+    assert main(["site", str(store.folder), "--site", str(site)]) == 0
     assert not (site / "task-gone.html").exists()
     assert all((site / name).is_file() for name in mine)

@@ -71,7 +71,7 @@ def test_a_folder_elsewhere_is_in_no_list_and_a_broken_entry_is_left_out(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small_store(tmp_path / "runs/x")
-    assert main(["site", "runs/x", "--out", "elsewhere/x"]) == 0
+    assert main(["site", "runs/x", "--site", "elsewhere/x"]) == 0
     assert not (tmp_path / "elsewhere/index.html").exists()
     assert '<li hidden data-page="../index.html"><a data-href=' in (tmp_path / "elsewhere/x/index.html").read_text()
     broken = tmp_path / "site/broken" / ENTRY_FILES[RUN]
@@ -96,7 +96,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["import-kvpress", "results"],
             ["site", "runs/one"],
             ["site", "runs/base"],
-            ["site", "runs/one", "runs/base", "--out", "site/two of them"],
+            ["site", "runs/one", "runs/base", "--site", "site/two of them"],
         )
         for command in commands:
             assert main(command) == 0, command
@@ -203,9 +203,8 @@ def test_the_list_is_not_replaced_by_the_page_of_a_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small_store(tmp_path / "runs/x")
-    option = "--out" if command[0] == "site" else "--site"
     given = str(tmp_path / "site") if site == "ABSOLUTE" else site
-    assert main([*command, option, given]) == 1
+    assert main([*command, "--site", given]) == 1
     error = capsys.readouterr().err
     assert len(error.strip().splitlines()) == 1
     assert "holds the list of all runs and comparisons: give site/NAME" in error
@@ -221,10 +220,10 @@ def test_a_folder_that_is_named_after_its_run_keeps_the_pages_of_that_run(
     assert main(["site", "runs/first"]) == 0
     page = tmp_path / "site/first/index.html"
     page.write_text("as it was")
-    assert main(["site", "runs/second", "--out", "site/first"]) == 1
+    assert main(["site", "runs/second", "--site", "site/first"]) == 1
     assert "site/first has the pages of first: give another folder" in capsys.readouterr().err
     assert page.read_text() == "as it was"
-    assert main(["site", "runs/first", "--out", "site/first"]) == 0
+    assert main(["site", "runs/first", "--site", "site/first"]) == 0
     assert page.read_text() != "as it was"
     for name in ("first", "second"):  # a folder that carries no run's name is the user's to fill
-        assert main(["site", f"runs/{name}", "--out", "site/mine"]) == 0
+        assert main(["site", f"runs/{name}", "--site", "site/mine"]) == 0

@@ -75,7 +75,7 @@ def test_a_site_of_several_runs(run: Callable[..., Store], tmp_path: Path, cli: 
     run("aware", (*controls, "knorm"), tasks=("base", "hops"), mode="aware")
     run("more", (*controls, "snapkv"), tasks=("base", "hops"))
     site = tmp_path / "site"
-    assert cli("site", *(tmp_path / name for name in names), "--out", site) == 0
+    assert cli("site", *(tmp_path / name for name in names), "--site", site) == 0
     assert cli.err.split()[-2:] == ["page:", str(site / "index.html")]
     page = (site / "index.html").read_text()
     titles = [
@@ -99,4 +99,4 @@ def test_a_site_of_several_runs(run: Callable[..., Store], tmp_path: Path, cli: 
 
 def test_a_run_named_twice_is_refused(run: Callable[..., Store], tmp_path: Path, cli: CommandLine) -> None:
     run("x")
-    assert "is named twice" in cli.error("site", tmp_path / "x", f"{tmp_path}/x/", "--out", tmp_path / "site")
+    assert "is named twice" in cli.error("site", tmp_path / "x", f"{tmp_path}/x/", "--site", tmp_path / "site")

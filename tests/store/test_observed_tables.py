@@ -103,7 +103,7 @@ def test_observing_changes_no_record(runs: ToyRuns) -> None:
 
 
 def test_a_site_gives_out_routes_and_attention_and_no_raw_numbers(store: Store, tmp_path: Path) -> None:
-    assert main(["site", str(store.folder), "--out", str(tmp_path / "site")]) == 0
+    assert main(["site", str(store.folder), "--site", str(tmp_path / "site")]) == 0
     given = {path.stem for path in (tmp_path / "site/data").glob("*.parquet")}
     assert given >= {"attention", "routes"}
     assert given.isdisjoint({"states", "weights"})
@@ -115,5 +115,5 @@ def test_a_site_of_any_tasks_with_a_single_context_is_built(
     runs: ToyRuns, tmp_path: Path, tasks: tuple[str, ...]
 ) -> None:
     store = runs("run", ("full", "knorm"), (0.5,), tasks, contexts=1, tables=TABLES, budgets=(32,))
-    assert main(["site", str(store.folder), "--out", str(tmp_path / "site")]) == 0
+    assert main(["site", str(store.folder), "--site", str(tmp_path / "site")]) == 0
     assert (tmp_path / "site/routing.html").is_file()

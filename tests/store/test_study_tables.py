@@ -172,7 +172,7 @@ def test_damage_to_it_is_named(run: Callable[..., Store], steps: StoredTable) ->
 
 def test_it_is_given_out_beside_the_records(run: Callable[..., Store], steps: StoredTable, tmp_path: Path) -> None:
     store = run("run", "full", "random", "recency", "knorm")
-    assert main(["site", str(store.folder), "--out", str(tmp_path / "site")]) == 0
+    assert main(["site", str(store.folder), "--site", str(tmp_path / "site")]) == 0
     given = pq.read_table(tmp_path / "site/data/steps.parquet")
     assert given.column_names == ["model", "setting", *steps.columns]
     assert len(given) == store.study_table(steps).num_rows

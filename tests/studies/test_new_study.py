@@ -52,7 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     declared.write_text(DECLARED)
     store = small_store(folder / "runs/small").folder
     done = subprocess.run(
-        [sys.executable, "-m", "kvbench", "site", str(store), "--out", str(folder / "site/small")],
+        [sys.executable, "-m", "kvbench", "site", str(store), "--site", str(folder / "site/small")],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
         capture_output=True,

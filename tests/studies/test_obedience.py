@@ -287,10 +287,10 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(cli: Comman
     assert "0.196" in page, "the published gain beside ours"
     assert page.count("<svg xmlns") >= 5
     assert 'href="instructions.html"' in (tmp_path / "site/index.html").read_text()
-    assert cli("site", tmp_path / "runs/x", "--out", tmp_path / "again") == 0
+    assert cli("site", tmp_path / "runs/x", "--site", tmp_path / "again") == 0
     assert (tmp_path / "again/instructions.html").read_text() == page
     store.fail("interrupted")
-    assert cli("site", tmp_path / "runs/x", "--out", tmp_path / "again") == 0
+    assert cli("site", tmp_path / "runs/x", "--site", tmp_path / "again") == 0
     assert 'href="instructions.html"' not in (tmp_path / "again/index.html").read_text()
     assert not (tmp_path / "again/instructions.html").exists(), "of a run that is not complete nothing is paired"
 

@@ -59,7 +59,7 @@ def test_the_commands_take_a_url(cli: CommandLine, tmp_path: Path) -> None:
     assert cli(*cli.words("--tasks", "base", "--policies", "knorm", "--out", RUNS)) == 0
     assert f"records: {RUNS}/x" in cli.err
     (site / "index.html").unlink()
-    assert cli("site", f"{RUNS}/x", "--out", site) == 0
+    assert cli("site", f"{RUNS}/x", "--site", site) == 0
     assert (site / "index.html").is_file()
     assert cli("score", f"{RUNS}/x") == 0
     assert cli("check-submission", f"{RUNS}/x") == 0
