@@ -61,13 +61,13 @@ class Pooled:
     p: float | None  # corrected over the family; None without a test
     family: int  # tests of the comparison: at most one for each opponent and measure
     tasks: int
-    cells: int
+    at: tuple[tuple[str, Level], ...]  # the cells that it pools
     contexts: int  # of all tasks together
     fewest: int  # contexts of the task that has fewest
     limit: int  # contexts of the task that has most
     differing: int  # contexts in which the two differ at all
     answered: tuple[float, float] | None = None  # of a share: in percent of the questions, what either answers
-    judged: tuple[JudgedCell, ...] = ()  # the cells that it pools
+    judged: tuple[JudgedCell, ...] = ()  # the cells that it pools and that have a verdict
     span: str = ""  # the asked levels, and what it is over them: the area under the curve, or the mean
     left_out: tuple[str, ...] = ()  # tasks, each with the reason
 
@@ -77,6 +77,10 @@ class Pooled:
         if self.p is None or self.p >= ALPHA:
             return UNDECIDED
         return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
+
+    @property
+    def cells(self) -> int:
+        return len(self.at)
 
     @property
     def points(self) -> Difference:
@@ -188,7 +192,7 @@ def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
         return tuple(
             JudgedCell(duel.task, duel.level, contest.difference.mean * contest.measure.factor, contest.verdict)
             for duel in duels
-            if duel.other == one.other
+            if duel.other == one.other and (duel.task, duel.level) in one.at
             if (contest := duel.contests.get(name)) and one.measure in (LEAKED, WRONG, duel.lead.measure)
         )
 
@@ -250,7 +254,7 @@ def _pool(
         p=None,
         family=0,
         tasks=len(areas),
-        cells=len(at),
+        at=tuple((table.task, table.level) for table in at),
         contexts=sum(contexts),
         fewest=min(contexts),
         limit=max(contexts),

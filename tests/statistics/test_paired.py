@@ -519,3 +519,15 @@ def test_a_pooled_line_says_where_single_cells_are_clear() -> None:
     small = [JudgedCell("hops", Level("ratio", ratio), -ratio * 10, "worse") for ratio in (0.1, 0.3, 0.5)]
     many = replace(line, judged=(*small, *line.judged))
     assert many.sentence.endswith("worse in 4: base at 0.9 (-100), hops at 0.5 (-5), hops at 0.3 (-3) and others")
+
+
+def test_a_pooled_line_counts_no_cell_that_it_leaves_out() -> None:
+    """A task of too few contexts enters no pooled difference, and its cells are not among those that are counted."""
+    long = at_levels({0.1: CLEAR, 0.5: CLEAR})
+    short = records(mine=[0.0, 0.0], theirs=[100.0, 100.0]).assign(task="hops", ratio=0.5, level=0.5)
+    frame = of_f1(pd.concat([long, short], ignore_index=True))
+    met = duels(frame, "mine", ["theirs"])
+    assert {duel.task for duel in met} == {"base", "hops"}
+    (line,) = with_cells(pool(frame, "mine", ["theirs"]), met)
+    assert [(cell.task, cell.level.value) for cell in line.judged] == [("base", 0.1), ("base", 0.5)]
+    assert line.cells == 2
