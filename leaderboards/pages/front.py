@@ -314,7 +314,7 @@ def _place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[
         PlacedBoard(
             f"board-{number}",
             title_of(task, label),
-            note_of(one, task),
+            f"{note_of(one, task)} {_why_area_differs(one, task)}".strip(),
             one.boards[one.mode, task],
             pages.get(task, ""),
             task,
@@ -327,16 +327,33 @@ def _place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[
     ]
 
 
+def _tasks_by_lead(results: Results, task: str) -> dict[Lead, list[str]]:
+    """Groups tasks by what leads them: one alone, or over all tasks those that the mean is over."""
+    full = {row.task: row for row in results.rows if row.policy == FULL}
+    by_lead: dict[Lead, list[str]] = {}
+    for one in results.mastered if task == ALL_TASKS else [task]:
+        by_lead.setdefault(lead_of(full.get(one)), []).append(one)
+    return by_lead
+
+
 def _leads(results: Results, task: str) -> str:
     """Names what leads a task; over all tasks what leads each of those that the mean is over."""
-    tasks = results.mastered if task == ALL_TASKS else [task]
-    full = {row.task: row for row in results.rows if row.policy == FULL}
-    by_title: dict[str, list[str]] = {}
-    for one in tasks:
-        by_title.setdefault(lead_of(full.get(one)).short, []).append(one)
+    by_lead = _tasks_by_lead(results, task)
     return "; ".join(
-        f"{title} in {', '.join(leads_of_title)}" if title != QUESTIONS.short and len(by_title) > 1 else title
-        for title, leads_of_title in by_title.items()
+        f"{lead.short} in {', '.join(tasks)}" if lead is not QUESTIONS and len(by_lead) > 1 else lead.short
+        for lead, tasks in by_lead.items()
+    )
+
+
+def _why_area_differs(results: Results, task: str) -> str:
+    """Says why the full cache has another area than F1, where some tasks are led by something else."""
+    by_lead = _tasks_by_lead(results, task)
+    if QUESTIONS not in by_lead or len(by_lead) == 1:
+        return ""
+    others = " and ".join(f"{lead.title} in {', '.join(of)}" for lead, of in by_lead.items() if lead is not QUESTIONS)
+    return (
+        f"The area is of {others}, of F1 elsewhere; the column F1 is F1 in all of them: so the two differ even for the "
+        "full cache."
     )
 
 

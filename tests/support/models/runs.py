@@ -129,7 +129,7 @@ class CommandLine:
         return " ".join(self.err.split())
 
     def error(self, *words: object) -> str:
-        """The only line that a command says which fails, beside what it says on its way: of checks, where they are slow."""
+        """The only line that a command says which fails, beside what it says of models and slow checks."""
         assert self(*words) == 1
         (line,) = [line for line in self.err.splitlines() if line and not line.startswith(("loading", "check "))]
         assert line.startswith("error: ")
