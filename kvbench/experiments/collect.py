@@ -50,8 +50,12 @@ class FinishedAnswer:
 
     def scores_of(self, generation: Generation) -> dict[str, object]:
         """Returns the scores of another generation for the same question, of its text and of its likelihood."""
-        text = answer_text(self.model.tokenizer, list(generation.token_ids))
-        return text_scores(text, self.question, self.context) | {"gold_nll": generation.gold_nll}
+        return self.text_scores_of(generation.token_ids) | {"gold_nll": generation.gold_nll}
+
+    def text_scores_of(self, token_ids: Sequence[int]) -> dict[str, object]:
+        """Returns the scores of other tokens as the text of an answer to the same question."""
+        text = answer_text(self.model.tokenizer, list(token_ids))
+        return text_scores(text, self.question, self.context)
 
 
 def collect(

@@ -9,13 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from kvbench.store.record import AnswerRow
-from kvbench.store.scoring import text_scores
 from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 # They need torch, and a store is read without.
-prompts = LazyModule("kvbench.prompts.prompt")
 precision = LazyModule("kvbench.models.precision")
 sampling = LazyModule("kvbench.engine.numerics.sampling")
 walking = LazyModule("kvbench.engine.numerics.walks")
@@ -85,7 +83,9 @@ def _rows(answer: Answer, network: Any, in_float32: Any, names: Names) -> Iterat
 
 def _row(answer: Answer, names: Names, walk: Any) -> NumericsPair:
     free = names["regime"] == "free-running" and answer.question.golds
-    rights = [_is_right(answer, tokens) if free else None for tokens in (walk.tokens, walk.other_tokens)]
+    rights = [
+        bool(answer.text_scores_of(tokens)["right"]) if free else None for tokens in (walk.tokens, walk.other_tokens)
+    ]
     return NumericsPair(
         **RECORDS.key_of(answer.record),
         **names,
@@ -97,11 +97,6 @@ def _row(answer: Answer, names: Names, walk: Any) -> NumericsPair:
         kl_earlier=walk.kl_earlier,
         kl_later=walk.kl_later,
     )
-
-
-def _is_right(answer: Answer, tokens: Sequence[int]) -> bool:
-    text = prompts.answer_text(answer.model.tokenizer, tokens)
-    return bool(text_scores(text, answer.question, answer.context)["right"])
 
 
 NUMERICS = register(

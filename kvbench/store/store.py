@@ -26,6 +26,7 @@ from kvbench.store.identity import Identity
 from kvbench.store.interventions import INTERVENTIONS as INTERVENTIONS  # registers itself, so that every store reads it
 from kvbench.store.joined import Places, join_tables, places_of_parents
 from kvbench.store.next_tokens import NEXT_TOKENS as NEXT_TOKENS  # registers itself, so that every store reads it
+from kvbench.store.numerics import NUMERICS as NUMERICS  # registers itself, so that every store reads it
 from kvbench.store.observed import OBSERVED as OBSERVED  # likewise
 from kvbench.store.parquet import read_parquet, write_parquet
 from kvbench.store.record import StoredAnswer

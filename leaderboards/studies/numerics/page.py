@@ -1,0 +1,156 @@
+"""Puts together the page on numerics."""
+
+from collections.abc import Iterator, Sequence
+
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.statistics.significance import p_text
+from leaderboards.studies.declaration import Listing, Part, StudyContent, StudyInput
+from leaderboards.studies.numerics.pairs import (
+    CACHE,
+    TABLE,
+    Forced,
+    Free,
+    Mistakes,
+    forced_of,
+    free_of,
+    mistakes_of,
+    with_draws,
+)
+from leaderboards.studies.treatments.parts import in_percent
+
+NAMES = {
+    CACHE: "cache on and off",
+    "on again": "cache on twice",
+    "off again": "cache off twice",
+    "batch": "off, alone and in a batch of 2",
+    "chunks": "off, at once and in chunks of 32",
+    "threads": "off, on all threads and on one",
+    "float32": "off, here and in float32",
+}
+
+
+def content_of(given: StudyInput) -> StudyContent:
+    """Computes all parts of the page, and its downloads."""
+    table = with_draws(given.tables[TABLE], given.records)
+    forced, free, mistakes = forced_of(table), free_of(table), mistakes_of(table)
+    return StudyContent(
+        parts=[_forced_part(forced), _free_part(free), _mistakes_part(mistakes)],
+        facts=list(_facts(forced, free)),
+        sheets=[
+            Sheet.of("numerics-forced", "Teacher-forced pairs of paths", [vars(one) for one in forced]),
+            Sheet.of("numerics-free", "Free-running cache on and off", [vars(one) for one in free]),
+            Sheet.of("numerics-mistakes", "What mistakes would give", [vars(one) for one in mistakes]),
+        ],
+    )
+
+
+def _facts(forced: Sequence[Forced], free: Sequence[Free]) -> Iterator[tuple[str, str]]:
+    """Tells the largest difference, what it comes from, and how often answers differ."""
+    of_cache = [one for one in forced if one.paths == CACHE]
+    known = [(one.kl.mean, one) for one in of_cache if one.kl is not None]
+    if known:
+        kl, most = max(known, key=lambda pair: pair[0])
+        yield "Largest mean KL, teacher-forced", f"{_nats(kl)} nats in {most.dtype}, {most.task}: {most.cause}"
+    pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
+    yield "Answers that differ", f"{differ} of {pairs}"
+    for one in of_cache:
+        if one.cause == "misaligned":
+            yield "Misaligned", f"{one.dtype}, {one.task}: the paths were given other tokens or positions"
+
+
+def _nats(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:.2g}"
+
+
+def _forced_part(rows: Sequence[Forced]) -> Part:
+    lines = tuple(
+        (
+            f"{one.task}, {one.dtype}: {NAMES[one.paths]}",
+            str(one.steps),
+            _mean_kl(one),
+            *map(_nats, (one.kl_999, one.kl_largest, one.js, one.largest)),
+            f"{100 * one.same_top:.1f} %",
+            one.cause,
+            {True: "yes", False: "no: it says nothing", None: "–"}[one.above_null],
+        )
+        for one in rows
+    )
+    columns = ("pair of paths", "steps", "mean KL", "99.9 % KL", "largest KL", "mean JS", "largest |Δ log p|")
+    return Part(
+        "teacher-forced",
+        "Both paths behind the same tokens",
+        "At every step both paths are given the same tokens, and their next-token distributions are compared over the "
+        "whole vocabulary, in nats. Null rows stand below each figure: the same path twice, which is 0 to the bit, and "
+        "cache off in other batches, chunks and threads, which compute the same by definition. A difference that is no "
+        "larger than these says nothing about the cache. The row of float32 says what the type of numbers moves.",
+        listings=(Listing("Teacher-forced", (*columns, "same top", "cause", "above null rows"), lines),),
+    )
+
+
+def _mean_kl(one: Forced) -> str:
+    if one.kl is None:
+        return "not finite"
+    ends = "" if one.kl.interval is None else " [{:.2g} to {:.2g}]".format(*one.kl.interval)
+    return f"{one.kl.mean:.2g}{ends}"
+
+
+def _free_part(rows: Sequence[Free]) -> Part:
+    lines = tuple(
+        (
+            f"{one.task}, {one.dtype}, {one.sampling}",
+            str(one.pairs),
+            in_percent(one.differ),
+            "–" if one.first_flip is None else f"{one.first_flip:g}",
+            _nats(one.kl_before),
+            _nats(one.kl_after),
+            f"{one.always} / {one.sometimes} / {one.never}",
+            f"{one.completions:.2f}",
+        )
+        for one in rows
+    )
+    columns = (
+        "answers of paths",
+        "pairs",
+        "differ",
+        "Div_Index",
+        "KL before",
+        "KL after",
+        "always / sometimes / never",
+    )
+    judged = tuple(
+        (
+            f"{one.task}, {one.dtype}, {one.sampling}",
+            *(f"{100 * share:.0f} %" for share in (one.right_on, one.right_off) if share is not None),
+            f"{one.only_on} / {one.only_off}",
+            *("–" if p is None else p_text(p) for p in (one.p_mcnemar, one.p_bonferroni, one.p_bh)),
+        )
+        for one in rows
+        if one.right_on is not None
+    )
+    tests = ("answers of paths", "right, on", "right, off", "only on / only off", "McNemar p", "Bonferroni", "BH")
+    return Part(
+        "free-running",
+        "Each path goes on from its own tokens",
+        "Both paths draw by the same random numbers. Up to the first token that differs they stand behind the same "
+        "prefix, and their KL is a difference of numbers; behind it they write two texts, and their KL is that of two "
+        "texts. The two are never averaged together here.",
+        listings=(
+            Listing("Free-running", (*columns, "unique completions"), lines),
+            Listing("Which path is right", tests, judged),
+        ),
+    )
+
+
+def _mistakes_part(rows: Sequence[Mistakes]) -> Part:
+    lines = tuple(
+        (f"{one.task}, {one.dtype}", *map(_nats, (one.aligned, one.earlier, one.later, one.pooled))) for one in rows
+    )
+    columns = ("task and dtype", "aligned", "off one step early", "off one step late", "pooled after the flip")
+    return Part(
+        "mistakes",
+        "What a mistake would give",
+        "A text (arXiv 2604.15409) reports a mean KL of 10.7 to 12.8 nats between cache on and off, more than ln of "
+        "its vocabulary: the same logits give such figures if the ids of one path are shifted by one step, or if "
+        "free-running answers are averaged over the steps behind their first difference.",
+        listings=(Listing("Mean KL in nats, by mistake", columns, lines),),
+    )
