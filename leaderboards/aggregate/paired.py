@@ -175,18 +175,17 @@ class Contest:
             return f"{UNDECIDED} (F1 and the right answers point in different directions)"
         if not self.spread and not self.difference.mean:
             return f"{UNDECIDED} (the same in all of n = {self.contexts})"
-        return explain_undistinguished(
-            self.contexts, self.smallest(), self.smallest(MORE * self.contexts), self.contexts
-        )
+        smallest, with_more = self.smallest(), self.smallest(MORE * self.contexts)
+        return f"{UNDECIDED} ({unseen(self.contexts, smallest, with_more, self.contexts)})"
 
 
-def explain_undistinguished(n: int | str, smallest: float | None, with_more: float | None, limit: int) -> str:
+def unseen(n: int | str, smallest: float | None, with_more: float | None, limit: int) -> str:
     """Says what could not have been seen with ``n`` contexts, and what more of them would see; ``limit``: contexts of a
     task."""
     more = "" if with_more is None else f"; --limit {MORE * limit} would see ±{_digits(with_more)}"
     if smallest is None:
-        return f"{UNDECIDED} (n = {n} is too few to tell any difference{more})"
-    return f"{UNDECIDED} (differences below ±{_digits(smallest)} cannot be seen with n = {n}{more})"
+        return f"n = {n} is too few to tell any difference{more}"
+    return f"differences below ±{_digits(smallest)} cannot be seen with n = {n}{more}"
 
 
 def _digits(number: float) -> str:

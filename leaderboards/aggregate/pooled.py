@@ -20,7 +20,7 @@ from leaderboards.aggregate.paired import (
     Difference,
     Duel,
     Verdict,
-    explain_undistinguished,
+    unseen,
 )
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray
@@ -30,6 +30,7 @@ from leaderboards.statistics.subset_means import fewest_clusters, step_down_leve
 from policies.declaration.levels import Level
 
 WORST = 3  # cells named in a line
+BEHIND_HEADLINE = "; "
 NOT_SHARED = "no cell of both is complete"
 NO_ANSWER = "one of the two answers nothing"
 
@@ -98,19 +99,18 @@ class Pooled:
         return None if smallest is None else smallest * self.measure.factor
 
     @property
-    def explanation(self) -> str:
-        """Writes the verdict, and why it is none or what weakens it."""
-        few = f" (few contexts: {self.fewest} of a task)" if self.few else ""
+    def reason(self) -> str:
+        """Says why there is no verdict."""
         if self.verdict != UNDECIDED:
-            return f"{self.verdict}{few}"
+            return ""
         needed = fewest_clusters()
         if self.fewest < needed:
-            return f"{UNDECIDED} (n = {self.n} is too few to tell any difference: {needed} of a task are needed)"
+            return f"n = {self.n} is too few to tell any difference: {needed} of a task are needed"
         if not self.differing:
-            return f"{UNDECIDED} (the same in all of n = {self.n})"
+            return f"the same in all of n = {self.n}"
         if self.test is None:
-            return f"{UNDECIDED} (they differ in {self.differing} of n = {self.n}, {needed} are needed)"
-        return explain_undistinguished(self.n, self.smallest, self._smallest_with(MORE), self.limit) + few
+            return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
+        return unseen(self.n, self.smallest, self._smallest_with(MORE), self.limit)
 
     @property
     def few(self) -> bool:
@@ -126,16 +126,30 @@ class Pooled:
         return f"{self.contexts} ({self.tasks} tasks{each})"
 
     @property
+    def headline(self) -> str:
+        """Writes the verdict and what it rests on, such as "F1: better, +23 [+13, +32], p <0.001"."""
+        p = "" if self.p is None else f", p {p_text(self.p)}"
+        return f"{self.measure.title}: {self.verdict}, {self.points.text()}{p}"
+
+    @property
+    def details(self) -> str:
+        """Writes what has to be known to read the headline."""
+        tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
+        clauses = (
+            f"{self.span}{tasks}{f', {self.cells} cells' if self.cells > 1 else ''}",
+            self.reason,
+            f"few contexts: {self.fewest} of a task" if self.few and self.test else "",
+            f"p by Holm over {self.family}" if self.p is not None and self.family > 1 else "",
+            self._by_cell,
+            self._of_answers,
+            f"left out: {', '.join(self.left_out)}" if self.left_out else "",
+        )
+        return "; ".join(filter(None, clauses))
+
+    @property
     def sentence(self) -> str:
         """Writes the whole result in one line."""
-        tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
-        cells = f" ({self.cells} cells)" if self.cells > 1 else ""
-        family = f" (Holm over {self.family})" if self.family > 1 else ""
-        p = "" if self.p is None else f", p {p_text(self.p)}{family}"
-        difference = self.points.text()
-        left_out = f"; left out: {', '.join(self.left_out)}" if self.left_out else ""
-        result = f"{difference}{p}: {self.explanation}{self._by_cell}{self._of_answers}{left_out}"
-        return f"{self.quantity}{tasks}{cells}: {result}"
+        return f"{self.headline}{BEHIND_HEADLINE}{self.details}"
 
     @property
     def quantity(self) -> str:
@@ -147,8 +161,9 @@ class Pooled:
         """Says how much either answers: of fewer answers a smaller share may be wrong, and no question gains by it."""
         if self.answered is None:
             return ""
-        shares = f"{self.answered[0]:.0f} % of these questions, {self.other} to {self.answered[1]:.0f} %"
-        return f"; {self.policy} gives an answer to {shares} (else nothing, or that it does not know)"
+        return (
+            f"{self.policy} answers {self.answered[0]:.0f} % of these questions, {self.other} {self.answered[1]:.0f} %"
+        )
 
     @property
     def _by_cell(self) -> str:
@@ -159,7 +174,8 @@ class Pooled:
         better = sum(cell.verdict == "better" for cell in self.judged)
         worse = self.worse_cells
         names = ", ".join(cell.text for cell in worse[:WORST]) + (" and others" if len(worse) > WORST else "")
-        return f"; cell by cell: better in {better}, worse in {len(worse)}{f': {names}' if worse else ''}"
+        counts = f"better in {better}, worse in {len(worse)} of {len(self.judged)}"
+        return f"single cells: {counts}{f': {names}' if worse else ''}"
 
     @property
     def worse_cells(self) -> list[JudgedCell]:

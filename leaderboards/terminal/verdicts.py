@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.failures import HOW, Contrast
 from leaderboards.aggregate.paired import COMPARED, MORE, POINTS, UNDECIDED, Difference, Duel, Verdict
-from leaderboards.aggregate.pooled import Pooled
+from leaderboards.aggregate.pooled import BEHIND_HEADLINE, Pooled
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level
@@ -25,7 +25,7 @@ def pooled_table(pooled: Sequence[Pooled], adapted: Collection[str] = ()) -> Res
     columns = (
         Column("policy", shown=False),
         Column("other", "", lambda name: f"{name}, adapted" if name in adapted else str(name)),
-        Column("sentence", "", of_sentences=True),
+        Column("sentence", "", _headline_first, of_sentences=True),
         *(Column(name, shown=False) for name in ("measure", "unit", "difference", "p", "verdict", "smallest")),
         *(Column(name, shown=False) for name in ("tasks", "cells", "contexts")),
     )
@@ -38,6 +38,11 @@ def pooled_table(pooled: Sequence[Pooled], adapted: Collection[str] = ()) -> Res
     ]
     title = f"{pooled[0].policy} against" if pooled else "no task of this comparison can be done with the full cache"
     return ResultTable("pooled", columns, rows, title, headed=False)
+
+
+def _headline_first(sentence: str) -> str:
+    """Gives the headline a line of its own."""
+    return sentence.replace(BEHIND_HEADLINE, "\n", 1)
 
 
 def verdict_tables(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[ResultTable]:

@@ -254,9 +254,8 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, policy: s
     answered = lines["wrong_of_answered"].answered
     assert answered is not None
     assert (answered[0] < answered[1] - 10) == (policy == "silent"), "its line says that it answers less"
-    assert (
-        f"{answered[0]:.0f} % of these questions, copy to {answered[1]:.0f} % (" in lines["wrong_of_answered"].sentence
-    )
+    told = f"{policy} answers {answered[0]:.0f} % of these questions, copy {answered[1]:.0f} %"
+    assert told in lines["wrong_of_answered"].sentence
 
 
 # What few contexts say of a policy whose truth is known: it loses all of the F1 of one context in ten, which is 8

@@ -292,7 +292,7 @@ def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
     assert [(one.measure.name, one.verdict) for one in (obeyed, leaked)] == list(
         zip(("directives_obeyed", "defended_leakage"), verdicts, strict=True)
     )
-    assert ("(Holm over 2)" in obeyed.sentence) == (obeyed.verdict != "not distinguished"), "a copy has no test"
+    assert ("; p by Holm over 2" in obeyed.sentence) == (obeyed.verdict != "not distinguished"), "a copy has no test"
 
 
 def of_f1(frame: pd.DataFrame) -> pd.DataFrame:
@@ -306,7 +306,8 @@ def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     (alone,) = pool(of_f1(frame), "mine", ["theirs"])
     assert alone.difference.mean == pytest.approx(70)
     assert (alone.tasks, alone.cells, alone.contexts, alone.verdict) == (1, 3, 10, "better")
-    assert alone.sentence.startswith("F1, area over ratio 0.1 to 0.9 (3 cells): ")
+    assert alone.sentence.startswith("F1: better, +70 [")
+    assert alone.details == "area over ratio 0.1 to 0.9, 3 cells"
     both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
     (two,) = pool(of_f1(both), "mine", ["theirs"])
     assert two.difference.mean == pytest.approx(35), "each task weighs the same"
@@ -332,7 +333,7 @@ def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_interval
         assert None not in (one.difference.low, one.difference.high, single.difference.low)
         assert (one.difference.low or 0) <= (single.difference.low or 0)
         assert one.difference.is_clear == ((one.p or 0) < 0.05)
-        assert "(Holm over 4)" in one.sentence
+        assert "p by Holm over 4" in one.details
         assert "Holm" not in single.sentence
     assert {one.verdict for one in together} == {"better", "not distinguished"}
 
@@ -347,7 +348,7 @@ def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
     assert (f1.cells, wrong.cells) == (2, 1)
     assert wrong.difference.mean == pytest.approx(-0.5)
     assert wrong.verdict == "better"
-    assert "mine gives an answer to 100 % of these questions, theirs to 100 %" in wrong.sentence
+    assert "mine answers 100 % of these questions, theirs 100 %" in wrong.details
     back = pool(clear, "theirs", ["mine"])[1]
     assert back.verdict == "worse"
 
@@ -356,7 +357,7 @@ def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_befo
     """``--limit`` counts those of one task, and 20 contexts of two tasks are ten of each."""
     one = of_f1(records(mine=CLOSE, theirs=CLOSE))
     (both,) = pool(pd.concat([one, one.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
-    assert both.explanation == "not distinguished (the same in all of n = 20 (2 tasks x 10))"
+    assert both.reason == "the same in all of n = 20 (2 tasks x 10)"
     few = one[one["draw_id"].isin(one["draw_id"].unique()[:6])]
     (uneven,) = pool(pd.concat([one, few.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
     assert uneven.n == "16 (2 tasks)"
@@ -365,10 +366,11 @@ def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_befo
 
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
     (copy,) = pool(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
-    assert copy.sentence == ("F1, at ratio 0.5: +0: not distinguished (the same in all of n = 10)")
+    assert copy.sentence == "F1: not distinguished, +0; at ratio 0.5; the same in all of n = 10"
     (some,) = pool(of_f1(records(mine=[100.0] * 16, theirs=[0.0] * 8 + [50.0] * 2 + [100.0] * 6)), "mine", ["theirs"])
     assert (some.verdict, some.differing) == ("not distinguished", 5)
-    assert some.sentence.endswith("+56: not distinguished (they differ in 5 of n = 8, 6 are needed)")
+    assert some.headline == "F1: not distinguished, +56"
+    assert some.details.endswith("they differ in 5 of n = 8, 6 are needed")
 
 
 def test_below_six_contexts_of_a_task_there_is_one_wording_and_neither_p_nor_interval() -> None:
@@ -377,12 +379,14 @@ def test_below_six_contexts_of_a_task_there_is_one_wording_and_neither_p_nor_int
     (five,) = pool(pd.concat(tasks, ignore_index=True), "mine", ["theirs"])
     assert (five.verdict, five.p, five.difference.low, five.smallest) == ("not distinguished", None, None, None)
     assert five.sentence == (
-        "F1, at ratio 0.5, mean of 3 tasks (3 cells): +100: "
-        "not distinguished (n = 15 (3 tasks x 5) is too few to tell any difference: 6 of a task are needed)"
+        "F1: not distinguished, +100; at ratio 0.5, mean of 3 tasks, 3 cells; "
+        "n = 15 (3 tasks x 5) is too few to tell any difference: 6 of a task are needed"
     )
     enough = of_f1(records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2))
     (six,) = pool(enough, "mine", ["theirs"])
-    assert six.sentence.endswith("p 0.031: better (few contexts: 6 of a task)")
+    assert six.headline.startswith("F1: better, +")
+    assert six.headline.endswith(", p 0.031")
+    assert six.details.endswith("few contexts: 6 of a task")
     (mixed,) = pool(pd.concat([enough.assign(task="long"), *tasks], ignore_index=True), "mine", ["theirs"])
     assert (mixed.tasks, mixed.contexts, mixed.p) == (1, 6, six.p), "a task of too few contexts is left out"
 
@@ -394,7 +398,7 @@ def test_pooled_noise_says_what_could_not_be_seen() -> None:
     assert found.smallest is not None
     assert found.verdict == "not distinguished"
     seen, half = f"{found.smallest:.0f}", f"{found.smallest / 2:.0f}"
-    assert f"(differences below ±{seen} cannot be seen with n = 20; --limit 80 would see ±{half})" in found.sentence
+    assert f"differences below ±{seen} cannot be seen with n = 20; --limit 80 would see ±{half}" in found.details
 
 
 def test_a_pooled_line_names_the_tasks_that_it_leaves_out_and_why() -> None:
@@ -513,12 +517,12 @@ def test_a_pooled_line_says_where_single_cells_are_clear() -> None:
     frame = pd.concat([higher, lower], ignore_index=True)
     (line,) = with_cells(pool(of_f1(frame), "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
     assert [cell.verdict for cell in line.judged] == ["better", "better", "worse"]
-    assert line.sentence.endswith("; cell by cell: better in 2, worse in 1: base at 0.9 (-100)")
+    assert line.sentence.endswith("; single cells: better in 2, worse in 1 of 3: base at 0.9 (-100)")
     (alone,) = pool(of_f1(frame), "mine", ["theirs"])
-    assert "cell by cell" not in alone.sentence
+    assert "single cells" not in alone.sentence
     small = [JudgedCell("hops", Level("ratio", ratio), -ratio * 10, "worse") for ratio in (0.1, 0.3, 0.5)]
     many = replace(line, judged=(*small, *line.judged))
-    assert many.sentence.endswith("worse in 4: base at 0.9 (-100), hops at 0.5 (-5), hops at 0.3 (-3) and others")
+    assert many.sentence.endswith("worse in 4 of 6: base at 0.9 (-100), hops at 0.5 (-5), hops at 0.3 (-3) and others")
 
 
 def test_a_pooled_line_counts_no_cell_that_it_leaves_out() -> None:
