@@ -257,7 +257,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{STORE}/store.py",
-        "if names := identity.differences(store.identity):",
+        "if names := identity.differences(stored):",
         "if names := []:",
         "tests/store/test_store.py::test_another_identity_is_refused_and_nothing_is_lost",
     ),
