@@ -113,7 +113,7 @@ def test_a_length_that_cannot_be_is_one_line_before_anything_is_loaded(cli: Comm
         (["--policies", "snapkv"], "its policies differ"),
         (["--ratios", "0.9"], "its policies differ"),
         (["--limit", "2"], "its tasks differ"),
-        (["--model", "reference"], "its model is"),
+        (["--model", "reference"], "its model "),
     ],
 )
 def test_the_name_of_another_run_is_refused_before_anything_is_loaded(
