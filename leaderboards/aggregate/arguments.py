@@ -152,14 +152,6 @@ def paper_arguments(policy: str) -> Mapping[str, float]:
     return known.paper_arguments if known else {}
 
 
-def adapted_arguments(records: DataFrame, policy: str, task: str) -> Arguments | None:
-    """Returns what a policy ran with on a task, where that is not what its paper has; else None. Where the result says
-    that it is not ``is_ranked``, it is not to be ranked against others."""
-    adaptable = records[(records["policy"] == policy) & (records["task"] == task)]
-    used = arguments_of_records(adaptable).get((policy, task))
-    return used if used is not None and used.is_adapted else None
-
-
 def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:
     distinct = list(dict.fromkeys(values))
     return tuple(sorted(distinct) if all(isinstance(value, int | float) for value in distinct) else distinct)

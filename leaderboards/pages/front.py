@@ -41,8 +41,8 @@ from policies.declaration.names import CONTROLS, FULL
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 METHOD = "method.html"
-# What a run says of itself: its name here, the field, and how many letters of it are shown.
 SINKS = ("streaming_llm", "recency")
+# What a run says of itself: its name here, the field, and how many letters of it are shown.
 PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 A_LITTLE = 0.5  # percent of the bytes
 TEACHING = "reference"  # how the names of the shipped models begin

@@ -39,11 +39,6 @@ class Edges:
         numbers = (queries + first_query).astype(np.int32), keys.astype(np.int32)
         return cls(*numbers, strongest[queries, keys], mean[queries, keys])
 
-    def at_least(self, epsilon: float) -> "Edges":
-        """Returns the edges of a stricter threshold: those of a curve over epsilon follow from the lowest."""
-        kept = self.strongest >= epsilon
-        return Edges(self.queries[kept], self.keys[kept], self.strongest[kept], self.mean[kept])
-
 
 def joined(parts: Sequence[Edges]) -> Edges:
     """Puts edges of one layer together, such as those of the context and those of the question; queries differ."""

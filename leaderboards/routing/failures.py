@@ -1,7 +1,5 @@
 """Why an answer is wrong: each is in exactly one class, in the order of the tests below."""
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -59,9 +57,3 @@ def outcome_of(finding: Finding) -> Outcome:
     if finding.silent:
         return Outcome.SILENT
     return Outcome.CONFUSED if finding.distractor_reached else Outcome.UNUSED
-
-
-def count_outcomes(findings: Iterable[Finding]) -> dict[Outcome, int]:
-    """Counts the answers of each class; together they are all answers."""
-    counts = Counter(outcome_of(finding) for finding in findings)
-    return {outcome: counts[outcome] for outcome in Outcome}

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.arguments import (
-    adapted_arguments,
+    Arguments,
     adapted_presses,
     argument_rows,
     arguments_of_records,
@@ -23,6 +23,12 @@ SHORT, LONG = 150, 2**20
 
 def ran(policy: str, *arguments: dict[str, Any], task: str = "base") -> pd.DataFrame:
     return pd.DataFrame([record(policy=policy, task=task, press_arguments=json.dumps(own)) for own in arguments])
+
+
+def adapted_arguments(records: pd.DataFrame, policy: str, task: str) -> Arguments | None:
+    """Returns what a policy ran with on a task, where that is not what its paper has; else None."""
+    used = arguments_of_records(records).get((policy, task))
+    return used if used is not None and used.is_adapted else None
 
 
 def test_a_smaller_window_is_adapted_and_under_half_of_it_is_not_ranked() -> None:

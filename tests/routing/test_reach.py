@@ -87,12 +87,11 @@ def test_the_widest_path_is_named() -> None:
     assert widest_path(GRAPH, width, SINK) == [SINK] * 4
 
 
-def test_edges_are_those_of_some_head_and_can_be_joined_and_thinned() -> None:
+def test_edges_are_those_of_some_head_and_can_be_joined() -> None:
     strongest, mean = np.array([[0.5, 0.009, 0.02]]), np.array([[0.4, 0.001, 0.01]])
     edges = Edges.of(strongest.astype(np.float32), mean.astype(np.float32), first_query=3)
     assert EPSILON == 0.01
     assert (edges.queries.tolist(), edges.keys.tolist()) == ([3, 3], [0, 2])
-    assert edges.at_least(0.05).keys.tolist() == [0]
     both = joined([layer((1, 0, 0.7)), edges])
     assert list(zip(both.queries.tolist(), both.keys.tolist(), strict=True)) == [(1, 0), (3, 0), (3, 2)]
     assert both.strongest.tolist() == pytest.approx([0.7, 0.5, 0.02])
@@ -131,7 +130,7 @@ def test_it_is_what_a_search_along_all_paths_finds(attention: list[Matrix]) -> N
 @given(graphs, st.sampled_from([0.1, 0.25, 0.3]))
 def test_a_curve_over_epsilon_is_the_width(attention: list[Matrix], epsilon: float) -> None:
     layers = [Edges.of(one, one) for one in attention]
-    strict = reach([edges.at_least(epsilon) for edges in layers], TOKENS, SINK)
+    strict = reach([Edges.of(one, one, epsilon) for one in attention], TOKENS, SINK)
     assert (strict == (widest(layers, TOKENS, SINK) >= epsilon)).all()
 
 

@@ -15,8 +15,8 @@ from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.routing.causes import (
     ALL,
+    Repair,
     cliff_levels,
-    explained_shares,
     removals,
     repairs,
     sizes,
@@ -72,6 +72,11 @@ def known() -> tuple[DataFrame, DataFrame]:
                 rows += [tried(at, "evidence", draw, random, 10.5 - random / 10) for draw in (1, 2)]
                 rows.append(tried(at, "answer", 0, evidence / 2, 10.5 - evidence / 20))
     return DataFrame(rows), full_and(*records)
+
+
+def explained_shares(outcomes: DataFrame, levels: Mapping[str, Level]) -> dict[str, Repair]:
+    """Returns by policy the repair by the evidence rows."""
+    return {one.policy: one for one in repairs(outcomes, levels) if one.target == "evidence"}
 
 
 @pytest.mark.parametrize("policy", TRUTHS)

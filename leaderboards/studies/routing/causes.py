@@ -133,11 +133,6 @@ def repairs(outcomes: DataFrame, levels: Mapping[str, Level]) -> list[Repair]:
     return found
 
 
-def explained_shares(outcomes: DataFrame, levels: Mapping[str, Level]) -> dict[str, Repair]:
-    """Returns by policy what the evidence rows alone explain of its loss: ``alone`` of the repair by the evidence."""
-    return {one.policy: one for one in repairs(outcomes, levels) if one.target == "evidence"}
-
-
 def removals(outcomes: DataFrame) -> list[Removal]:
     """Returns for every task what the full cache loses without the rows of each span."""
     everywhere = _everywhere(outcomes, "remove")
