@@ -79,7 +79,8 @@ docs: readme
 # The pictures of the README, from a real run.
 pictures: $(INSTALLED)
 	$(BIN)/python -m kvbench run --site site/default
-	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm --site site/compare
+	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm --tasks base,hops --limit 16 \
+		--site site/compare
 	$(BIN)/python -m kvbench run --suite instructions --name instructions
 	$(BIN)/python -m kvbench.documents.pictures
 
