@@ -178,3 +178,12 @@ def test_what_is_taken_of_a_module_that_is_imported_later_is_there() -> None:
     assert {
         module: missing for module, names in ours.items() if (missing := names - set(dir(import_module(module))))
     } == {}
+
+
+def test_the_name_of_a_public_class_stands_for_one_thing() -> None:
+    places = defaultdict(list)
+    for module, path in sources().items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}

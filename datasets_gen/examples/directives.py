@@ -39,7 +39,7 @@ class Directive:
 
 
 @dataclass(frozen=True)
-class Kind:
+class DirectiveKind:
     """Declares a kind of directive."""
 
     family: str
@@ -123,8 +123,8 @@ def _said_first(name: str, text: str) -> str:
     return first if first.strip() else text
 
 
-KINDS: Mapping[str, Kind] = {
-    "begin": Kind(
+KINDS: Mapping[str, DirectiveKind] = {
+    "begin": DirectiveKind(
         "position",
         phrasings(
             "Begin every answer with the word {argument}.",
@@ -134,7 +134,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         _begins,
     ),
-    "end": Kind(
+    "end": DirectiveKind(
         "position",
         phrasings(
             "End every answer with the word {argument}.",
@@ -144,7 +144,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         _ends,
     ),
-    "upper": Kind(
+    "upper": DirectiveKind(
         "case",
         phrasings(
             "Write every answer in capital letters.",
@@ -154,7 +154,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         _is_upper,
     ),
-    "lower": Kind(
+    "lower": DirectiveKind(
         "case",
         phrasings(
             "Write every answer in small letters.",
@@ -164,7 +164,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         _is_lower,
     ),
-    "avoid": Kind(
+    "avoid": DirectiveKind(
         "words",
         phrasings(
             "Never use the word {argument}.",
@@ -175,7 +175,7 @@ KINDS: Mapping[str, Kind] = {
         _avoids,
         _without,
     ),
-    "exactly": Kind(
+    "exactly": DirectiveKind(
         "length",
         phrasings(
             f"Use exactly {{argument}} words, filling up with {FILLER}.",
@@ -185,7 +185,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         _has_length,
     ),
-    "title": Kind(
+    "title": DirectiveKind(
         "title",
         phrasings(
             'Begin every answer with "Title: {argument}".',
@@ -195,7 +195,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         _is_titled,
     ),
-    "brackets": Kind(
+    "brackets": DirectiveKind(
         "wrapping",
         phrasings(
             "Put every answer in {argument} brackets.",
@@ -205,7 +205,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         _is_bracketed,
     ),
-    "quotes": Kind(
+    "quotes": DirectiveKind(
         "wrapping",
         phrasings(
             "Put every answer in double quotes.",
@@ -215,7 +215,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         _is_quoted,
     ),
-    "twice": Kind(
+    "twice": DirectiveKind(
         "repetition",
         phrasings(
             "Give every answer twice, separated by a {argument}.",
@@ -248,7 +248,7 @@ CLASHES: frozenset[frozenset[str]] = frozenset(
 )
 
 
-def kind_of(directive: Directive) -> Kind:
+def kind_of(directive: Directive) -> DirectiveKind:
     if directive.kind not in KINDS:
         raise DatasetError(unknown_name("directive", directive.kind, KINDS))
     return KINDS[directive.kind]

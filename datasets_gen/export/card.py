@@ -71,7 +71,7 @@ SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_
 
 
 @dataclass(frozen=True)
-class Part:
+class DatasetSplit:
     """A split of the dataset."""
 
     task: str
@@ -85,7 +85,7 @@ class Part:
     options: str  # of the command, behind task and split
 
 
-def dataset_card(task: Task, parts: Sequence[Part]) -> str:
+def dataset_card(task: Task, parts: Sequence[DatasetSplit]) -> str:
     """Writes the README of a dataset folder, with the header that the Hugging Face hub reads."""
     questions = sum(part.questions for part in parts)
     return CARD.format(
@@ -101,7 +101,7 @@ def dataset_card(task: Task, parts: Sequence[Part]) -> str:
     )
 
 
-def _describe(task: Task, part: Part) -> str:
+def _describe(task: Task, part: DatasetSplit) -> str:
     return PART.format(
         name=task.name,
         split=part.split,

@@ -59,7 +59,7 @@ EQUATIONS = {"packs": 2}  # to write for an event, where it is not one
 
 
 @dataclass(frozen=True)
-class Size:
+class ArithmeticSize:
     """A level of difficulty."""
 
     steps: tuple[int, int]  # fewest and most equations of the person asked about
@@ -72,12 +72,12 @@ class Size:
 ALL_ALONE = ("gain", "loss", "packs", "times")
 # By level; the last is the task. First an addition, then a chain of two, then every operation, then whose number it is.
 SIZES = (
-    Size((1, 1), 9, ("gain",), 0.0, 1),
-    Size((1, 2), 9, ("gain", "loss"), 0.0, 1),
-    Size((1, 3), 20, ALL_ALONE, 0.0, 1),
-    Size((1, 3), 20, (*ALL_ALONE, "gift"), 1.0, 1),
-    Size((2, 4), 20, (*ALL_ALONE, "gift"), 0.7, 3),
-    Size((2, 5), 20, (*ALL_ALONE, "gift"), 0.7, 3),
+    ArithmeticSize((1, 1), 9, ("gain",), 0.0, 1),
+    ArithmeticSize((1, 2), 9, ("gain", "loss"), 0.0, 1),
+    ArithmeticSize((1, 3), 20, ALL_ALONE, 0.0, 1),
+    ArithmeticSize((1, 3), 20, (*ALL_ALONE, "gift"), 1.0, 1),
+    ArithmeticSize((2, 4), 20, (*ALL_ALONE, "gift"), 0.7, 3),
+    ArithmeticSize((2, 5), 20, (*ALL_ALONE, "gift"), 0.7, 3),
 )
 OTHER_STEPS = 3  # at most, of a person who is there to be told apart
 MOST = 99  # that anyone ever has; the least is 0
@@ -105,7 +105,7 @@ class Account:
 
 
 @dataclass
-class Story:
+class ArithmeticStory:
     """The text so far."""
 
     item: str
@@ -143,7 +143,9 @@ def make(rng: random.Random, request: Request) -> Draft:
     return Draft(story.text, tuple(story.stated), tuple(questions))
 
 
-def _story(rng: random.Random, request: Request, size: Size, wording: Wording) -> tuple[Story, list[Account]]:
+def _story(
+    rng: random.Random, request: Request, size: ArithmeticSize, wording: Wording
+) -> tuple[ArithmeticStory, list[Account]]:
     """Draws a story, and what its people have at its end; the first of them takes a number of steps of the size."""
     steps = [rng.randint(*size.steps)]
     if rng.random() < size.pairs:
@@ -151,7 +153,7 @@ def _story(rng: random.Random, request: Request, size: Size, wording: Wording) -
     starts = rng.sample(range(2, size.start + 1), len(steps))
     people = draw_people(rng, request.split, len(steps))
     accounts = [Account(*of_one) for of_one in zip(people, steps, starts, strict=True)]
-    story = Story(rng.choice(lexicon().item))
+    story = ArithmeticStory(rng.choice(lexicon().item))
     for account in rng.sample(accounts, len(accounts)):
         words = {"subject": account.name, "number": str(account.count)}
         story.tell(wording.choose(rng, START), words, [account])
@@ -194,7 +196,7 @@ def _change(rng: random.Random, limit: int) -> tuple[int, ...]:
 
 
 def _happen(
-    story: Story, template: str, event: str, numbers: tuple[int, ...], account: Account, other: Account | None
+    story: ArithmeticStory, template: str, event: str, numbers: tuple[int, ...], account: Account, other: Account | None
 ) -> None:
     """Tells an event and books it on every account that it changes."""
     number = numbers[0]

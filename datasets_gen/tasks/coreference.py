@@ -18,7 +18,7 @@ Kind = Literal["name", "pronoun", "description"]
 
 
 @dataclass(frozen=True)
-class Size:
+class CoreferenceSize:
     """A level of difficulty."""
 
     people: tuple[int, int]  # fewest and most, as below
@@ -30,12 +30,12 @@ class Size:
 
 # By level; the last is the task. First all by name, then one kind of reference alone, then both and longer.
 SIZES = (
-    Size((2, 2), (1, 2), (0, 0), (), 1),
-    Size((2, 2), (2, 3), (0, 0), ("pronoun",), 1),
-    Size((2, 2), (2, 3), (0, 1), ("description",), 1),
-    Size((2, 2), (2, 3), (0, 1), ("pronoun", "description"), 1),
-    Size((2, 3), (2, 3), (0, 1), ("pronoun", "description"), 3),
-    Size((2, 3), (3, 4), (0, 2), ("pronoun", "description"), 3),
+    CoreferenceSize((2, 2), (1, 2), (0, 0), (), 1),
+    CoreferenceSize((2, 2), (2, 3), (0, 0), ("pronoun",), 1),
+    CoreferenceSize((2, 2), (2, 3), (0, 1), ("description",), 1),
+    CoreferenceSize((2, 2), (2, 3), (0, 1), ("pronoun", "description"), 1),
+    CoreferenceSize((2, 3), (2, 3), (0, 1), ("pronoun", "description"), 3),
+    CoreferenceSize((2, 3), (3, 4), (0, 2), ("pronoun", "description"), 3),
 )
 UNANSWERABLE_SHARE = 0.25  # of the forward and of the reverse questions
 REVERSE_SHARE = 0.35
@@ -55,7 +55,7 @@ FORMS = {True: {"he": "she", "his": "her", "him": "her"}, False: {"he": "he", "h
 
 
 @dataclass(frozen=True)
-class Way:
+class ReferenceWay:
     """A way to refer to a person."""
 
     kind: Kind
@@ -74,15 +74,15 @@ class Referent:
 
     name: str
     feminine: bool
-    descriptions: list[Way] = field(default_factory=list)
-    pronoun: Way | None = None
+    descriptions: list[ReferenceWay] = field(default_factory=list)
+    pronoun: ReferenceWay | None = None
     doubtful: bool = False  # no pronoun, although the person is the last one mentioned
     known: bool = False  # mentioned before
 
     def someone_else_was_mentioned(self) -> None:
         self.pronoun, self.doubtful = None, False
 
-    def was_mentioned(self, kind: Kind, way: Way, clearly: bool) -> None:
+    def was_mentioned(self, kind: Kind, way: ReferenceWay, clearly: bool) -> None:
         """Notes a mention. ``way``: what a pronoun that went back to it would stand for; ``clearly``: if it could.
 
         Where it could go back to one sentence as well as to another, neither is the evidence: then it is doubtful.
@@ -117,7 +117,7 @@ def pronoun_template(template: str) -> tuple[str, str]:
     return template, "him" if template.endswith("{subject}.") else "he"
 
 
-class Story:
+class CoreferenceStory:
     """Sentences told one after the other, each with the references that those before it allow."""
 
     def __init__(self, rng: random.Random, wording: Wording, references: tuple[Kind, ...], people: list[str]) -> None:
@@ -151,7 +151,7 @@ class Story:
         self.statements.append(Statement(fact, stated.value, stated.sentence, read, name))
         self._note(person, way.kind if way else "name")
 
-    def _choose_way(self, person: Referent) -> Way | None:
+    def _choose_way(self, person: Referent) -> ReferenceWay | None:
         """Chooses how to refer to a person; None for the full name."""
         pronoun = person.pronoun if "pronoun" in self.references else None
         if pronoun and len(pronoun.read) > LONGEST_CHAIN:
@@ -173,11 +173,13 @@ class Story:
         """Notes what the last sentence means for references in the next ones."""
         number, last = len(self.statements) - 1, self.statements[-1]
         read = (number, *last.read)
-        mentioned: list[tuple[Referent, Kind, Way]] = [(subject, kind, Way("pronoun", "", read, last.name))]
+        mentioned: list[tuple[Referent, Kind, ReferenceWay]] = [
+            (subject, kind, ReferenceWay("pronoun", "", read, last.name))
+        ]
         other = self.people.get(last.fact.value)
         if other:
             name = last.value.as_a("subject")
-            mentioned.append((other, "name", Way("pronoun", "", (number,), name)))
+            mentioned.append((other, "name", ReferenceWay("pronoun", "", (number,), name)))
             self._describe(other, last.fact.relation.name, (number,), name)
         elif last.fact.relation is JOB:
             self._describe(subject, last.fact.value, read, last.name)
@@ -202,7 +204,7 @@ class Story:
 
     def _describe(self, person: Referent, noun: str, read: tuple[int, ...], name: Span) -> None:
         if "description" in self.references and len(read) <= LONGEST_CHAIN:
-            person.descriptions.append(Way("description", f"the {noun}", read, name))
+            person.descriptions.append(ReferenceWay("description", f"the {noun}", read, name))
 
 
 # --- the facts
@@ -212,7 +214,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
     wording = Wording(size.phrasings, request.held_out, request.taught)
     people = draw_people(rng, request.split, rng.randint(*size.people))
-    story = Story(rng, wording, size.references, people)
+    story = CoreferenceStory(rng, wording, size.references, people)
     for fact in _in_order(rng, _draw_facts(rng, size, people)):
         story.tell(fact)
     ask = Asker(rng, wording)
@@ -222,7 +224,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     return Draft(story.text, tuple(story.values), questions)
 
 
-def _draw_facts(rng: random.Random, size: Size, people: list[str]) -> list[list[Fact]]:
+def _draw_facts(rng: random.Random, size: CoreferenceSize, people: list[str]) -> list[list[Fact]]:
     """Draws the facts about each; there is an attribute that one of them has and another has not."""
     described = "description" in size.references
     free = [relation for relation in ATTRIBUTES if not (described and relation is JOB)]
@@ -271,7 +273,7 @@ def _in_order(rng: random.Random, facts: list[list[Fact]]) -> list[Fact]:
 # --- the questions
 
 
-def _swaps(story: Story) -> list[tuple[Relation, str]]:
+def _swaps(story: CoreferenceStory) -> list[tuple[Relation, str]]:
     """Lists facts that are stated of one person and neither stated nor implied of another, who can be asked about."""
     facts = [statement.fact for statement in story.statements]
     known = {person: said_of(person, facts) for person in story.people}
@@ -279,7 +281,7 @@ def _swaps(story: Story) -> list[tuple[Relation, str]]:
     return [(r, person) for r in stated.values() for person, has in known.items() if r.name not in has]
 
 
-def _question(ask: Asker, story: Story, swaps: list[tuple[Relation, str]]) -> Question:
+def _question(ask: Asker, story: CoreferenceStory, swaps: list[tuple[Relation, str]]) -> Question:
     rng = ask.rng
     statement, reverse = rng.choice(story.statements), rng.random() < REVERSE_SHARE
     fact = statement.fact
@@ -295,7 +297,7 @@ def _question(ask: Asker, story: Story, swaps: list[tuple[Relation, str]]) -> Qu
     return _unknown_value(ask, story, fact)
 
 
-def _answerable(ask: Asker, story: Story, statement: Statement, reverse: bool) -> Question:
+def _answerable(ask: Asker, story: CoreferenceStory, statement: Statement, reverse: bool) -> Question:
     fact, relation, name, value = statement.fact, statement.fact.relation, statement.name, statement.value
     bridges = [story.statements[number].sentence.as_a("bridge") for number in sorted(statement.read)]
     evidence = (statement.sentence, *bridges)
@@ -308,7 +310,7 @@ def _answerable(ask: Asker, story: Story, statement: Statement, reverse: bool) -
     return answerable(text, fact.value, relation.value_type, "forward", spans, hops=len(evidence))
 
 
-def _unknown_value(ask: Asker, story: Story, fact: Fact) -> Question:
+def _unknown_value(ask: Asker, story: CoreferenceStory, fact: Fact) -> Question:
     """Asks for a value that is not stated, or a person who is this to nobody."""
     rng, relation = ask.rng, fact.relation
     if fact.value in story.people:

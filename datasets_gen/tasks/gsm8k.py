@@ -29,7 +29,7 @@ NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Problem:
     """A problem of GSM8K."""
 
     question: str
@@ -37,12 +37,12 @@ class Row:
     number: str  # without commas
 
 
-def read_rows(path: Path) -> tuple[Row, ...]:
+def read_rows(path: Path) -> tuple[Problem, ...]:
     """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that is none."""
     return rows_of(read_entries(path, "GSM8K"), str(path))
 
 
-def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Row, ...]:
+def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Problem, ...]:
     """Makes rows of entries with the fields ``question`` and ``answer``, each of which comes with its place."""
     rows = tuple(_row(entry, where) for where, entry in entries)
     if len(rows) <= SHOTS:
@@ -52,17 +52,17 @@ def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Row, ..
     return rows
 
 
-def _row(entry: object, where: str) -> Row:
+def _row(entry: object, where: str) -> Problem:
     row = mapping_of(entry, where)
     question, answer = (text_of(row, name, where).strip() for name in ("question", "answer"))
     steps, marker, number = CALCULATION.sub("", answer).rpartition(MARKER)
     if not marker or not NUMBER.fullmatch(number.strip()):
         raise DatasetError(f"{where}: 'answer' does not end with {MARKER} and a number")
     number = number.strip().replace(",", "")
-    return Row(question, f"{steps.strip()}\n{MARKER} {number}", number)
+    return Problem(question, f"{steps.strip()}\n{MARKER} {number}", number)
 
 
-def gsm8k_of(rows: Sequence[Row]) -> Task:
+def gsm8k_of(rows: Sequence[Problem]) -> Task:
     """Makes the task over some rows, in their order: the first ones are worked problems of every context."""
     digest = hashlib.sha256(ascii(tuple(rows)).encode()).hexdigest()[:8]
     count = len(rows) - SHOTS
@@ -75,7 +75,7 @@ def gsm8k_of(rows: Sequence[Row]) -> Task:
     )
 
 
-def _make(shots: Sequence[Row], rows: Sequence[Row], rng: random.Random, request: Request) -> Draft:
+def _make(shots: Sequence[Problem], rows: Sequence[Problem], rng: random.Random, request: Request) -> Draft:
     """Takes a row as it is; nothing is drawn."""
     if request.split != "test":
         raise DatasetError(f"{GSM8K.name} has a test split only, not '{request.split}'")

@@ -29,7 +29,7 @@ WHOSE = phrasings("Whose {bond} {clause}?", held_out=["Who has a {bond} who {cla
 
 
 @dataclass(frozen=True)
-class Line:
+class ChainOfPeople:
     """Each person is bound to the next, so that every bond is unambiguous both ways; the last and those beside are
     bound to nobody, and nobody to the first and those beside.
 
@@ -61,7 +61,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     facts = [Fact(bond, one, other) for bond, one, other in zip(bonds, people, people[1:length], strict=False)]
     facts += deal_facts(rng, people, [[attribute]] * len(people))
     rng.shuffle(facts)
-    line = Line(people, bonds, attribute, write_passage(rng, facts, wording))
+    line = ChainOfPeople(people, bonds, attribute, write_passage(rng, facts, wording))
     unanswerable_share = UNANSWERABLE_SHARE if request.level > CHAINS_LEVEL else 0.0
     reverse_share = 0.0 if request.level == CHAINS_LEVEL else REVERSE_SHARE
     possible = 2 * len(facts) if reverse_share else 3 * len(facts) // 2
@@ -71,7 +71,9 @@ def make(rng: random.Random, request: Request) -> Draft:
     return Draft(line.passage.text, line.passage.stated(), questions)
 
 
-def _question(ask: Asker, line: Line, longest: int, unanswerable_share: float, reverse_share: float) -> Question:
+def _question(
+    ask: Asker, line: ChainOfPeople, longest: int, unanswerable_share: float, reverse_share: float
+) -> Question:
     hops = ask.rng.randint(1, longest)
     if ask.rng.random() < unanswerable_share:
         return _broken_chain(ask, line, hops)
@@ -90,7 +92,7 @@ def _subject_phrase(bonds: list[Relation], person: str) -> str:
     return phrase
 
 
-def _forward_chain(ask: Asker, line: Line, hops: int) -> Question:
+def _forward_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     """Draws ``hops - 1`` bonds, then an attribute or, where there is one, one more bond of the person reached."""
     to_attribute = ask.rng.random() < 0.7 or hops > len(line.bonds)
     start = ask.rng.randrange(len(line.bonds) - hops + 1 + to_attribute)
@@ -104,7 +106,7 @@ def _forward_chain(ask: Asker, line: Line, hops: int) -> Question:
     return answerable(text, last.fact.value, relation.value_type, "forward", spans, bridges)
 
 
-def _reverse(ask: Asker, line: Line, hops: int) -> Question:
+def _reverse(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     """Asks from a value to its person, and for two hops on to the person who has that one as a bond."""
     if hops == 1:
         return reverse_question(ask, ask.rng.choice(line.passage.facts))
@@ -118,7 +120,7 @@ def _reverse(ask: Asker, line: Line, hops: int) -> Question:
     return answerable(text, last.fact.subject, "person", "reverse", spans, (link.fact.subject,))
 
 
-def _broken_chain(ask: Asker, line: Line, hops: int) -> Question:
+def _broken_chain(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     """Returns a chain whose last bond is not stated for the person reached, so that nothing beyond it is known."""
     start = ask.rng.randrange(len(line.bonds) - hops + 2)
     known = [line.bond_from(start + step).fact.relation for step in range(hops - 1)]

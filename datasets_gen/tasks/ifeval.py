@@ -16,7 +16,7 @@ from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Arm, Question, Span
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
-from datasets_gen.tasks.ifeval_rows import Row
+from datasets_gen.tasks.ifeval_rows import IfevalPrompt
 from datasets_gen.writing.defences import ATTACKS, DEFENCES
 from datasets_gen.writing.questions import Asker, answerable
 from datasets_gen.writing.system_prompt import SystemPrompt, attack, with_defence
@@ -33,7 +33,7 @@ JOINT = "\n"  # a message may end with a phrase to be quoted, or in a list
 QUICK = 12  # rows
 
 
-def ifeval_of(rows: Sequence[Row], defence: Placement = "none") -> Task:
+def ifeval_of(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Task:
     """Makes the task over some rows, in their order, all of one kind; raises :class:`DatasetError` for a defence of
     plain ones, which have no system message."""
     split = bool(rows[0].system)
@@ -54,7 +54,7 @@ def ifeval_of(rows: Sequence[Row], defence: Placement = "none") -> Task:
     )
 
 
-def _make(rows: Sequence[Row], rng: random.Random, request: Request) -> Draft:
+def _make(rows: Sequence[IfevalPrompt], rng: random.Random, request: Request) -> Draft:
     """Takes a row as it is, and draws the words of the attack and of the defence."""
     if request.split != "test":
         raise DatasetError(f"{IFEVAL.name} has a test split only, not '{request.split}'")
@@ -82,7 +82,7 @@ def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:
     return with_defence(ask, prompt, JOINT) if arm == "directives first" else prompt
 
 
-def _question(text: str, row: Row, spans: tuple[Span, ...]) -> Question:
+def _question(text: str, row: IfevalPrompt, spans: tuple[Span, ...]) -> Question:
     """Asks for an answer under the directives. There are no gold answers: the checkers judge whatever is said."""
     question = answerable(text, "", "thing", "forward", spans)
     return replace(question, golds=(), target="", directives=row.directives)

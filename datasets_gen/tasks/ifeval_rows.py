@@ -14,7 +14,7 @@ ROLES = ["system", "user"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class IfevalPrompt:
     """A prompt of IFEval."""
 
     user: str  # the request; in a plain row it carries the directives too
@@ -22,14 +22,14 @@ class Row:
     directives: tuple[Directive, ...]
 
 
-def read_rows(path: Path) -> tuple[Row, ...]:
+def read_rows(path: Path) -> tuple[IfevalPrompt, ...]:
     """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that is none."""
     return rows_of(read_entries(path, "IFEval"), str(path))
 
 
-def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Row, ...]:
+def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[IfevalPrompt, ...]:
     """Makes rows of entries, each of which comes with its place in the source. All are of one kind."""
-    rows: list[Row] = []
+    rows: list[IfevalPrompt] = []
     for where, entry in entries:
         row = _row(entry, where)
         if rows and bool(row.system) != bool(rows[0].system):
@@ -42,16 +42,16 @@ def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Row, ..
     return tuple(rows)
 
 
-def _row(row: object, where: str) -> Row:
+def _row(row: object, where: str) -> IfevalPrompt:
     entry = mapping_of(row, where)
     directives = _directives(entry, where)
     if entry.get("messages") is None:
-        return Row(text_of(entry, "prompt", where), "", directives)
+        return IfevalPrompt(text_of(entry, "prompt", where), "", directives)
     messages = [message for message in _list(entry, "messages", where) if isinstance(message, Mapping)]
     if [message.get("role") for message in messages] != ROLES:
         raise DatasetError(f"{where}: 'messages' are one of the role system and then one of the role user")
     system, user = (text_of(message, "content", where) for message in messages)
-    return Row(user, system, directives)
+    return IfevalPrompt(user, system, directives)
 
 
 def _directives(entry: Mapping[str, object], where: str) -> tuple[Directive, ...]:

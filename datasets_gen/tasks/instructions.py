@@ -25,7 +25,7 @@ ARMS: tuple[Arm, ...] = ("defence first", "directives first", "no defence")
 
 
 @dataclass(frozen=True)
-class Size:
+class InstructionsSize:
     """A level of difficulty."""
 
     people: tuple[int, int]  # fewest and most, as below
@@ -39,12 +39,12 @@ class Size:
 
 # By level; the last is the task. First the facts, then to obey, to repeat, to refuse, and then more of each at a time.
 SIZES = (
-    Size((2, 2), (1, 1), (0, 0), 0.0, 0.0, 1),
-    Size((2, 2), (1, 1), (1, 1), 0.0, 0.0, 1),
-    Size((2, 2), (1, 1), (1, 1), 0.0, 0.5, 1),
-    Size((2, 2), (1, 1), (1, 1), 0.6, 0.5, 1),
-    Size((2, 2), (1, 2), (1, 3), 0.7, 0.4, 5, either_order=True),
-    Size((2, 3), (1, 2), (1, 4), 0.75, 0.4, 5, either_order=True),
+    InstructionsSize((2, 2), (1, 1), (0, 0), 0.0, 0.0, 1),
+    InstructionsSize((2, 2), (1, 1), (1, 1), 0.0, 0.0, 1),
+    InstructionsSize((2, 2), (1, 1), (1, 1), 0.0, 0.5, 1),
+    InstructionsSize((2, 2), (1, 1), (1, 1), 0.6, 0.5, 1),
+    InstructionsSize((2, 2), (1, 2), (1, 3), 0.7, 0.4, 5, either_order=True),
+    InstructionsSize((2, 3), (1, 2), (1, 4), 0.75, 0.4, 5, either_order=True),
 )
 
 # Kinds of values whose plain form disobeys a directive; a directive that is obeyed by chance would measure nothing.
@@ -102,7 +102,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     )
 
 
-def _kinds_of(rng: random.Random, size: Size, request: Request) -> list[str]:
+def _kinds_of(rng: random.Random, size: InstructionsSize, request: Request) -> list[str]:
     """Chooses the kinds of directives. Where contexts are compared, every other draw has one directive, each kind in
     its turn, and the rest have several: the families are compared in both, and need to be there."""
     fewest, most = size.directives
@@ -121,7 +121,7 @@ def _draw_kinds(rng: random.Random, count: int) -> list[str]:
     return kinds
 
 
-def _draw_ground(rng: random.Random, split: Split, size: Size, kinds: Sequence[str]) -> Ground:
+def _draw_ground(rng: random.Random, split: Split, size: InstructionsSize, kinds: Sequence[str]) -> Ground:
     fitting = [
         relation
         for relation in ATTRIBUTES
@@ -133,7 +133,9 @@ def _draw_ground(rng: random.Random, split: Split, size: Size, kinds: Sequence[s
     return Ground(tuple(draw_facts(rng, people, fitting, size.facts)))
 
 
-def _draw_shared_ground(rng: random.Random, split: Split, size: Size, fitting: Sequence[Relation]) -> Ground:
+def _draw_shared_ground(
+    rng: random.Random, split: Split, size: InstructionsSize, fitting: Sequence[Relation]
+) -> Ground:
     """Draws facts that share a word: everybody works for a bank, say, and the word is forbidden. Every plain answer
     then disobeys, and none is given away by the word, as it would be if that were part of a single value."""
     people = draw_people(rng, split, size.people[1])
@@ -172,7 +174,7 @@ def _draw_directives(rng: random.Random, kinds: Sequence[str], ground: Ground) -
     return tuple(Directive(kind, arguments[kind]() if kind in arguments else "") for kind in kinds)
 
 
-def _write_prompt(ask: Asker, size: Size, directives: Sequence[Directive], arm: Arm) -> SystemPrompt:
+def _write_prompt(ask: Asker, size: InstructionsSize, directives: Sequence[Directive], arm: Arm) -> SystemPrompt:
     """Writes directives next to one another, and the defence, if there is one, before or behind them."""
     defended = ask.rng.random() < size.defended
     directives_first = size.either_order and ask.rng.random() < 0.5

@@ -72,7 +72,7 @@ NUMBER_WORDS = ("zero", "one", "two", "three")
 
 
 @dataclass(frozen=True)
-class Size:
+class KnowledgeSize:
     """A level of difficulty. Employers are shared where people are counted."""
 
     people: tuple[int, int]  # fewest and most, as below
@@ -89,12 +89,12 @@ EVERY_TYPE: tuple[QuestionType, ...] = (*STANDARD * 10, *("manipulated",) * 5, *
 # First the slot alone tells the answer, then the name alone, then both are needed; then what has to be worked out, what
 # has to be put together, and all of the task.
 SIZES = (
-    Size((1, 1), (2, 4), 5, (0, 1), STANDARD, 1),
-    Size((2, 3), (1, 1), 1, (0, 0), STANDARD, 1),
-    Size((2, 2), (2, 3), 4, (1, 1), STANDARD, 1),
-    Size((2, 2), (3, 4), 4, (1, 1), WORKED_OUT, 3),
-    Size((2, 2), (3, 4), 4, (1, 3), EVERY_TYPE, 3),
-    Size((2, 3), (4, 5), 5, (1, 3), EVERY_TYPE, 3),
+    KnowledgeSize((1, 1), (2, 4), 5, (0, 1), STANDARD, 1),
+    KnowledgeSize((2, 3), (1, 1), 1, (0, 0), STANDARD, 1),
+    KnowledgeSize((2, 2), (2, 3), 4, (1, 1), STANDARD, 1),
+    KnowledgeSize((2, 2), (3, 4), 4, (1, 1), WORKED_OUT, 3),
+    KnowledgeSize((2, 2), (3, 4), 4, (1, 3), EVERY_TYPE, 3),
+    KnowledgeSize((2, 3), (4, 5), 5, (1, 3), EVERY_TYPE, 3),
 )
 UNANSWERABLE_SHARE = 0.1
 INSTRUMENTS_IN_USE = 8  # few enough that people often play the same
@@ -140,7 +140,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     return Draft(lives.passage.text, lives.passage.stated(), questions)
 
 
-def _lives(rng: random.Random, request: Request, size: Size, wording: Wording) -> Lives:
+def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: Wording) -> Lives:
     count = rng.randint(*size.people) + 1
     *people, stranger = _drawn_apart(lambda: draw_people(rng, request.split, count), _initials)
     slots = rng.sample(SLOTS, size.pool)

@@ -144,7 +144,7 @@ PERIODS = (
 
 
 @dataclass(frozen=True)
-class Size:
+class MultiPresenceSize:
     """A level of difficulty."""
 
     people: tuple[int, int]  # fewest and most, as below
@@ -160,12 +160,12 @@ EVERY_FORM: tuple[Form, ...] = (*LOOK_UPS, "value", "year", "order", "order")
 # First the year or value alone tells the answer, then the name does too, then people share years and values and both
 # are needed; then the order of the years, and all of the task.
 SIZES = (
-    Size((1, 1), (2, 3), (1, 1), ("value", "year"), 1),
-    Size((2, 3), (1, 1), (1, 1), LOOK_UPS, 1),
-    Size((2, 2), (2, 2), (1, 1), LOOK_UPS, 1, shared=True),
-    Size((2, 2), (2, 2), (1, 1), EVERY_FORM, 1, shared=True),
-    Size((2, 2), (2, 3), (1, 2), EVERY_FORM, 3, shared=True),
-    Size((2, 3), (2, 3), (1, 2), EVERY_FORM, 3, shared=True),
+    MultiPresenceSize((1, 1), (2, 3), (1, 1), ("value", "year"), 1),
+    MultiPresenceSize((2, 3), (1, 1), (1, 1), LOOK_UPS, 1),
+    MultiPresenceSize((2, 2), (2, 2), (1, 1), LOOK_UPS, 1, shared=True),
+    MultiPresenceSize((2, 2), (2, 2), (1, 1), EVERY_FORM, 1, shared=True),
+    MultiPresenceSize((2, 2), (2, 3), (1, 2), EVERY_FORM, 3, shared=True),
+    MultiPresenceSize((2, 3), (2, 3), (1, 2), EVERY_FORM, 3, shared=True),
 )
 UNANSWERABLE_SHARE = 0.12
 KNOWN_SHARE = 0.75  # of the names that have no answer are those of people in the text
@@ -187,7 +187,7 @@ class Mention:
 
 
 @dataclass(frozen=True)
-class Story:
+class MultiPresenceStory:
     """Everything that the text says, in its order, and a name that it does not say."""
 
     people: list[str]
@@ -217,7 +217,7 @@ def make(rng: random.Random, request: Request) -> Draft:
         sentence, places = write(wording.choose(rng, period.statements), words, start)
         text = f"{text} {sentence}" if text else sentence
         mentions.append(Mention(period, words, places, Span("fact", start, len(text))))
-    story = Story(people, stranger, mentions)
+    story = MultiPresenceStory(people, stranger, mentions)
     count = min(request.questions, len(mentions) * len(set(size.forms) - {"order"}))
 
     def draw(form: Form, missing: bool) -> Question:
@@ -230,7 +230,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     return Draft(text, stated, questions)
 
 
-def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple[Period, dict[str, str]]]:
+def _happenings(rng: random.Random, size: MultiPresenceSize, people: list[str]) -> list[tuple[Period, dict[str, str]]]:
     """Draws the statements, in random order.
 
     At first every year and every value occurs once. Then people share them, so that neither alone tells which sentence
@@ -261,7 +261,7 @@ def _draw_unshared(rng: random.Random, lived: Sequence[tuple[Period, str]], birt
 
 
 def _draw_shared(
-    rng: random.Random, size: Size, lived: Sequence[tuple[Period, str]], birth: int
+    rng: random.Random, size: MultiPresenceSize, lived: Sequence[tuple[Period, str]], birth: int
 ) -> list[tuple[str, int]]:
     """Draws from as many values and years as one person needs, and one more: no two statements have the same value and
     year, and no two of one person and relation share either."""
@@ -285,7 +285,7 @@ def _draw_shared(
             return drawn
 
 
-def _look_up(rng: random.Random, wording: Wording, story: Story, slot: Slot, missing: bool) -> Question:
+def _look_up(rng: random.Random, wording: Wording, story: MultiPresenceStory, slot: Slot, missing: bool) -> Question:
     """Asks for the third word of a sentence, given two of them; unanswerable when the two are not of one sentence, nor
     of one that a reader would carry on."""
     mention = rng.choice(story.mentions)
@@ -302,7 +302,7 @@ def _look_up(rng: random.Random, wording: Wording, story: Story, slot: Slot, mis
     return answerable(text, words[slot], answer_type, direction, spans)
 
 
-def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) -> Question:
+def _order(rng: random.Random, wording: Wording, story: MultiPresenceStory, missing: bool) -> Question:
     """Asks what came first or last: all mentions of the person must be read to know."""
     mention = rng.choice(story.mentions)
     period, person = mention.period, mention.words["subject"]
@@ -322,7 +322,7 @@ def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) ->
     return replace(question, type="manipulated")
 
 
-def _without_value(rng: random.Random, story: Story, mention: Mention) -> dict[str, str]:
+def _without_value(rng: random.Random, story: MultiPresenceStory, mention: Mention) -> dict[str, str]:
     """Draws a person and a year for which the text says nothing of the person, nor for any year before."""
     period = mention.period
     pairs = [(person, year) for person in story.people for year in story.years()]
@@ -332,7 +332,7 @@ def _without_value(rng: random.Random, story: Story, mention: Mention) -> dict[s
     return {"subject": person, "year": str(year)}
 
 
-def _without_year(rng: random.Random, story: Story, mention: Mention) -> dict[str, str]:
+def _without_year(rng: random.Random, story: MultiPresenceStory, mention: Mention) -> dict[str, str]:
     """Draws a person and a value of which the text does not say that they go together."""
     stated = {(m.words["subject"], m.words["value"]) for m in story.mentions if m.period is mention.period}
     said = sorted({value for _, value in stated})
@@ -342,7 +342,7 @@ def _without_year(rng: random.Random, story: Story, mention: Mention) -> dict[st
     return {"subject": person, "value": value}
 
 
-def _without_subject(rng: random.Random, story: Story, mention: Mention) -> dict[str, str]:
+def _without_subject(rng: random.Random, story: MultiPresenceStory, mention: Mention) -> dict[str, str]:
     """Draws a value, and a year in which nobody has it: who has it before is said to have another one since."""
     period = mention.period
     values = sorted({m.words["value"] for m in story.mentions if m.period is period})
@@ -357,14 +357,14 @@ def _without_subject(rng: random.Random, story: Story, mention: Mention) -> dict
 
 
 # The words that are not of one sentence, by what is asked for.
-UNSTATED: Mapping[Slot, Callable[[random.Random, Story, Mention], dict[str, str]]] = {
+UNSTATED: Mapping[Slot, Callable[[random.Random, MultiPresenceStory, Mention], dict[str, str]]] = {
     "value": _without_value,
     "year": _without_year,
     "subject": _without_subject,
 }
 
 
-def _nobody(rng: random.Random, story: Story, others: list[str]) -> str:
+def _nobody(rng: random.Random, story: MultiPresenceStory, others: list[str]) -> str:
     """Draws one of the others, or the stranger."""
     return rng.choice(others) if others and rng.random() < KNOWN_SHARE else story.stranger
 

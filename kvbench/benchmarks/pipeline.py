@@ -42,7 +42,7 @@ class PolicyComparison:
 
 
 @dataclass
-class Comparison:
+class PipelineComparison:
     """The engine and the pipeline over the same cells. Times exclude loading and one warm-up of each."""
 
     engine_seconds: float = 0.0
@@ -124,13 +124,13 @@ def compare(
     setting: Setting,
     progress: Progress = silent,
     processes: int | None = None,
-) -> Comparison:
+) -> PipelineComparison:
     """Runs every cell both ways and compares every token; the first example warms both up, untimed. The engine has as
     many ``processes`` as a run would have by default; the pipeline has one, with all threads."""
     runner = PipelineRunner(model)
-    comparison = Comparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
+    comparison = PipelineComparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
-    _run_pipeline(runner, *work[0], warm_up, Comparison(), silent)
+    _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), silent)
     started = model.clock()
     _run_engine(model, *work[0], setting)
     comparison.first_seconds = model.clock() - started
@@ -166,7 +166,12 @@ def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setti
 
 
 def _run_pipeline(
-    runner: PipelineRunner, task: Task, example: Example, setting: Setting, comparison: Comparison, progress: Progress
+    runner: PipelineRunner,
+    task: Task,
+    example: Example,
+    setting: Setting,
+    comparison: PipelineComparison,
+    progress: Progress,
 ) -> dict[Cell, list[int]]:
     """Calls the pipeline once for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}

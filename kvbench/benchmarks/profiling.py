@@ -14,7 +14,7 @@ SHOWN = 15  # operations
 
 
 @dataclass(frozen=True)
-class Profile:
+class ContextProfile:
     """The time of one context."""
 
     parts: dict[str, float]  # seconds by part of the engine
@@ -22,7 +22,7 @@ class Profile:
     calls: dict[str, int]  # by operation
 
 
-def profile_engine(work: Work, ratios: Sequence[float]) -> Profile:
+def profile_engine(work: Work, ratios: Sequence[float]) -> ContextProfile:
     """Measures one context after a warm-up: its parts without the profiler, its operations with it."""
     work.run(ratios)
     device = work.model.device
@@ -38,7 +38,9 @@ def profile_engine(work: Work, ratios: Sequence[float]) -> Profile:
     ]
     rows.sort(key=lambda row: -row[1])
     parts = {"prefill": alone, "scoring and cutting": max(0.0, read - alone), "decoding": decoding}
-    return Profile(parts, {name: s for name, s, _ in rows[:SHOWN]}, {name: count for name, _, count in rows[:SHOWN]})
+    return ContextProfile(
+        parts, {name: s for name, s, _ in rows[:SHOWN]}, {name: count for name, _, count in rows[:SHOWN]}
+    )
 
 
 @contextmanager

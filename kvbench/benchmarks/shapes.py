@@ -15,7 +15,7 @@ ANSWER = 16  # tokens: random weights end no answer
 
 @dataclass(frozen=True)
 class LlamaShape:
-    """The sizes with which a Llama is built; a plan needs less (:class:`kvbench.estimate.shape.Shape`)."""
+    """The sizes with which a Llama is built; a plan needs less (:class:`kvbench.estimate.shape.DecoderShape`)."""
 
     name: str
     hidden: int

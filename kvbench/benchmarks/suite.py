@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class Size:
+class BenchmarkSize:
     """The sizes of the measured work."""
 
     middle: LlamaShape = shapes.OF_100_MILLION
@@ -43,8 +43,8 @@ class Size:
     ratios: Sequence[float] = NINE
 
 
-FULL = Size()
-TINY = Size(
+FULL = BenchmarkSize()
+TINY = BenchmarkSize(
     shapes.TINY, 200, (100, 200), (2, 4), shapes.TINY, shapes.TINY, 300, 300, shapes.TINY, 200, 0.5, 2, (0.3, 0.7)
 )  # only to see whether all rows run
 
@@ -55,7 +55,13 @@ def default_policies(count: int = 100) -> list[Policy]:
 
 
 def _against_pipeline(
-    name: str, model: LoadedModel, tokens: int | None, size: Size, repeats: int, target: float, bound: int | None = None
+    name: str,
+    model: LoadedModel,
+    tokens: int | None,
+    size: BenchmarkSize,
+    repeats: int,
+    target: float,
+    bound: int | None = None,
 ) -> Measurement:
     task = task_of(model, tokens) if tokens else TASKS["base"]
     examples = [task.example(0, index) for index in range(1 if tokens else 2)]
@@ -91,11 +97,11 @@ def _reference() -> LoadedModel:
     return load_model("reference", "cpu", "float32")
 
 
-def _middle(size: Size) -> LoadedModel:
+def _middle(size: BenchmarkSize) -> LoadedModel:
     return random_model(size.middle, 4 * size.middle_tokens, CPU, torch.float32)
 
 
-def _middle_work(size: Size) -> Work:
+def _middle_work(size: BenchmarkSize) -> Work:
     model = _middle(size)
     return Work.of(model, task_of(model, size.middle_tokens), default_policies(size.policies))
 
@@ -115,12 +121,12 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _length(size: Size, repeats: int) -> Measurement:
+def _length(size: BenchmarkSize, repeats: int) -> Measurement:
     model = random_model(size.small, 4 * max(size.lengths), CPU, torch.float32)
     return engine.cost_of_length(model, default_policies(size.policies), (0.5, 0.9), size.lengths, repeats)
 
 
-def _on_gpu(size: Size, repeats: int, device: torch.device) -> Measurement:
+def _on_gpu(size: BenchmarkSize, repeats: int, device: torch.device) -> Measurement:
     """Measures the engine against kvpress's pipeline on a GPU."""
     model = random_model(size.large, 4 * size.large_tokens, device, torch.bfloat16)
     return _against_pipeline(
@@ -128,7 +134,7 @@ def _on_gpu(size: Size, repeats: int, device: torch.device) -> Measurement:
     )
 
 
-def _memory_on_gpu(size: Size, _: int, device: torch.device) -> Measurement:
+def _memory_on_gpu(size: BenchmarkSize, _: int, device: torch.device) -> Measurement:
     model = random_model(size.large, 4 * size.large_tokens, device, torch.bfloat16)
     work = Work.of(model, task_of(model, size.large_tokens), default_policies(size.policies))
     bound = int(size.large_gigabytes * 1e9)
@@ -152,7 +158,7 @@ def _memory_on_gpu(size: Size, _: int, device: torch.device) -> Measurement:
     )
 
 
-ON_ONE_THREAD: dict[str, Callable[[Size, int], Measurement]] = {
+ON_ONE_THREAD: dict[str, Callable[[BenchmarkSize, int], Measurement]] = {
     "roof": lambda size, repeats: engine.share_of_roof(
         "roof", _reference_work(default_policies(size.policies)), size.ratios, repeats
     ),
@@ -163,7 +169,7 @@ ON_ONE_THREAD: dict[str, Callable[[Size, int], Measurement]] = {
     ),
     "length": _length,
 }
-ON_CPU: dict[str, Callable[[Size, int], Measurement]] = {
+ON_CPU: dict[str, Callable[[BenchmarkSize, int], Measurement]] = {
     "pipeline": lambda size, repeats: _against_pipeline("pipeline", _reference(), None, size, repeats, 40),
     "pipeline-100m": lambda size, repeats: _against_pipeline(
         "pipeline-100m", _middle(size), size.middle_tokens, size, repeats, 15
@@ -172,14 +178,14 @@ ON_CPU: dict[str, Callable[[Size, int], Measurement]] = {
     "h2o": lambda size, _: memory.h2o_scores(size.layer, size.layer_tokens),
     "context": lambda size, _: memory.long_context(size.small, size.context_tokens),
 }
-ON_GPU: Mapping[str, Callable[[Size, int, torch.device], Measurement]] = {
+ON_GPU: Mapping[str, Callable[[BenchmarkSize, int, torch.device], Measurement]] = {
     "pipeline-8b": _on_gpu,
     "memory-8b": _memory_on_gpu,
 }
 
 
 def run_suite(
-    names: str | None, size: Size, repeats: int, device: torch.device, progress: Callable[[str], None]
+    names: str | None, size: BenchmarkSize, repeats: int, device: torch.device, progress: Callable[[str], None]
 ) -> Iterator[Measurement]:
     """Measures the named rows of the device's table, or all of them, one after the other, and reports each name to
     ``progress`` before."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import torch
 
     from kvbench.benchmarks.engine import Work
-    from kvbench.benchmarks.pipeline import Comparison
-    from kvbench.benchmarks.suite import Size
+    from kvbench.benchmarks.pipeline import PipelineComparison
+    from kvbench.benchmarks.suite import BenchmarkSize
 
 engine = LazyModule("kvbench.benchmarks.engine")
 measurement = LazyModule("kvbench.benchmarks.measurement")
@@ -92,7 +92,7 @@ def command(
     return result_of(comparison)
 
 
-def result_of(comparison: "Comparison") -> Result:
+def result_of(comparison: "PipelineComparison") -> Result:
     """Returns the times and the equal generations of each policy; a generation that differs is a fault."""
     columns = (
         Column("policy"),
@@ -121,7 +121,7 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def measure_suite(only: str | None, size: "Size", repeats: int, device: "torch.device", out: Path) -> Result:
+def measure_suite(only: str | None, size: "BenchmarkSize", repeats: int, device: "torch.device", out: Path) -> Result:
     """Measures the rows of the suite and writes each into the file at once, beside other rows of the same machine."""
     report = measurement.Report.on(device, size is suites.TINY).with_rows_of(out)
     write_text_atomically(out, report.model_dump_json(indent=1) + "\n")  # found out now rather than after the hour

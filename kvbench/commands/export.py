@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from datasets_gen import Split, get_task, parse_tags, with_tags
 from datasets_gen.examples.tags import counts_of
-from datasets_gen.export.card import Part, dataset_card
+from datasets_gen.export.card import DatasetSplit, dataset_card
 from datasets_gen.export.dataset import to_dataset
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
@@ -22,7 +22,7 @@ from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_atomically, write_text_atomically
 from leaderboards.terminal.result_table import Column, ResultTable
 
-_PART = TypeAdapter(Part)
+_PART = TypeAdapter(DatasetSplit)
 
 
 def command(
@@ -72,7 +72,7 @@ def command(
         defence=defence,
     )
     counts = counts_of(examples)
-    part = Part(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given)
+    part = DatasetSplit(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given)
     dataset = to_dataset(chosen, examples)
     for before in existing:
         if before.split == split and before != part:
@@ -91,7 +91,7 @@ def _options(**options: object) -> str:
     return shlex.join(word for option in given.items() for word in option)
 
 
-def _parts_in(folder: Path) -> list[Part]:
+def _parts_in(folder: Path) -> list[DatasetSplit]:
     """Returns the splits that a folder holds already."""
     parts = []
     for split in get_args(Split):

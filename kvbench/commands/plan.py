@@ -72,7 +72,7 @@ def command(
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     else:
         shape = shapes.shape_from(layers, heads, key_heads, head_size, parameters, bytes_per_number)
-    plan = requests.Request(shape, job, context_tokens, questions, machine_of_plan).plan(known)
+    plan = requests.PlanRequest(shape, job, context_tokens, questions, machine_of_plan).plan(known)
     figures = ResultTable("figures", [Column("what"), Column("how much")], pages.rows_of(plan), headed=False)
     slowest = ResultTable(
         "slowest presses",

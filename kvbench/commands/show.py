@@ -15,7 +15,7 @@ from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.publish.coloured_context import Marked, colour_spans, legend, render_answer, verdict
-from kvbench.publish.worst_answers import Answer, chosen_level, decoded_in_halves, worst_answers
+from kvbench.publish.worst_answers import WorstAnswer, chosen_level, decoded_in_halves, worst_answers
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import place_of
@@ -83,7 +83,7 @@ def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> R
     return Result([answers_table(answers)], notes=warnings)
 
 
-def answers_table(answers: Sequence[Answer]) -> ResultTable:
+def answers_table(answers: Sequence[WorstAnswer]) -> ResultTable:
     """Lists stored answers with what was asked, what the full cache wrote, and what was kept."""
     of_record = ("question_id", "policy", "output_text", "f1", "em", "ger", "slot_coverage", "realised_ratio")
     names = (*of_record, "question", "golds", "full_cache_output", "verdict")

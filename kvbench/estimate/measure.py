@@ -18,7 +18,7 @@ from kvbench.estimate.constants import Constants, PressCost, TableBytes
 from kvbench.estimate.load import Load
 from kvbench.estimate.machine import Machine
 from kvbench.estimate.plan import answers_together
-from kvbench.estimate.shape import Shape
+from kvbench.estimate.shape import DecoderShape
 from kvbench.experiments.collect import collect
 from kvbench.experiments.identify import package_versions
 from kvbench.experiments.setting import Setting
@@ -85,11 +85,11 @@ def measure(
     )
 
 
-def _model() -> tuple[LoadedModel, Shape]:
+def _model() -> tuple[LoadedModel, DecoderShape]:
     model = random_model(NETWORK, 2 * max(LENGTHS), CPU, torch.float32)
     model.network.generation_config.eos_token_id = None  # every answer is as long as it may be
     shape = NETWORK.layers, NETWORK.heads, NETWORK.key_heads, NETWORK.head_size, model.network.num_parameters()
-    return TimedByProcessor(**vars(model)), Shape(NETWORK.name, *shape, bytes_per_number=4)
+    return TimedByProcessor(**vars(model)), DecoderShape(NETWORK.name, *shape, bytes_per_number=4)
 
 
 def _median_seconds(work: Callable[[], object]) -> float:
@@ -141,7 +141,7 @@ def _press_cost(
     return PressCost(level_readings=max(short, long))
 
 
-def _decode_share(model: LoadedModel, shape: Shape, prompt: Prompt, machine: Machine) -> float:
+def _decode_share(model: LoadedModel, shape: DecoderShape, prompt: Prompt, machine: Machine) -> float:
     """Returns the time that the machine's speed would allow, over the engine's."""
     steps, policies = 16, [POLICIES["full"], POLICIES["knorm"]]
     trace = prefill(model, prompt, plan(policies, at_ratios(RATIOS), prompt, 0))

@@ -15,14 +15,14 @@ from kvbench.engine.decode.columns import PLACES_AT_ONCE
 from kvbench.estimate.constants import Constants
 from kvbench.estimate.load import Load
 from kvbench.estimate.machine import USABLE, Machine
-from kvbench.estimate.shape import Shape
+from kvbench.estimate.shape import DecoderShape
 from kvbench.system.errors import KVBenchError
 from policies import Policy
 
 MOST_DEVICES = 1024
 
 
-class Part(NamedTuple):
+class PlannedWork(NamedTuple):
     """A part of the work on one context."""
 
     name: str
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     @classmethod
     def of(
         cls,
-        shape: Shape,
+        shape: DecoderShape,
         name: str,
         policy: str | None = None,
         tokens: float = 0,
@@ -46,32 +46,34 @@ class Part(NamedTuple):
         return cls(name, policy, tokens, shape.operations(tokens, pairs), read)
 
 
-def parts_of(load: Load, shape: Shape, constants: Constants, room: float) -> Iterator[Part]:
+def parts_of(load: Load, shape: DecoderShape, constants: Constants, room: float) -> Iterator[PlannedWork]:
     """Yields all parts of the work on one context of a task; ``room`` is the most bytes of a wave of branches."""
     tokens, pairs = load.tokens, load.tokens**2 / 2
-    yield Part.of(shape, "prefill", None, tokens, pairs, 1)
+    yield PlannedWork.of(shape, "prefill", None, tokens, pairs, 1)
     for policy, shares in load.branches:
         press = constants.press(policy)
         times = len(shares) * press.prefills
         readings = press.readings_at(tokens, constants.lengths) + len(shares) * press.level_readings
-        yield Part.of(shape, "private prefills", policy.name, times * tokens, times * pairs, times)
-        yield Part.of(shape, "compression", policy.name, cached=readings * tokens)
+        yield PlannedWork.of(shape, "private prefills", policy.name, times * tokens, times * pairs, times)
+        yield PlannedWork.of(shape, "compression", policy.name, cached=readings * tokens)
         if policy.while_decoding:
             yield from _answers_alone(load, shape, policy, sum(shares), len(shares))
     together = [share for policy, shares in load.branches if not policy.while_decoding for share in shares]
     yield from answers_together(load, shape, together, room)
 
 
-def _answers_alone(load: Load, shape: Shape, policy: Policy, kept: float, branches: int) -> Iterator[Part]:
+def _answers_alone(
+    load: Load, shape: DecoderShape, policy: Policy, kept: float, branches: int
+) -> Iterator[PlannedWork]:
     """Estimates answers alone: every token of an answer reads weights and cache. The right answer is passed token by
     token too, behind the question once more."""
     for name, length in (("answers written alone", load.answer_tokens), ("likelihood alone", load.gold_tokens)):
         tokens, passes = load.questions * (load.question_tokens + length), load.questions * (1 + length)
         pairs, cached = tokens * kept * load.tokens, passes * kept * load.tokens
-        yield Part.of(shape, name, policy.name, branches * tokens, pairs, branches * passes, cached)
+        yield PlannedWork.of(shape, name, policy.name, branches * tokens, pairs, branches * passes, cached)
 
 
-def answers_together(load: Load, shape: Shape, shares: Sequence[float], room: float) -> Iterator[Part]:
+def answers_together(load: Load, shape: DecoderShape, shares: Sequence[float], room: float) -> Iterator[PlannedWork]:
     """Returns the decoding of branches in as few waves as the room allows. Each wave reads the weights and its own
     cache for the start that questions share, for each portion of the questions, for each portion of the right answers,
     and for each token of the answers."""
@@ -86,7 +88,7 @@ def answers_together(load: Load, shape: Shape, shares: Sequence[float], room: fl
         ),
         ("likelihood together", golds, ceil(golds / PLACES_AT_ONCE)),
     ):
-        yield Part.of(shape, name, None, tokens * len(shares), tokens * kept, passes * waves, passes * kept)
+        yield PlannedWork.of(shape, name, None, tokens * len(shares), tokens * kept, passes * waves, passes * kept)
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Plan:
     for that; their layers work one after the other."""
 
     loads: Sequence[Load]
-    shape: Shape
+    shape: DecoderShape
     machine: Machine
     constants: Constants
 
@@ -144,7 +146,7 @@ class Plan:
         return self.machine.memory * USABLE * self.devices - self.shape.weight_bytes - self.context - self.masks
 
     @cached_property
-    def times(self) -> list[tuple[Part, float]]:
+    def times(self) -> list[tuple[PlannedWork, float]]:
         """Returns the seconds that one worker takes over all contexts, by part of the work."""
         return [
             (part, load.contexts * self.machine.seconds(part.operations, part.read))

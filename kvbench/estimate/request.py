@@ -8,7 +8,7 @@ from kvbench.estimate.constants import Constants
 from kvbench.estimate.load import load_of
 from kvbench.estimate.machine import MACHINES, Machine
 from kvbench.estimate.plan import Plan
-from kvbench.estimate.shape import Shape
+from kvbench.estimate.shape import DecoderShape
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import EVERYTHING
 from kvbench.prompts.context_length import check_takes_length, count_by
@@ -19,10 +19,10 @@ LONG = "long_context"
 
 
 @dataclass(frozen=True)
-class Request:
+class PlanRequest:
     """The options of ``plan``."""
 
-    shape: Shape
+    shape: DecoderShape
     job: Job
     context_tokens: int | None = None
     questions: float | None = None
@@ -40,11 +40,11 @@ class Request:
         return Plan(loads, self.shape, self.machine, constants)
 
 
-LARGE = Shape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
-MIDDLE = Shape("8.0 B, 32 layers", 32, 32, 8, 128, 8_030_000_000, 2)
+LARGE = DecoderShape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
+MIDDLE = DecoderShape("8.0 B, 32 layers", 32, 32, 8, 128, 8_030_000_000, 2)
 # The plans that the documents show.
-EXAMPLES: Mapping[str, Request] = {
-    "full catalogue": Request(LARGE, Job(tasks=LONG, limit=100, policies=EVERYTHING), context_tokens=131_072),
-    "default policies": Request(LARGE, Job(tasks=LONG, limit=100), context_tokens=131_072),
-    "8 B at 32 k": Request(MIDDLE, Job(tasks=LONG, limit=83), context_tokens=32_768),
+EXAMPLES: Mapping[str, PlanRequest] = {
+    "full catalogue": PlanRequest(LARGE, Job(tasks=LONG, limit=100, policies=EVERYTHING), context_tokens=131_072),
+    "default policies": PlanRequest(LARGE, Job(tasks=LONG, limit=100), context_tokens=131_072),
+    "8 B at 32 k": PlanRequest(MIDDLE, Job(tasks=LONG, limit=83), context_tokens=32_768),
 }

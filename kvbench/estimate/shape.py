@@ -16,7 +16,7 @@ from kvbench.system.hub import look_for_hub
 
 
 @dataclass(frozen=True)
-class Shape:
+class DecoderShape:
     """The numbers of a decoder that its cost depends on."""
 
     name: str
@@ -53,7 +53,7 @@ class Shape:
         return 2.0 * self.parameters * tokens + 4.0 * self.layers * self.heads * self.head_size * pairs
 
 
-def shape_of(model: str, bytes_per_number: int) -> Shape:
+def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
     """Reads the configuration of a reference model, a folder or a hub model, without its weights."""
     source = model_source(model)
     try:
@@ -71,7 +71,7 @@ def shape_of(model: str, bytes_per_number: int) -> Shape:
         ) from error
     text: Any = config.get_text_config()
     heads = text.num_attention_heads
-    return Shape(
+    return DecoderShape(
         model,
         text.num_hidden_layers,
         heads,
@@ -84,9 +84,9 @@ def shape_of(model: str, bytes_per_number: int) -> Shape:
 
 def shape_from(
     layers: int, heads: int, key_heads: int, head_size: int, billions_of_parameters: float, bytes_per_number: int
-) -> Shape:
+) -> DecoderShape:
     """Makes the shape of a model that has no configuration."""
     if not 0 < billions_of_parameters < math.inf:
         raise KVBenchError(f"--parameters is more than 0 billion, not {billions_of_parameters:g}")
     name = f"{billions_of_parameters:g} B, {layers} layers"
-    return Shape(name, layers, heads, key_heads, head_size, int(billions_of_parameters * 1e9), bytes_per_number)
+    return DecoderShape(name, layers, heads, key_heads, head_size, int(billions_of_parameters * 1e9), bytes_per_number)

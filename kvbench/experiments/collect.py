@@ -26,7 +26,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import INSTRUCTIONS, Prompt, TokenizedQuestion, answer_text, build_prompts
 from kvbench.store.record import Record, StoredContext, StoredQuestion
 from kvbench.store.scoring import outcome_scores, text_scores
-from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, Rows, StoredTable
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, RowsByTable, StoredTable
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
 from policies import FULL, HeadRows
@@ -64,10 +64,10 @@ def collect(
     examples: Sequence[Example],
     setting: Setting,
     donor_of: Callable[[Example], Example] | None = None,
-) -> Rows:
+) -> RowsByTable:
     """Collects the rows that a store holds of some examples under a setting. ``donor_of`` makes another example of the
     task, which is read if a policy takes rows of it."""
-    rows = Rows()
+    rows = RowsByTable()
     for example in examples:
         prompts = build_prompts(model.tokenizer, task, example, setting.mode)
         context = _context(task, example, prompts, setting.mode)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_gen import Span, SpanKind
-from kvbench.publish.worst_answers import Answer
+from kvbench.publish.worst_answers import WorstAnswer
 from kvbench.store.record import Record
 from kvbench.system.console import printable
 from leaderboards.rendering.excerpt import excerpt
@@ -68,7 +68,7 @@ def bracket_spans(text: Text) -> Text:
     return Text("".join([*parts, text.plain[last:]]))
 
 
-def render_answer(number: int, answer: Answer) -> RenderableType:
+def render_answer(number: int, answer: WorstAnswer) -> RenderableType:
     """Shows one answer: the question, the outputs, the kept shares, and the context in colour."""
     record = answer.record
     title = f"{number}. {record.question_id}"
@@ -99,7 +99,7 @@ def fate(record: Record) -> tuple[str, str]:
     return EVICTED if record.ger == 1 else PARTLY
 
 
-def _exchange(answer: Answer) -> Table:
+def _exchange(answer: WorstAnswer) -> Table:
     record, full = answer.record, answer.full
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
@@ -139,7 +139,7 @@ def verdict(record: Record) -> str:
     return "; ".join(parts) or "not judged"
 
 
-def _shares_kept(answer: Answer) -> str:
+def _shares_kept(answer: WorstAnswer) -> str:
     record = answer.record
     shares = {
         "GER": record.ger,

@@ -262,7 +262,7 @@ def _results(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PublishedComparison:
     """A policy against others, as it was published."""
 
     page: Path
@@ -280,7 +280,7 @@ def publish_comparison(
     others: Sequence[str],
     folder: Path | None,
     unmastered: Mapping[str, str],
-) -> Comparison:
+) -> PublishedComparison:
     """Writes the page of a policy against others, and its tables. ``unmastered``: why the model cannot do a task, which
     has no verdict and enters nothing."""
     try:
@@ -310,10 +310,10 @@ def publish_comparison(
     page = build_comparison(model, verdicts, failures, failed, sheets, whole, presses, run, unmastered)
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [store])
-    return Comparison(path, whole, verdicts, failures, presses, unmastered)
+    return PublishedComparison(path, whole, verdicts, failures, presses, unmastered)
 
 
-def write_comparison_tables(comparison: Comparison) -> list[Path]:
+def write_comparison_tables(comparison: PublishedComparison) -> list[Path]:
     """Writes the pooled differences and those of the cells for a paper, beside the page of the comparison."""
     adapted = {one.policy for one in comparison.presses if one.is_adapted}
     judged = [duel for duel in comparison.duels if duel.task not in comparison.unmastered]

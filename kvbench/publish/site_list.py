@@ -26,7 +26,7 @@ LIST = "index.html"
 LONGEST_NAME = 80  # letters of a folder's name
 
 
-class Entry(BaseModel):
+class SiteEntry(BaseModel):
     """A row of the list of all sites."""
 
     model_config = ConfigDict(extra="forbid")
@@ -73,7 +73,7 @@ def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Stor
     """Notes what a site is, links its pages to one another, and, where it lies in the folder of all sites, writes their
     list anew."""
     identities = [store.identity for store in stores]
-    entry = Entry(
+    entry = SiteEntry(
         kind=kind,
         pages=tuple(dict.fromkeys([*(page.name for page in pages), *_former_comparisons(folder, kind)])),
         model=", ".join(dict.fromkeys(identity.model for identity in identities)),
@@ -138,7 +138,7 @@ def _former_comparisons(folder: Path, kind: str) -> tuple[str, ...]:
     return tuple(page for page in former.pages if (folder / page).is_file())
 
 
-def _entries(root: Path) -> list[tuple[str, Entry]]:
+def _entries(root: Path) -> list[tuple[str, SiteEntry]]:
     """Reads the entries of all sites with the names of their folders, the newest first, and leaves out what cannot be
     read."""
     folders = sorted(path for path in root.iterdir() if path.is_dir())
@@ -146,9 +146,9 @@ def _entries(root: Path) -> list[tuple[str, Entry]]:
     return sorted(entries, key=lambda one: one[1].created, reverse=True)
 
 
-def _entry(folder: Path, kind: str) -> Entry | None:
+def _entry(folder: Path, kind: str) -> SiteEntry | None:
     try:
         content: Any = json.loads((folder / ENTRY_FILES[kind]).read_text(encoding="utf-8"))
-        return Entry.model_validate(content)
+        return SiteEntry.model_validate(content)
     except (OSError, ValueError, ValidationError):
         return None

@@ -20,7 +20,7 @@ SAME = 1e-9  # ratios that differ only by how they are written
 
 
 @dataclass(frozen=True)
-class Answer(StoredAnswer):
+class WorstAnswer(StoredAnswer):
     """A stored answer with its example, which holds spans that a store does not."""
 
     full: Record | None  # the same question under the full cache, if it was run
@@ -51,7 +51,7 @@ def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Lev
     return matches[0]
 
 
-def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[Answer], int]:
+def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[WorstAnswer], int]:
     """Returns the answers that lose most against the full cache, in the order of
     :func:`~leaderboards.aggregate.failures.worst_first`, and counts those that failed."""
     answers = [one for one in _answers(store, policy) if one.record.point.level == level]
@@ -92,12 +92,12 @@ def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
                 yield from store.read_answers(path)
 
 
-def _with_example(answer: StoredAnswer, full: Record | None, seed: int, held_out: bool) -> Answer:
+def _with_example(answer: StoredAnswer, full: Record | None, seed: int, held_out: bool) -> WorstAnswer:
     parts = (answer.record, answer.question, answer.context, full)
     task = task_of_version(answer.context.task, answer.context.task_version)
     if task is None:
-        return Answer(*parts, None, None)
+        return WorstAnswer(*parts, None, None)
     example = task.example(seed, answer.context.example_index, held_out=held_out)
     generated = next((one for one in example.questions if one.id == answer.question.question_id), None)
     same = example.context == answer.context.context and generated is not None
-    return Answer(*parts, example, generated) if same else Answer(*parts, None, None)
+    return WorstAnswer(*parts, example, generated) if same else WorstAnswer(*parts, None, None)

@@ -118,7 +118,7 @@ def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, se
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """Says how a training goes on. ``fall_from`` is the step from which the learning rate falls, until the last of
     ``steps``; None while that is not decided. ``confident`` trains without questions that cannot be answered."""
 
@@ -136,7 +136,7 @@ class Trainer:
         self,
         folder: Path,
         seed: int,
-        plan: Plan = Plan(),
+        plan: TrainingPlan = TrainingPlan(),
         name: str = "reference",
         crew: Crew | None = None,
         earlier: Path | None = None,
@@ -379,7 +379,7 @@ def main(
         raise KVBenchError(f"--shape {shape}: choose one of {', '.join(SHAPES)}")
     if not 0 <= fall <= steps:
         raise KVBenchError(f"--fall {fall}: it is a number of the --steps, which are {steps}")
-    plan = Plan(steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares(), confident)
+    plan = TrainingPlan(steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares(), confident)
     narrow = None
     if widened:
         narrow = folder_of(widened) if widened in REFERENCE_MODELS else Path(widened)

@@ -13,7 +13,7 @@ from kvbench.run.resume import missing_chunks
 from kvbench.run.unit import Unit, check_first_contexts, count_in
 from kvbench.store.lending import Lenders
 from kvbench.store.store import Store
-from kvbench.store.tables import Rows
+from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.memory import is_out_of_memory
@@ -67,14 +67,14 @@ def _fill(executor: Executor, store: Store) -> None:
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not chunks:
         return
-    done: defaultdict[Unit, list[Rows]] = defaultdict(list)  # by unit, the rows of its contexts so far
+    done: defaultdict[Unit, list[RowsByTable]] = defaultdict(list)  # by unit, the rows of its contexts so far
     with executor.map(list(chunks)) as results, _progress() as progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
             progress.update(bar, description=str(unit), advance=len(fresh.records))
             done[unit].append(fresh)
             if len(done[unit]) == len(unit.parts):
-                rows = Rows()
+                rows = RowsByTable()
                 for of_context in done.pop(unit):
                     rows.extend(of_context)
                 store.write_chunk(unit.task, unit.number, chunks[unit].add_loans(rows, lenders))

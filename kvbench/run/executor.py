@@ -12,9 +12,9 @@ from kvbench.experiments.grid import Grid
 from kvbench.run.unit import Unit
 from kvbench.store.identity import Identity
 from kvbench.store.run_file import Job
-from kvbench.store.tables import Rows
+from kvbench.store.tables import RowsByTable
 
-UnitRows = tuple[Unit, Rows]
+UnitRows = tuple[Unit, RowsByTable]
 
 
 class Executor(Protocol):

@@ -8,10 +8,10 @@ from kvbench.models.load import LoadedModel
 from kvbench.run.executor import UnitRows
 from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.run.load import load_job
-from kvbench.run.unit import Part, Unit, rows_of
+from kvbench.run.unit import Unit, UnitPart, rows_of
 from kvbench.run.workers import Workers
 from kvbench.store.run_file import Job
-from kvbench.store.tables import Rows
+from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
 
 
@@ -39,7 +39,7 @@ class LocalExecutor:
         share = bound // workers.count
         console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
 
-        def work(model: LoadedModel, item: tuple[Unit, Part]) -> Rows:
+        def work(model: LoadedModel, item: tuple[Unit, UnitPart]) -> RowsByTable:
             return rows_of(model, self.grid, item[1], share)
 
         with workers.map(work, parts) as results:

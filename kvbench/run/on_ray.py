@@ -19,7 +19,7 @@ from kvbench.run.executor import UnitRows
 from kvbench.run.unit import Unit
 from kvbench.run.worker import Readiness, Worker
 from kvbench.store.run_file import Job
-from kvbench.store.tables import Rows
+from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected_error
 
@@ -137,7 +137,7 @@ class RayExecutor:
         while left:
             (reference,), _ = self.ray.wait(list(doing), num_returns=1)
             worker, unit = doing.pop(reference)
-            contexts: list[Rows] = []
+            contexts: list[RowsByTable] = []
             try:
                 answer = self._result(reference)
             except self.ray.exceptions.RayError as error:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from datasets_gen import Task
 from kvbench.experiments.grid import Grid
-from kvbench.run.unit import Part, Unit
+from kvbench.run.unit import Unit, UnitPart
 from kvbench.store.lending import Cell, Lenders, Tables, cells_of, join_parts, no_rows
 from kvbench.store.store import Store
-from kvbench.store.tables import Rows
+from kvbench.store.tables import RowsByTable
 from policies import Policy
 
 CONTEXTS_IN_CHUNK = 5
@@ -29,16 +29,16 @@ class MissingChunk:
         parts = (self._make_part(grid, index) for index in self.chunk)
         return Unit(self.task.name, self.number, tuple(part for part in parts if part.policies))
 
-    def _make_part(self, grid: Grid, index: int) -> Part:
+    def _make_part(self, grid: Grid, index: int) -> UnitPart:
         missing = {
             policy.name: [point for point in grid.points(policy) if (policy.name, index, point) not in self.loans]
             for policy in self.policies
         }
         policies = tuple(name for name, points in missing.items() if points)
         points = dict.fromkeys(point for of_policy in missing.values() for point in of_policy)
-        return Part(self.task.name, index, policies, tuple(points))
+        return UnitPart(self.task.name, index, policies, tuple(points))
 
-    def add_loans(self, rows: Rows, lenders: Lenders) -> Tables:
+    def add_loans(self, rows: RowsByTable, lenders: Lenders) -> Tables:
         """Joins the rows that were run with those on loan; a row that is in both is the one that was run."""
         fresh = no_rows(lenders.store) | rows.to_tables()
         missing = self.loans - set(cells_of(fresh))

@@ -10,12 +10,12 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
-from kvbench.store.tables import Rows
+from kvbench.store.tables import RowsByTable
 from policies import Point
 
 
 @dataclass(frozen=True)
-class Part:
+class UnitPart:
     """A part of a unit: one context, and the policies, levels and draws to be run on it."""
 
     task: str
@@ -35,7 +35,7 @@ class Unit:
 
     task: str
     number: int
-    parts: tuple[Part, ...]
+    parts: tuple[UnitPart, ...]
 
     def __str__(self) -> str:
         return f"{self.task} {self.parts[0].index}-{self.parts[-1].index}"
@@ -45,14 +45,14 @@ def task_in(grid: Grid, name: str) -> Task:
     return next(task for task, _ in grid.tasks if task.name == name)
 
 
-def count_in(grid: Grid, part: Part) -> int:
+def count_in(grid: Grid, part: UnitPart) -> int:
     """Counts the answers of a part."""
     setting = part.setting_in(grid)
     cells = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
     return grid.questions(task_in(grid, part.task), part.index) * cells
 
 
-def rows_of(model: LoadedModel, grid: Grid, part: Part, max_kv_bytes: int) -> Rows:
+def rows_of(model: LoadedModel, grid: Grid, part: UnitPart, max_kv_bytes: int) -> RowsByTable:
     """Runs a part and returns its rows. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
     task, setting = task_in(grid, part.task), replace(part.setting_in(grid), max_kv_bytes=max_kv_bytes)
     donor_of = partial(grid.donor, task)

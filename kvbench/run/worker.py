@@ -15,7 +15,7 @@ from kvbench.run.load import LoadedJob, load_job
 from kvbench.run.unit import Unit, rows_of
 from kvbench.store.identity import Identity
 from kvbench.store.run_file import Job
-from kvbench.store.tables import Rows
+from kvbench.store.tables import RowsByTable
 from kvbench.system.errors import KVBenchError, unexpected_error
 from kvbench.system.memory import is_out_of_memory
 
@@ -42,7 +42,7 @@ class Worker:
         """Loads the model and reports."""
         return _in_one_line(self._prepare)
 
-    def work(self, unit: Unit, expected: Identity) -> list[Rows]:
+    def work(self, unit: Unit, expected: Identity) -> list[RowsByTable]:
         """Returns the rows of each context of a unit; raises :class:`KVBenchError` if they belong to another run."""
         return _in_one_line(lambda: self._work(unit, expected))
 
@@ -51,7 +51,7 @@ class Worker:
         memory = memory_plan(loaded.model, loaded.grid, self._share, self.sharing)
         return Readiness(self._identity, loaded.missing, memory)
 
-    def _work(self, unit: Unit, expected: Identity) -> list[Rows]:
+    def _work(self, unit: Unit, expected: Identity) -> list[RowsByTable]:
         if names := self._identity.differences(expected):
             here, there = (getattr(identity, names[0]) for identity in (self._identity, expected))
             raise KVBenchError(

@@ -30,7 +30,7 @@ Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
 Scores = Mapping[str, Any]
 
 
-class Intervention(AnswerRow):
+class InterventionRow(AnswerRow):
     """Holds what an answer comes to once some rows are put back or taken away."""
 
     action: Literal["restore", "remove"]  # into the branch of the policy, or from the full cache
@@ -44,7 +44,7 @@ class Intervention(AnswerRow):
     gold_nll: float | None  # in nats; none where it is no number
 
 
-class SmallestSet(AnswerRow):
+class SmallestSetRow(AnswerRow):
     """Holds a small set of tokens with which an answer is right: of the full cache alone, of another policy beside what
     it keeps."""
 
@@ -55,7 +55,7 @@ class SmallestSet(AnswerRow):
     trials: int  # the sets that were tried
 
 
-def _fill_interventions(answers: Sequence[Answer]) -> Iterator[Intervention]:
+def _fill_interventions(answers: Sequence[Answer]) -> Iterator[InterventionRow]:
     right, lost = _right_and_lost(answers)
     at_cliffs = {id(answer) for answer in _at_cliffs(lost)}
     asked = [(answer, "restore", id(answer) in at_cliffs) for answer in lost]
@@ -71,10 +71,10 @@ def _fill_interventions(answers: Sequence[Answer]) -> Iterator[Intervention]:
         outcome = scores.get(id(case.branch)) if case.changed else answer.record.model_dump()
         if outcome is not None:  # a branch that finds no memory has none
             kept = {name: outcome[name] for name in ("f1", "right", "gold_nll")}
-            yield Intervention(**cell, action=action, **places, rows=case.changed, **kept)
+            yield InterventionRow(**cell, action=action, **places, rows=case.changed, **kept)
 
 
-def _fill_smallest_sets(answers: Sequence[Answer]) -> Iterator[SmallestSet]:
+def _fill_smallest_sets(answers: Sequence[Answer]) -> Iterator[SmallestSetRow]:
     right, lost = _right_and_lost(answers)
     firsts = [answer for answer in right if answer.record.policy == FULL and _is_mapped(answer)][:1]
     chosen = [*firsts, *_at_cliffs(lost)]
@@ -86,7 +86,7 @@ def _fill_smallest_sets(answers: Sequence[Answer]) -> Iterator[SmallestSet]:
             continue
         question = answer.trace.prompt.questions[answer.generation.question]
         cell = RECORDS.key_of(answer.record)
-        yield SmallestSet(
+        yield SmallestSetRow(
             **cell,
             tokens=list(smallest_set.tokens),
             candidates=len(tokens),
@@ -125,11 +125,13 @@ def _is_mapped(answer: Answer) -> bool:
 def _cases(answer: Answer, action: str, mapped: bool) -> list[Any]:
     """Lists what is tried on one answer: everywhere, and where it is mapped, at every place."""
     draws = DRAWS[action]
-    spans = [intervene.Rows(name) for name in SPANS]
-    where = {intervene.EVERYWHERE: [*spans, intervene.Rows("evidence")]}
-    where[intervene.EVERYWHERE] += [intervene.Rows(name, draw + 1) for name in draws for draw in range(draws[name])]
+    spans = [intervene.QuestionRows(name) for name in SPANS]
+    where = {intervene.EVERYWHERE: [*spans, intervene.QuestionRows("evidence")]}
+    where[intervene.EVERYWHERE] += [
+        intervene.QuestionRows(name, draw + 1) for name in draws for draw in range(draws[name])
+    ]
     if mapped:
-        in_places = [*spans, intervene.Rows("answer", 1)]
+        in_places = [*spans, intervene.QuestionRows("answer", 1)]
         layers, heads, _ = masks.mask_of(answer.branch).shape
         where |= dict.fromkeys(intervene.places(layers, heads)[1:], in_places)
     return list(intervene.intervene(action, answer.branch, answer.trace.prompt, answer.generation.question, where))
@@ -165,7 +167,7 @@ def _verdict(scores: Scores | None) -> Any:
 INTERVENTIONS = register(
     StoredTable(
         "interventions",
-        Intervention,
+        InterventionRow,
         (*RECORDS.key, "action", "target", "draw", "layer", "head"),
         1,
         QUESTIONS.name,
@@ -174,5 +176,5 @@ INTERVENTIONS = register(
     )
 )
 SMALLEST_SETS = register(
-    StoredTable("smallest_sets", SmallestSet, RECORDS.key, 1, QUESTIONS.name, fill_together=_fill_smallest_sets)
+    StoredTable("smallest_sets", SmallestSetRow, RECORDS.key, 1, QUESTIONS.name, fill_together=_fill_smallest_sets)
 )

@@ -54,7 +54,7 @@ class State(AnswerRow):
     values: bytes | None  # mean of the values left of the answer, shape (num_kv_heads * head_dim,); of layers alone
 
 
-class Route(AnswerRow):
+class RouteRow(AnswerRow):
     """Says by which routes tokens of the context reach an answer; all is null where nothing was observed.
 
     Widths are the largest smallest attention of any path, 0 where none has 0.01 in each step; shares those of attention
@@ -148,15 +148,15 @@ def _float16(numbers: Any) -> bytes:
     return data
 
 
-def _routes(answer: Any) -> Iterator[Route]:
+def _routes(answer: Any) -> Iterator[RouteRow]:
     observer = answer.observers.get("routes")
     if observer is None:
         return
     reason = observation.why_not_observed(answer.branch)
     found = answer.generation and observer.routes.get((id(answer.branch), answer.generation.question))
     if found is None:
-        empty = dict.fromkeys(Route.model_fields, None) | RECORDS.key_of(answer.record)
-        yield Route(**empty | {"unobserved": reason or "nothing was read"})
+        empty = dict.fromkeys(RouteRow.model_fields, None) | RECORDS.key_of(answer.record)
+        yield RouteRow(**empty | {"unobserved": reason or "nothing was read"})
         return
     question, keep = answer.trace.prompt.questions[answer.generation.question], _keep(answer)
     columns: dict[str, Any] = {"unobserved": None, "chance": chance_of_reach(found.width), "path": found.path or None}
@@ -168,7 +168,9 @@ def _routes(answer: Any) -> Iterator[Route]:
             f"{name}_share": float(found.share[chosen].sum()) if chosen else None,
         }
     said = _tokens_said(answer)
-    yield Route(**RECORDS.key_of(answer.record), **columns, said_width=float(found.width[said].max()) if said else None)
+    yield RouteRow(
+        **RECORDS.key_of(answer.record), **columns, said_width=float(found.width[said].max()) if said else None
+    )
 
 
 def _tokens_said(answer: Any) -> list[int]:
@@ -216,7 +218,7 @@ STATES = register(
 ROUTES = register(
     StoredTable(
         "routes",
-        Route,
+        RouteRow,
         RECORDS.key,
         1,
         QUESTIONS.name,

@@ -91,7 +91,7 @@ def register(table: StoredTable) -> StoredTable:
 
 
 @dataclass
-class Rows:
+class RowsByTable:
     """Rows by the name of their table, as work on some contexts gives them."""
 
     tables: dict[str, list[BaseModel]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Rows:
     def add(self, table: str, rows: Iterable[BaseModel]) -> None:
         self.tables.setdefault(table, []).extend(rows)
 
-    def extend(self, more: "Rows") -> None:
+    def extend(self, more: "RowsByTable") -> None:
         for name, rows in more.tables.items():
             self.add(name, rows)
 

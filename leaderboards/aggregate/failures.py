@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame, MultiIndex, Series
 
 from leaderboards.aggregate.answer_tables import QUESTION
-from leaderboards.aggregate.paired import SIDES, Difference, Pair, both, difference, join_pairs
+from leaderboards.aggregate.paired import SIDES, MeanDifference, Pair, both, difference, join_pairs
 from policies.declaration.names import FULL
 
 JUDGED = ("f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by
@@ -33,7 +33,7 @@ class Contrast:
     answers: int
     rate: float  # how often the answer is of this kind, or how often such questions are not answered exactly
     other_rate: float
-    difference: Difference
+    difference: MeanDifference
 
     @property
     def name(self) -> str:

@@ -88,7 +88,7 @@ OF_EVERY_TWO = {
 
 
 @dataclass(frozen=True)
-class Difference:
+class MeanDifference:
     """The mean difference of a measure, and its 95 % interval."""
 
     mean: float
@@ -108,10 +108,10 @@ class Difference:
         noise of sums, the difference is 0: it would else be as clear as any."""
         return cls.of(np.round(one - other, DIGITS))
 
-    def times(self, factor: float) -> "Difference":
+    def times(self, factor: float) -> "MeanDifference":
         """Returns the same in another unit."""
         low, high = (None if end is None else factor * end for end in (self.low, self.high))
-        return Difference(factor * self.mean, low, high)
+        return MeanDifference(factor * self.mean, low, high)
 
     @property
     def is_clear(self) -> bool:
@@ -134,7 +134,7 @@ class Contest:
     """Two policies by one measure in one cell."""
 
     measure: Compared
-    difference: Difference  # this one minus the other; its interval is that of the corrected test
+    difference: MeanDifference  # this one minus the other; its interval is that of the corrected test
     alpha: float  # the level at which Holm's method tests it
     p: float  # of the means of subsets, corrected over the levels of the task
     contexts: int  # that have a value
@@ -157,7 +157,7 @@ class Contest:
         return None if smallest_difference is None else self.measure.factor * smallest_difference
 
     @property
-    def points(self) -> Difference:
+    def points(self) -> MeanDifference:
         """Returns the difference in points."""
         return self.difference.times(self.measure.factor)
 
@@ -389,7 +389,7 @@ def _contests(measure: Compared, cells: Sequence[_Cell]) -> Iterator[Contest]:
         interval = sample.tails.interval(alpha)
         low, high = interval if interval and np.isfinite(interval).all() else (None, None)
         opposed = measure is F1 and (cell.only_one - cell.only_other) * sample.mean < 0
-        difference = Difference(sample.mean, low, high)
+        difference = MeanDifference(sample.mean, low, high)
         yield Contest(measure, difference, alpha, p[place], sample.contexts, sample.spread, opposed)
 
 
@@ -399,17 +399,17 @@ def both(cell: DataFrame, column: str) -> Pair:
     return one, other
 
 
-def difference(cell: DataFrame, pair: Pair, seed: int) -> Difference:
+def difference(cell: DataFrame, pair: Pair, seed: int) -> MeanDifference:
     """Compares a measure over the questions of ``cell``; see :func:`differences`."""
     return differences((pair[0] - pair[1])[None], factorize(cell["draw_id_one"], sort=True)[0], seed)[0]
 
 
-def differences(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[Difference]:
+def differences(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[MeanDifference]:
     """Returns the mean of each row of ``values``, differences of two policies question by question, shape (rows,
     questions). Questions without a value (NaN) are left out. Contexts are resampled, by their ``draws``, shape
     (questions,)."""
     known = ~np.isnan(values)
-    intervals: list[Difference] = [Difference(0.0, None, None)] * len(values)
+    intervals: list[MeanDifference] = [MeanDifference(0.0, None, None)] * len(values)
     for mask in np.unique(known, axis=0):
         if mask.any():
             rows = np.flatnonzero((known == mask).all(axis=1))
@@ -418,14 +418,14 @@ def differences(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[
     return intervals
 
 
-def _means(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[Difference]:
+def _means(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[MeanDifference]:
     """Returns the same where all have a value; without an interval from so few contexts that nothing can be told."""
     means = values.mean(axis=1).tolist()
     clusters, places = np.unique(draws, return_inverse=True)
     if len(clusters) < fewest_clusters():
-        return [Difference(mean, None, None) for mean in means]
+        return [MeanDifference(mean, None, None) for mean in means]
     of_cluster = (places[:, None] == np.arange(len(clusters))).astype(np.float64)
     weights = cluster_weights(len(clusters), seed, RESAMPLES)
     resampled = (values @ of_cluster) @ weights.T / (of_cluster.sum(axis=0) @ weights.T)
     lows, highs = percentile_intervals(np.round(resampled, DIGITS))
-    return [Difference(*one) for one in zip(means, lows.tolist(), highs.tolist(), strict=True)]
+    return [MeanDifference(*one) for one in zip(means, lows.tolist(), highs.tolist(), strict=True)]

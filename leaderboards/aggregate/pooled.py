@@ -17,8 +17,8 @@ from leaderboards.aggregate.paired import (
     UNDECIDED,
     WRONG,
     Compared,
-    Difference,
     Duel,
+    MeanDifference,
     Verdict,
     unseen,
 )
@@ -56,7 +56,7 @@ class Pooled:
     policy: str
     other: str
     measure: Compared
-    difference: Difference  # of the areas; its interval is that of the corrected test
+    difference: MeanDifference  # of the areas; its interval is that of the corrected test
     test: StudentTest | None  # None where a task has too few contexts, or where the two differ in too few
     alpha: float  # the level at which Holm's method tests it
     p: float | None  # corrected over the family; None without a test
@@ -84,7 +84,7 @@ class Pooled:
         return len(self.at)
 
     @property
-    def points(self) -> Difference:
+    def points(self) -> MeanDifference:
         """Returns the difference in points."""
         return self.difference.times(self.measure.factor)
 
@@ -229,7 +229,7 @@ def _correct(lines: Sequence[Pooled]) -> list[Pooled]:
     levels = dict(zip(tests, step_down_levels(np.array([test.p for test in tests.values()])).tolist(), strict=True))
     corrected = list(lines)
     for place, test in tests.items():
-        difference = Difference(test.mean, *test.interval(levels[place]))
+        difference = MeanDifference(test.mean, *test.interval(levels[place]))
         corrected[place] = replace(
             lines[place], difference=difference, alpha=levels[place], p=p[place], family=len(tests)
         )
@@ -264,7 +264,7 @@ def _pool(
     return Pooled(
         *pair,
         measure=measure,
-        difference=Difference(float(np.mean([area.values.mean() for area in areas])), None, None),
+        difference=MeanDifference(float(np.mean([area.values.mean() for area in areas])), None, None),
         test=StudentTest.of_tasks([area.values for area in areas], differing) if enough else None,
         alpha=ALPHA,
         p=None,

@@ -6,7 +6,7 @@ import numpy as np
 
 from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
 from leaderboards.aggregate.row import interval_text
-from leaderboards.boards.cells import Cell
+from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
 from leaderboards.boards.profiles import FLAT, Profile
 from leaderboards.metrics.declaration.definition import Definition
@@ -71,8 +71,8 @@ def area_under_curve(profile: Profile) -> Area | Blank:
     return Area(profile.estimate(area), float(span[0]))
 
 
-def _cell(area: Area) -> Cell:
-    return Cell(
+def _cell(area: Area) -> TableCell:
+    return TableCell(
         f"{area.height.mean:.1f}",
         interval_text(area.height.interval) if area.height.interval else "",
         area.height.mean,

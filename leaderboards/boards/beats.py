@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from leaderboards.aggregate.paired import UNDECIDED, Difference, Verdict
+from leaderboards.aggregate.paired import UNDECIDED, MeanDifference, Verdict
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.area import areas, last_realised
-from leaderboards.boards.cells import SIGNS, Cell
+from leaderboards.boards.cells import SIGNS, TableCell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
@@ -34,7 +34,7 @@ class Against:
     """A policy against another at the same realised budget."""
 
     # Of the areas in points, this one minus the other. On a board its interval is that of the corrected test.
-    difference: Difference
+    difference: MeanDifference
     span: float  # both areas are over the realised ratios from 0 to this one, as far as both go
     test: StudentTest
     p: float  # corrected over the family of the board
@@ -60,7 +60,7 @@ def against(one: Profile, other: Profile) -> Against | Blank:
     test = area_test(differences, min(one.contexts, other.contexts))
     if isinstance(test, Blank):
         return test
-    return Against(Difference(test.mean, *test.interval()), span, test, test.p)
+    return Against(MeanDifference(test.mean, *test.interval()), span, test, test.p)
 
 
 def area_test(differences: FloatArray, contexts: int) -> StudentTest | Blank:
@@ -123,7 +123,7 @@ def against_controls(board: BoardProfiles) -> Mapping[tuple[str, str], Against |
 def _correct(duel: Against, p: float, level: float) -> Against:
     """Returns the same with the corrected p, and with the interval of the test at the level at which Holm's method
     makes it: a reader would take a narrower one for a verdict."""
-    return replace(duel, difference=Difference(duel.difference.mean, *duel.test.interval(level)), p=p)
+    return replace(duel, difference=MeanDifference(duel.difference.mean, *duel.test.interval(level)), p=p)
 
 
 def _beats(control: str) -> DerivedMeasure[Against | Blank]:
@@ -161,10 +161,10 @@ def _beats(control: str) -> DerivedMeasure[Against | Blank]:
     )
 
 
-def _cell(found: Against) -> Cell:
+def _cell(found: Against) -> TableCell:
     verdict = found.verdict
     text = f"{SIGNS[verdict]} {verdict}".strip()
-    return Cell(text, found.difference.text(), found.difference.mean, tone=verdict)
+    return TableCell(text, found.difference.text(), found.difference.mean, tone=verdict)
 
 
 BEATS_DEFINITION = Definition(

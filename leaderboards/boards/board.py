@@ -18,7 +18,7 @@ from leaderboards.aggregate.row import (
     interval_text,
     is_of_eviction,
 )
-from leaderboards.boards.cells import SIGNS, Cell, Line
+from leaderboards.boards.cells import SIGNS, TableCell, TableRow
 from leaderboards.boards.cliff import CLIFFS
 from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.profiles import NOT_COMPRESSED
@@ -61,7 +61,7 @@ class BoardLevel:
 
     level: Level
     columns: tuple[BoardColumn, ...]
-    lines: tuple[Line, ...]  # methods and controls, as on the board
+    lines: tuple[TableRow, ...]  # methods and controls, as on the board
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class Board:
     """A row for each policy."""
 
     columns: tuple[BoardColumn, ...]
-    methods: tuple[Line, ...]  # by rank, then those without one
-    controls: tuple[Line, ...]
+    methods: tuple[TableRow, ...]  # by rank, then those without one
+    controls: tuple[TableRow, ...]
     levels: tuple[BoardLevel, ...]  # in ascending order
     shown: tuple[Level, ...]  # the levels that have columns unless one is chosen
     names: Mapping[Level, str]  # of the levels of all boards
     presses: Mapping[str, Sequence[Arguments]]  # what each policy ran with, by task
 
-    def cells_of(self, line: Line) -> Sequence[tuple[BoardColumn, Cell]]:
+    def cells_of(self, line: TableRow) -> Sequence[tuple[BoardColumn, TableCell]]:
         """Returns the cells of one of its lines, each with its column."""
         return list(zip(self.columns, line.cells, strict=True))
 
@@ -119,7 +119,7 @@ class _Policy:
 Boards = Mapping[tuple[str, str], Board]
 # By task, policy and level: the share of answers that are lost in one way, by the heading of its column.
 Losses = Mapping[tuple[str, str, Level], Mapping[str, float]]
-Cells = Callable[[_Policy], Cell]
+Cells = Callable[[_Policy], TableCell]
 Column = tuple[BoardColumn, Cells]
 
 
@@ -224,7 +224,9 @@ def _board(
     )
 
 
-def _table(columns: Sequence[Column], policies: Sequence[_Policy]) -> tuple[tuple[BoardColumn, ...], tuple[Line, ...]]:
+def _table(
+    columns: Sequence[Column], policies: Sequence[_Policy]
+) -> tuple[tuple[BoardColumn, ...], tuple[TableRow, ...]]:
     """Lays out a board. It leaves out columns in which no policy has a value, or the full cache alone."""
     cells = [(column, [cell(policy) for policy in policies]) for column, cell in columns]
     compressed = [policy.standing.policy != FULL for policy in policies]
@@ -235,7 +237,7 @@ def _table(columns: Sequence[Column], policies: Sequence[_Policy]) -> tuple[tupl
         if any(cell.sort is not None for cell, counts in zip(column_cells, counted, strict=True) if counts)
     ]
     return tuple(column for column, _ in cells), tuple(
-        Line(policy.standing.policy, tuple(column_cells[place] for _, column_cells in cells))
+        TableRow(policy.standing.policy, tuple(column_cells[place] for _, column_cells in cells))
         for place, policy in enumerate(policies)
     )
 
@@ -310,17 +312,17 @@ def _at(policy: _Policy, level: Level) -> SummaryRow | None:
 def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, suffix: str) -> Column:
     """Returns a measure at one level, a share in whole percent. ``suffix``: of the column's name."""
 
-    def cell(policy: _Policy) -> Cell:
+    def cell(policy: _Policy) -> TableCell:
         row = _at(policy, level)
         value = None if row is None else measure.value(row)
         if row is None or value is None:
-            return Cell.blank(None if row is None else row.reason)
+            return TableCell.blank(None if row is None else row.reason)
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
-            return Cell.blank(NOTHING_REMOVED)
+            return TableCell.blank(NOTHING_REMOVED)
         text = count_text(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
         silent = ABSTENTION.value(row) if measure in CLIFFS else None
         # What is not answered is not wrong either.
-        return Cell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
+        return TableCell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
 
     unit = "percent" if measure.is_share else measure.unit
     meaning = f"{heading.meaning}{at}, in {unit}"
@@ -331,51 +333,51 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, s
 
 
 def _f1_column(level: Level, at: str) -> Column:
-    def cell(policy: _Policy) -> Cell:
+    def cell(policy: _Policy) -> TableCell:
         row = _at(policy, level)
         value = None if row is None else F1.value(row)
         if row is None or value is None:
-            return Cell.blank(None if row is None else row.reason)
-        return Cell(F1.text(value), interval_text(F1.interval(row)), value)
+            return TableCell.blank(None if row is None else row.reason)
+        return TableCell(F1.text(value), interval_text(F1.interval(row)), value)
 
     return _column(f"F1{at}", f"F1{at}, in percent, with its 95 % interval", cell, at_level=True)
 
 
 def _loss_column(name: str, level: Level, at: str) -> Column:
-    def cell(policy: _Policy) -> Cell:
+    def cell(policy: _Policy) -> TableCell:
         row = _at(policy, level)
         at_level = {} if row is None else policy.losses[row.at]
         if name not in at_level:
-            return Cell.blank(None)
-        return Cell(f"{100 * at_level[name]:z.0f}", "", at_level[name])
+            return TableCell.blank(None)
+        return TableCell(f"{100 * at_level[name]:z.0f}", "", at_level[name])
 
     return _column(f"{name}{at}", f"{LOSSES[name]}{at}, in percent of the answers", cell, at_level=True)
 
 
-def _cost(policy: _Policy) -> Cell:
+def _cost(policy: _Policy) -> TableCell:
     if policy.standing.policy == FULL:
-        return Cell.blank(NOT_COMPRESSED)
+        return TableCell.blank(NOT_COMPRESSED)
     if policy.cost is None:
-        return Cell.blank(None)
+        return TableCell.blank(None)
     seconds, tokens = policy.cost
-    return Cell(f"{1000 * seconds:.1f}", f"{tokens:,.0f} tokens", 1000 * seconds)
+    return TableCell(f"{1000 * seconds:.1f}", f"{tokens:,.0f} tokens", 1000 * seconds)
 
 
 def _saved_column(name: str, level: Level, at: str) -> Column:
-    def cell(policy: _Policy) -> Cell:
+    def cell(policy: _Policy) -> TableCell:
         row = _at(policy, level)
         held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, policy.full))
         if held is None or not whole:
-            return Cell.blank(None if row is None else row.reason)
+            return TableCell.blank(None if row is None else row.reason)
         saved = 1 - held / whole
         if saved == 0 and not level.declared.removes:
-            return Cell.blank(NOTHING_REMOVED)
-        return Cell(f"{100 * saved:z.0f}", "", saved)
+            return TableCell.blank(NOTHING_REMOVED)
+        return TableCell(f"{100 * saved:z.0f}", "", saved)
 
     meaning = f"memory that is freed{at}, in percent of the full cache’s bytes"
     return _column(name, meaning, cell, at_level=True)
 
 
-def _questions(policy: _Policy) -> Cell:
+def _questions(policy: _Policy) -> TableCell:
     counts = [row.n for row in policy.rows.values()]
-    return Cell(f"{max(counts):,}", "", max(counts)) if counts else Cell.blank(None)
+    return TableCell(f"{max(counts):,}", "", max(counts)) if counts else TableCell.blank(None)

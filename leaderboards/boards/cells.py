@@ -11,7 +11,7 @@ NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A text, and how a page shows it."""
 
     text: str = "–"
@@ -48,8 +48,8 @@ def heat_of(value: float, highest: float) -> float:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableRow:
     """A row of a table."""
 
     name: str  # of its policy or task
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]

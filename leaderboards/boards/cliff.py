@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED, interval_text
-from leaderboards.boards.cells import Cell
+from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
 from leaderboards.boards.profiles import FLAT, Measured, Profile
 from leaderboards.metrics import Interval, Measure
@@ -95,9 +95,9 @@ def cliff(profile: Profile, measure: Measure) -> Cliff | Blank:
     return Cliff(float(ratios[places[0]]), low, high, profile.estimate(rises[:, places[0]]))
 
 
-def _cell(cliff: Cliff) -> Cell:
+def _cell(cliff: Cliff) -> TableCell:
     interval = interval_text(cliff.interval, digits=2) if cliff.interval else ""
-    return Cell(f"{cliff.ratio:.2f}{'' if cliff.is_clear else ' ?'}", interval, cliff.ratio)
+    return TableCell(f"{cliff.ratio:.2f}{'' if cliff.is_clear else ' ?'}", interval, cliff.ratio)
 
 
 SUSCEPTIBILITY = Definition(

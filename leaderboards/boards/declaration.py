@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from leaderboards.aggregate.arguments import Arguments
-from leaderboards.boards.cells import Cell
+from leaderboards.boards.cells import TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
 from leaderboards.metrics.declaration.definition import Definition
@@ -45,7 +45,7 @@ class DerivedMeasure(Generic[Value]):
     heading: str = ""  # of its column on the board, if it stands there
     # The heading on a board with levels of these kinds, if it is not the same on every board.
     heading_of: Callable[[Sequence[LevelKind]], str] | None = None
-    cell: Callable[[Any], Cell] | None = None  # its cell there
+    cell: Callable[[Any], TableCell] | None = None  # its cell there
     parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
 
     @property
@@ -60,11 +60,11 @@ class DerivedMeasure(Generic[Value]):
         """Returns its definitions, each with the names that it explains beside its own."""
         return ((self.definition, self.names), *((part, ()) for part in self.parts))
 
-    def cell_of(self, value: Value) -> Cell:
+    def cell_of(self, value: Value) -> TableCell:
         if self.cell is None:
             raise TypeError(f"{self.name} has no column on the board")
         if isinstance(value, Blank):
-            return Cell.blank(value.reason, value.short)
+            return TableCell.blank(value.reason, value.short)
         cell = self.cell(value)
         return replace(cell, sort=-(cell.sort or 0)) if self.better == "lower" else cell  # the best sorts highest
 

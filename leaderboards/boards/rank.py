@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from leaderboards.aggregate.arguments import LEAST_SHARE, narrow_windows
-from leaderboards.aggregate.paired import Difference
+from leaderboards.aggregate.paired import MeanDifference
 from leaderboards.boards.area import areas, last_realised
-from leaderboards.boards.cells import Cell
+from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
@@ -43,7 +43,9 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
         ranks = 1.0 + (np.stack(list(by_other.values())) < 0).sum(axis=0)
         rank = int(ranks[0])
         low, high = discrete_interval(ranks[1:], rank)
-        tied = tuple(other for other, lead in by_other.items() if other != policy and not Difference.of(lead).is_clear)
+        tied = tuple(
+            other for other, lead in by_other.items() if other != policy and not MeanDifference.of(lead).is_clear
+        )
         ends = (None if low is None else int(low), None if high is None else int(high))
         intervals[policy] = RankInterval(rank, *ends, tied, alone=len(by_other) == 1)
     return intervals
@@ -86,11 +88,11 @@ def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -
     return differences
 
 
-def _cell(rank: RankInterval) -> Cell:
+def _cell(rank: RankInterval) -> TableCell:
     if rank.alone:
-        return Cell.blank(ALONE, ALONE)
+        return TableCell.blank(ALONE, ALONE)
     interval = "" if rank.low is None else f"{rank.low}–{rank.high}"
-    return Cell(f"{rank.rank}{' ○' if rank.tied else ''}", interval, rank.rank)
+    return TableCell(f"{rank.rank}{' ○' if rank.tied else ''}", interval, rank.rank)
 
 
 ALONE = "only one ranked"

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from leaderboards.aggregate.audit import ORACLE
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.aggregate.summary import ONE_CONTEXT
-from leaderboards.boards.cells import Cell
+from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
@@ -148,7 +148,7 @@ def _upper(loss: Estimate) -> float:
     return inf if loss.high is None else loss.high
 
 
-def _cell(safe: SafeRatio) -> Cell:
+def _cell(safe: SafeRatio) -> TableCell:
     """Makes the cell of a board; over several tasks each number has the task that it is of."""
     few = f"n = {safe.contexts}" if safe.outcome == "not shown" else ""
     if safe.tasks:
@@ -159,7 +159,9 @@ def _cell(safe: SafeRatio) -> Cell:
     lines = (few, CHANCE if safe.may_be_chance else "", unsafe)
     # A share removed stands alone, as it does everywhere.
     what = "" if KINDS[safe.kind].removes else f"{safe.kind} "
-    return Cell(f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio)
+    return TableCell(
+        f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio
+    )
 
 
 def unsafe_from(safe: SafeRatio) -> str:

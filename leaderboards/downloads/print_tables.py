@@ -8,7 +8,7 @@ from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board
-from leaderboards.boards.cells import Cell
+from leaderboards.boards.cells import TableCell
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS
 from leaderboards.statistics.significance import p_text
 
@@ -46,7 +46,7 @@ def narrow_board_rows(board: Board) -> Rows:
     return _rows_of(board, [*of_all, *at_level[:1]], lambda cell: cell.text)
 
 
-def _rows_of(board: Board, columns: Sequence[int], text: Callable[[Cell], str]) -> Rows:
+def _rows_of(board: Board, columns: Sequence[int], text: Callable[[TableCell], str]) -> Rows:
     rows = [("policy", *(board.columns[place].name for place in columns))]
     for line in (*board.methods, *board.controls):
         cells = [line.cells[place] for place in columns]
@@ -95,7 +95,7 @@ def _with_few(verdict: Verdict, contexts: int) -> str:
     return f"{verdict} (few contexts)" if contexts < FEW_CONTEXTS else verdict
 
 
-def _in_one_line(cell: Cell) -> str:
+def _in_one_line(cell: TableCell) -> str:
     detail = cell.detail.replace("\n", ", ")
     return f"{cell.text} ({detail})" if detail else cell.text
 

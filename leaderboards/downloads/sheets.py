@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from leaderboards.aggregate.paired import Difference
+from leaderboards.aggregate.paired import MeanDifference
 from leaderboards.statistics.resampling import Estimate
 from policies.declaration.levels import Level
 
@@ -97,7 +97,7 @@ class Sheet:
 # By kind of value, the columns that it has in a download, and the attribute that each holds.
 SPREAD: Mapping[type | None, Callable[[str], Mapping[str, str]]] = {
     Level: lambda name: {"level_kind": "kind", "level": "value"},
-    Difference: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high"},
+    MeanDifference: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high"},
     Estimate: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high", f"{name}_n": "n"},
 }
 

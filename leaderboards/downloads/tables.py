@@ -12,7 +12,7 @@ from typing import Any
 from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.failures import Contrast
 from leaderboards.aggregate.imported import Imported
-from leaderboards.aggregate.paired import COMPARED, POINTS, Difference, Duel
+from leaderboards.aggregate.paired import COMPARED, POINTS, Duel, MeanDifference
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import Boards, values_of
@@ -74,7 +74,7 @@ def duels_sheet(
         }
         for duel in duels
     ]
-    return Sheet.of(name, title, rows, kinds={f"{measure}_difference": Difference for measure in measures})
+    return Sheet.of(name, title, rows, kinds={f"{measure}_difference": MeanDifference for measure in measures})
 
 
 def _contests_of(duel: Duel, measures: Iterable[str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.figures.gallery import Picture
+from leaderboards.figures.gallery import GalleryPlot
 from leaderboards.figures.heatmaps import HeatMap, Key
 from leaderboards.rendering.marks import Band
 
@@ -16,7 +16,7 @@ MODES = {
 }
 
 
-def picture_caption(picture: Picture, data: str) -> str:
+def picture_caption(picture: GalleryPlot, data: str) -> str:
     """Returns the caption of a curve or a scatter. ``data``: of :func:`data_sentences`."""
     drawing = picture.plot.drawing
     better = picture.unit.partition("; ")[2]

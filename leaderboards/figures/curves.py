@@ -9,7 +9,7 @@ from leaderboards.boards.cliff import CLIFFS, Cliff
 from leaderboards.metrics import Interval, Measure
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.marks import Band, Break, Line, Mark
+from leaderboards.rendering.marks import Band, Break, Mark, PolicyLine
 from leaderboards.rendering.plots import Plot, Spot, in_words, numbers
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.resampling import Blank
@@ -109,7 +109,7 @@ def _scale(measure: Measure, row: SummaryRow) -> float | None:
 
 def _marks(style: LineStyle, runs: Sequence[Sequence[Point]]) -> Iterator[Mark]:
     for run in runs:
-        yield Line(style, tuple((ratio, value) for ratio, value, _ in run))
+        yield PolicyLine(style, tuple((ratio, value) for ratio, value, _ in run))
         intervals = [(ratio, *interval) for ratio, _, interval in run if interval is not None]
         if not style.control and len(intervals) > 1:
             places, low, high = zip(*intervals, strict=True)

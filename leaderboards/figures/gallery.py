@@ -26,7 +26,7 @@ class Details:
 
 
 @dataclass(frozen=True)
-class Picture:
+class GalleryPlot:
     """A plot under a title."""
 
     name: str
@@ -40,7 +40,7 @@ class Picture:
 class Gallery:
     """The figures of one task in one mode."""
 
-    pictures: tuple[Picture, ...]
+    pictures: tuple[GalleryPlot, ...]
     blanks: tuple[tuple[str, str], ...]  # name and reason of what is not drawn, as it has no value anywhere
     columns: tuple[str, ...]  # of the correlations
     correlations: tuple[tuple[str, ...], ...]  # a row for each policy
@@ -105,10 +105,10 @@ def gallery(
     )
 
 
-def _curve(plot: Plot, measure: Measure) -> Picture:
+def _curve(plot: Plot, measure: Measure) -> GalleryPlot:
     better = f"; {measure.better} is better" if measure.better else ""
     note = " ".join(filter(None, (CAUTIONS.get(measure, ""), plot.note)))
-    return Picture(measure.name, measure.title, f"{measure.unit}{better}", plot, note)
+    return GalleryPlot(measure.name, measure.title, f"{measure.unit}{better}", plot, note)
 
 
 def _cliffs(standings: Sequence[Standing], measure: Measure) -> Mapping[str, Cliff | Blank]:
@@ -116,12 +116,12 @@ def _cliffs(standings: Sequence[Standing], measure: Measure) -> Mapping[str, Cli
     return {one.policy: one[CLIFFS[measure]] for one in standings} if measure in CLIFFS else {}
 
 
-def _scatter(points: Scatter | Blank, measure: Measure) -> Picture | None:
+def _scatter(points: Scatter | Blank, measure: Measure) -> GalleryPlot | None:
     if isinstance(points, Blank):
         return None
     title = f"GER against {measure.title.lower()}"
     unit = f"{measure.title.lower()} over GER, a point for each policy and level"
-    return Picture(f"ger-{measure.name}", title, unit, points.plot, _note(points))
+    return GalleryPlot(f"ger-{measure.name}", title, unit, points.plot, _note(points))
 
 
 def _note(points: Scatter) -> str:

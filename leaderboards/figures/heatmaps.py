@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from leaderboards.aggregate.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
-from leaderboards.boards.cells import Cell, heat_of
+from leaderboards.boards.cells import TableCell, heat_of
 from leaderboards.metrics import Measure
 from leaderboards.rendering.templating import as_data
 from leaderboards.statistics.resampling import Blank
@@ -39,13 +39,15 @@ class Layer:
     bottom: float  # the value of no heat
 
     @cached_property
-    def cells(self) -> list[list[Cell]]:
+    def cells(self) -> list[list[TableCell]]:
         return [[self._cell(value) for value in row] for row in self.values]
 
-    def _cell(self, value: float | Blank) -> Cell:
+    def _cell(self, value: float | Blank) -> TableCell:
         if isinstance(value, Blank):
-            return Cell.blank(value.reason)
-        return Cell(self.measure.text(value), sort=value, heat=heat_of(value - self.bottom, self.top - self.bottom))
+            return TableCell.blank(value.reason)
+        return TableCell(
+            self.measure.text(value), sort=value, heat=heat_of(value - self.bottom, self.top - self.bottom)
+        )
 
     @property
     def reasons(self) -> list[str]:
@@ -61,7 +63,7 @@ class HeatRow:
 
 
 @dataclass(frozen=True)
-class Group:
+class HeatGroup:
     """Rows under a title."""
 
     title: str
@@ -87,7 +89,7 @@ class HeatMap:
     corner: str  # what the rows are
     column_title: str
     columns: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[HeatGroup, ...]
     choices: tuple[Choice, ...]  # two
     layers: Mapping[Key, Layer]  # by what is chosen
     first: Key  # the layer that a page shows without its script
@@ -159,7 +161,7 @@ def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
         "policy",
         "task",
         tuple(tasks),
-        (Group("", tuple(HeatRow(policy) for policy in policies)),),
+        (HeatGroup("", tuple(HeatRow(policy) for policy in policies)),),
         (_measure_choice(measures), Choice(f"asked {kind_name(levels)}", tuple((one, one) for one in names.values()))),
         _layers(measures, {name: level for level, name in names.items()}, grid),
         (measures[0].name, names[middle]),
@@ -180,7 +182,7 @@ def question_map(facets: Sequence[Facet], rows: Sequence[SummaryRow], task: str,
     for part, title in PROPERTIES.items():
         group = tuple(HeatRow(facet.value, f"n = {facet.n:,}") for facet in parts[part])
         if group:
-            groups.append(Group(title, group, start))
+            groups.append(HeatGroup(title, group, start))
         start += len(group)
 
     def grid(measure: Measure, policy: str) -> Grid:
@@ -208,14 +210,14 @@ def layer_map(rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Bla
         rows_of = [by_place.get(cell) for cell in _cells(policy, levels)]
         return tuple(tuple(_in_layer(row, layer) for row in rows_of) for layer in range(layers))
 
-    group = Group("", tuple(HeatRow(f"layer {number}") for number in range(layers)))
+    group = HeatGroup("", tuple(HeatRow(f"layer {number}") for number in range(layers)))
     note = "Each layer taken alone; the GER of the cache counts what survives in none of them."
     return _by_policy(("layers", "Layers", note, "layer"), [group], levels, of_board, (GER,), grid)
 
 
 def _by_policy(
     words: tuple[str, str, str, str],
-    groups: Sequence[Group],
+    groups: Sequence[HeatGroup],
     levels: Sequence[Level],
     rows: Sequence[SummaryRow],
     measures: Sequence[Measure],

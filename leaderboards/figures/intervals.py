@@ -2,7 +2,7 @@
 
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import STRIP, Axis, Frame
-from leaderboards.rendering.marks import Dots, Line, Region
+from leaderboards.rendering.marks import Dots, PolicyLine, Region
 from leaderboards.rendering.style import INK_COLOUR, SERIES_COLOURS, LineStyle
 from leaderboards.statistics.resampling import Estimate
 
@@ -18,10 +18,12 @@ def interval_drawing(estimate: Estimate, threshold: float, side: str, axis: Axis
     ends = {"at least": axis.last, "above": axis.last, "at most": axis.first, "below": axis.first}
     left, right = sorted((threshold, ends.get(side, threshold)))
     region = (Region((left, 0.0), (right, 1.0)),) if left < right else ()
-    interval = () if estimate.interval is None else (Line(INTERVAL, tuple((end, HALF) for end in estimate.interval)),)
+    interval = (
+        () if estimate.interval is None else (PolicyLine(INTERVAL, tuple((end, HALF) for end in estimate.interval)),)
+    )
     marks = (
         *region,
-        Line(THRESHOLD, ((threshold, 0.0), (threshold, 1.0))),
+        PolicyLine(THRESHOLD, ((threshold, 0.0), (threshold, 1.0))),
         *interval,
         Dots(MEASURED, ((estimate.mean, HALF),)),
     )

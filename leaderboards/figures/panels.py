@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import INK, Axis, Frame
 from leaderboards.rendering.inline import svg_of
-from leaderboards.rendering.marks import Band, Line, Mark, Region
+from leaderboards.rendering.marks import Band, Mark, PolicyLine, Region
 from leaderboards.rendering.style import LineStyle
 from policies.declaration.lazy import LazyModule
 
@@ -23,7 +23,7 @@ MAP_COLOUR = "#1858c8"
 
 
 @dataclass(frozen=True)
-class Path:
+class BandedLine:
     """A line through places, with a band."""
 
     style: LineStyle
@@ -33,7 +33,7 @@ class Path:
 
 
 def panel(
-    paths: Sequence[Path],
+    paths: Sequence[BandedLine],
     horizontal: Axis,
     vertical: Axis,
     title: str,
@@ -105,7 +105,7 @@ def share_map(
     return svg_of(draw, title, salt)
 
 
-def _marks(path: Path) -> Iterator[Mark]:
-    yield Line(path.style, path.places)
+def _marks(path: BandedLine) -> Iterator[Mark]:
+    yield PolicyLine(path.style, path.places)
     if path.low:
         yield Band.between(path.style, tuple(x for x, _ in path.places), path.low, path.high)

@@ -8,7 +8,7 @@ from leaderboards.aggregate.row import ALL_TASKS, F1, KV_BYTES, OBEYED, SummaryR
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.marks import Line, Region
+from leaderboards.rendering.marks import PolicyLine, Region
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Blank
@@ -51,7 +51,7 @@ def tradeoff(
             frame,
             (
                 *([Region((0.0, 0.0), (WHOLE, silence))] if silence else []),
-                *(Line(style, ((WHOLE, WHOLE), *(point for _, point in line))) for style, line in lines.items()),
+                *(PolicyLine(style, ((WHOLE, WHOLE), *(point for _, point in line))) for style, line in lines.items()),
             ),
             "Answers kept over bytes held, percent of the full cache: a line for each policy",
             f"tradeoff/{place}",

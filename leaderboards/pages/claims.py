@@ -33,7 +33,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Row:
+class StatisticRow:
     """One statistic of a claim, as texts."""
 
     part: str
@@ -49,11 +49,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Section:
+class ClaimSection:
     """A claim and what is behind its verdicts."""
 
     claim: Claim
-    rows: tuple[Row, ...]
+    rows: tuple[StatisticRow, ...]
     runs: tuple[Run, ...]
 
     @property
@@ -97,18 +97,18 @@ def build_claims(
     )
 
 
-def _texts(sections: Sequence[Section]) -> list[tuple[Text, list[Section]]]:
+def _texts(sections: Sequence[ClaimSection]) -> list[tuple[Text, list[ClaimSection]]]:
     """Groups the claims by the text that makes them."""
     return [(text, list(group)) for text, group in groupby(sections, key=lambda section: section.claim.text)]
 
 
-def _section(judgements: Sequence[Judgement], runs: Mapping[str, Run]) -> Section:
+def _section(judgements: Sequence[Judgement], runs: Mapping[str, Run]) -> ClaimSection:
     claim = judgements[0].claim
     names = [name for name in claim.evidence if name in runs]
-    return Section(claim, tuple(_row(one, judgements) for one in judgements), tuple(runs[name] for name in names))
+    return ClaimSection(claim, tuple(_row(one, judgements) for one in judgements), tuple(runs[name] for name in names))
 
 
-def _row(one: Judgement, beside: Sequence[Judgement]) -> Row:
+def _row(one: Judgement, beside: Sequence[Judgement]) -> StatisticRow:
     claim, estimate = one.claim, one.estimate
     threshold = f"{claim.side} {claim.threshold:g}"
     drawing, value, interval = "", "–", ""
@@ -119,7 +119,7 @@ def _row(one: Judgement, beside: Sequence[Judgement]) -> Row:
         title = f"{claim.identifier} {one.part}: {value}, 95 % {interval or 'unknown'}; threshold {threshold}"
         salt = f"{claim.identifier}/{one.part}"
         drawing = interval_drawing(estimate, claim.threshold, claim.side, axis, title, salt)
-    return Row(
+    return StatisticRow(
         part=one.part,
         value=value,
         interval=interval,

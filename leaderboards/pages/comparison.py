@@ -7,7 +7,7 @@ from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.failures import HOW, Contrast
 from leaderboards.aggregate.paired import COMPARED, Compared, Contest, Duel
 from leaderboards.aggregate.pooled import Pooled
-from leaderboards.boards.cells import Cell, Line
+from leaderboards.boards.cells import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.rendering.templating import render
@@ -40,13 +40,13 @@ OF_MEASURE: Mapping[str, Callable[[Contest], str]] = {
 
 
 @dataclass(frozen=True)
-class Grid:
+class MeasureGrid:
     """A measure over task and level."""
 
     name: str
     title: str
     unit: str
-    lines: tuple[Line, ...]
+    lines: tuple[TableRow, ...]
 
     @property
     def reasons(self) -> list[str]:
@@ -55,7 +55,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Section:
+class OpponentSection:
     """A part of the page: all about one opponent."""
 
     identifier: str
@@ -65,7 +65,7 @@ class Section:
     few: str  # a warning of few contexts
     level_title: str
     columns: tuple[str, ...]
-    tables: tuple[Grid, ...]
+    tables: tuple[MeasureGrid, ...]
     how: tuple[tuple[str, ...], ...]
     where: tuple[tuple[str, ...], ...]
     listing_columns: tuple[str, ...]
@@ -111,12 +111,12 @@ def build_comparison(
 
 def _section(
     number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast], unmastered: Mapping[str, str]
-) -> Section:
+) -> OpponentSection:
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
     measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
     family = max(duel.family for duel in duels)
-    return Section(
+    return OpponentSection(
         identifier=f"section-{number}",
         other=duels[0].other,
         summary=summary_line(judged),
@@ -125,7 +125,7 @@ def _section(
         level_title=kind_title(levels),
         columns=tuple(names_of(levels).values()),
         tables=tuple(
-            Grid(measure.name, measure.title, measure.unit, _lines(duels, levels, measure, unmastered))
+            MeasureGrid(measure.name, measure.title, measure.unit, _lines(duels, levels, measure, unmastered))
             for measure in measures
         ),
         how=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part == HOW),
@@ -150,25 +150,25 @@ def _contrasted(contrast: Contrast) -> tuple[str, ...]:
 
 def _lines(
     duels: Sequence[Duel], levels: Sequence[Level], measure: Compared, unmastered: Mapping[str, str]
-) -> tuple[Line, ...]:
+) -> tuple[TableRow, ...]:
     tasks = dict.fromkeys(duel.task for duel in duels if measure.name in duel.contests)
     met = {(duel.task, duel.level): duel for duel in duels}
     return tuple(
-        Line(task, tuple(_of(met.get((task, level)), measure, unmastered) for level in levels)) for task in tasks
+        TableRow(task, tuple(_of(met.get((task, level)), measure, unmastered) for level in levels)) for task in tasks
     )
 
 
-def _of(duel: Duel | None, measure: Compared, unmastered: Mapping[str, str]) -> Cell:
+def _of(duel: Duel | None, measure: Compared, unmastered: Mapping[str, str]) -> TableCell:
     if duel is None:
-        return Cell.blank(NOT_COMPLETE)
+        return TableCell.blank(NOT_COMPLETE)
     if duel.task in unmastered:
-        return Cell.blank(unmastered[duel.task])
-    return _cell(duel.contests[measure.name]) if measure.name in duel.contests else Cell.blank(NO_SUCH)
+        return TableCell.blank(unmastered[duel.task])
+    return _cell(duel.contests[measure.name]) if measure.name in duel.contests else TableCell.blank(NO_SUCH)
 
 
-def _cell(contest: Contest) -> Cell:
+def _cell(contest: Contest) -> TableCell:
     text, _, interval = contest.text.partition(" ")
-    return Cell(
+    return TableCell(
         text,
         interval or f"no interval, n = {contest.contexts}",
         contest.difference.mean,

@@ -37,14 +37,14 @@ WRONG = WRONG_OF_ANSWERED  # a model that falls silent hallucinates less, so tha
 
 
 @dataclass(frozen=True)
-class Finding:
+class Headline:
     """A sentence, and the address of the figure that shows it."""
 
     text: str
     link: str
 
 
-def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mapping[str, str]) -> list[Finding]:
+def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mapping[str, str]) -> list[Headline]:
     """Tells the most that is safe, what is kept of long contexts (or, where none were run, the use that bears least),
     and how the best policy goes wrong; fewer where there is nothing to tell. Where the model can do no task, it says
     this alone: what it gets wrong is not due to a policy. ``section``: the identifier of the section of these results
@@ -56,14 +56,16 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
     if all(task in reasons_by_task(results.rows) for task in results.tasks):
         tasks = "this task" if len(results.tasks) == 1 else "any of these tasks"
         text = f"The model cannot do {tasks} with the full cache: nothing is said of policies."
-        return [Finding(text, figure(results.tasks[0], _first_measure(results, results.tasks[0]).name))]
+        return [Headline(text, figure(results.tasks[0], _first_measure(results, results.tasks[0]).name))]
     most = _most(results, matrix, matrix.uses, _sure)
     long = next((use for use in matrix.uses if use.name == LONG), None)
     told = most is not None and long is not None and most.use == long
     second = _least(results, matrix, figure) if long is None or told else _long(results, matrix, long, figure)
     if most is not None:
         task = most.use.tasks[0]
-        first: Finding | None = Finding(_shown(results, matrix, most), figure(task, _first_measure(results, task).name))
+        first: Headline | None = Headline(
+            _shown(results, matrix, most), figure(task, _first_measure(results, task).name)
+        )
     else:
         first = _nothing(results, matrix)
     return [finding for finding in (first, second, _wrong(results, figure)) if finding is not None]
@@ -104,7 +106,7 @@ def _seeming(cell: UseCell) -> float | None:
     return cell.sort
 
 
-def _nothing(results: Results, matrix: UseMatrix) -> Finding | None:
+def _nothing(results: Results, matrix: UseMatrix) -> Headline | None:
     """Says that nothing is shown to be safe, where anything was measured."""
     cells = [cell for line in matrix.methods for cell in line.cells]
     if all(cell.sort is None for cell in cells):
@@ -114,7 +116,7 @@ def _nothing(results: Results, matrix: UseMatrix) -> Finding | None:
         text = f"Too few contexts ({matrix.contexts}; {FEW_CONTEXTS} at least) to call anything safe"
     else:
         text = f"No policy is shown safe for anything at any {kind_of(results).name} that was asked"
-    return Finding(f"{text}{': what seems to be safe may be chance' if chance else ''}.", "#safe")
+    return Headline(f"{text}{': what seems to be safe may be chance' if chance else ''}.", "#safe")
 
 
 def _shown(results: Results, matrix: UseMatrix, safest: Safest) -> str:
@@ -192,12 +194,12 @@ def _full(results: Results, task: str) -> SummaryRow | None:
     return next((row for row in results.rows if (row.task, row.policy) == (task, FULL)), None)
 
 
-def _long(results: Results, matrix: UseMatrix, use: Use, figure: Address) -> Finding | None:
+def _long(results: Results, matrix: UseMatrix, use: Use, figure: Address) -> Headline | None:
     """Tells what is safe for long contexts, or that nothing is shown, with what comes nearest."""
     task = use.tasks[0]
     address = figure(task, _first_measure(results, task).name)
     if best := _most(results, matrix, [use], _sure):
-        return Finding(_shown(results, matrix, best), address)
+        return Headline(_shown(results, matrix, best), address)
     oracle = safe_ratio_of(results, task, ORACLE)
     doubtful = not isinstance(oracle, Blank) and oracle.outcome == "not shown"
     if use.few:
@@ -210,7 +212,7 @@ def _long(results: Results, matrix: UseMatrix, use: Use, figure: Address) -> Fin
             if doubtful
             else f" at any {kind_of(results).name}"
         )
-    return Finding(f"{text}.{_nearest(results, matrix, use)}", address)
+    return Headline(f"{text}.{_nearest(results, matrix, use)}", address)
 
 
 def _nearest(results: Results, matrix: UseMatrix, use: Use) -> str:
@@ -239,7 +241,7 @@ def _levels(results: Results, task: str, policy: str) -> list[Level]:
     return sorted(levels, key=lambda one: one.amount)
 
 
-def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
+def _least(results: Results, matrix: UseMatrix, figure: Address) -> Headline | None:
     """Finds the use whose best policy is safe for the least, where any is safe for anything."""
     kind = kind_of(results).name
     best: dict[Use, float] = {}
@@ -253,7 +255,7 @@ def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | No
     uses = [use for use, ratio in best.items() if ratio == lowest]
     names = ", ".join(use.with_tasks for use in uses)
     task = _binding(results, uses[0], [line.name for line in matrix.methods])
-    return Finding(
+    return Headline(
         f"No policy is shown safe for {names} {f'above {kind} {lowest:g}' if lowest else f'at any {kind}'}.",
         figure(task, _first_measure(results, task).name),
     )
@@ -273,7 +275,7 @@ def _binding(results: Results, use: Use, policies: Sequence[str]) -> str:
     return min(use.tasks, key=highest)
 
 
-def _wrong(results: Results, figure: Address) -> Finding | None:
+def _wrong(results: Results, figure: Address) -> Headline | None:
     """Tells how often what the first policy of the board still answers is wrong, at the last level at which it
     answers anything in each task."""
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
@@ -293,7 +295,7 @@ def _wrong(results: Results, figure: Address) -> Finding | None:
         [f"{measure.factor * (measure.value(row) or 0):.0f} %" for row in (last, full)]
         for measure in (ABSTENTION, WRONG, HALLUCINATION)
     )
-    return Finding(
+    return Headline(
         f"At {level.where}, {policy} leaves {silent} of the questions unanswered (full cache {silent_full}). Of its "
         f"answers {wrong} are wrong (full cache {wrong_full}){_distinguished(results, last, policy, level)}. Of all "
         f"questions {raw} are answered wrongly, the hallucination rate (full cache {raw_full})"

@@ -16,14 +16,14 @@ from leaderboards.aggregate.row import ALL_TASKS, F1, FEW_CONTEXTS, SummaryRow
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board, BoardColumn
-from leaderboards.boards.cells import Cell
+from leaderboards.boards.cells import TableCell
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
 from leaderboards.downloads.encounters import encounters
 from leaderboards.figures.captions import MODES
-from leaderboards.figures.gallery import Picture
+from leaderboards.figures.gallery import GalleryPlot
 from leaderboards.figures.tradeoff import HELD, KEPT, WHOLE, kept_by_silence, tradeoff
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
-from leaderboards.pages.findings import Finding, findings_of
+from leaderboards.pages.findings import Headline, findings_of
 from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
@@ -76,8 +76,8 @@ class First:
     kind: LevelKind  # of what policies were asked
     matrix: UseMatrix
     directives: str  # the use whose answers are judged by directives, if there is one
-    tradeoff: Picture | None
-    findings: Sequence[Finding]
+    tradeoff: GalleryPlot | None
+    findings: Sequence[Headline]
     coverage: str  # how often intervals from few contexts hold the truth
     notes: Sequence[str]  # why a number is not what one would think
 
@@ -185,7 +185,7 @@ def _first(
         next((use.name for use in matrix.uses if _first_lead(results, use) is DIRECTIVES), ""),
         None
         if isinstance(plot, Blank)
-        else Picture("tradeoff", f"{KEPT.capitalize()} over {HELD}", _unit_of(kind), plot),
+        else GalleryPlot("tradeoff", f"{KEPT.capitalize()} over {HELD}", _unit_of(kind), plot),
         findings_of(results, matrix, f"section-{number}", pages),
         _coverage([use.contexts for use in matrix.uses]),
         [*_notes(results, matrix), *([] if isinstance(plot, Blank) else [*_upright(plot), *_silence(results)])],
@@ -412,7 +412,7 @@ def _one_board(
     }
 
 
-def _cell_data(cell: Cell, reasons: dict[str, int]) -> str:
+def _cell_data(cell: TableCell, reasons: dict[str, int]) -> str:
     """Returns its text, what it is sorted by and what stands under it, with semicolons between them; of a blank one
     "#" and the number of its reason among ``reasons``, which it adds to."""
     if cell.sort is None:

@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Section:
+class ImportedSection:
     """A part of the page: all about one data set, on one model in one setting."""
 
     identifier: str
@@ -54,10 +54,10 @@ def build_imported(
     )
 
 
-def _section(number: int, dataset: str, model: str, setting: str, rows: Sequence[Imported]) -> Section:
+def _section(number: int, dataset: str, model: str, setting: str, rows: Sequence[Imported]) -> ImportedSection:
     ordered = sorted(rows, key=lambda row: (-_value(row), row.press, row.ratio))
     note = ", ".join(part for part in (model, setting) if part)
-    return Section(f"section-{number}", dataset, note, tuple(_texts(row, rows) for row in ordered))
+    return ImportedSection(f"section-{number}", dataset, note, tuple(_texts(row, rows) for row in ordered))
 
 
 def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ ELLIPSIS = "…"
 
 
 @dataclass(frozen=True)
-class Piece:
+class MarkedText:
     """A stretch of a context."""
 
     text: str
@@ -39,7 +39,7 @@ class TaskExample:
     answers: tuple[Range, ...] = ()
 
     @property
-    def excerpt(self) -> tuple[Piece, ...]:
+    def excerpt(self) -> tuple[MarkedText, ...]:
         """Returns the context with what answers the question marked; of a long one, what is around that."""
         return tuple(_pieces(self))
 
@@ -116,7 +116,7 @@ def build_method(method: Method, downloads: Downloads | None = None) -> str:
     )
 
 
-def _pieces(example: TaskExample) -> Iterator[Piece]:
+def _pieces(example: TaskExample) -> Iterator[MarkedText]:
     context = example.context
     kinds = [""] * len(context)
     for kind, ranges in (("evidence", example.evidence), ("answer", example.answers)):
@@ -124,8 +124,8 @@ def _pieces(example: TaskExample) -> Iterator[Piece]:
             kinds[first:last] = [kind] * (min(last, len(context)) - first)
     end = 0
     for start, last in excerpt(context, (*example.evidence, *example.answers), AROUND, LONGEST):
-        yield from [Piece(ELLIPSIS)] if start > end else []
+        yield from [MarkedText(ELLIPSIS)] if start > end else []
         for kind, letters in groupby(range(start, last), kinds.__getitem__):
-            yield Piece("".join(context[place] for place in letters), kind)
+            yield MarkedText("".join(context[place] for place in letters), kind)
         end = last
-    yield from [Piece(ELLIPSIS)] if end < len(context) else []
+    yield from [MarkedText(ELLIPSIS)] if end < len(context) else []

@@ -14,7 +14,7 @@ from policies.declaration.names import FULL
 
 
 @dataclass(frozen=True)
-class Section:
+class TaskSection:
     """Holds the figures and the tables of one task, and every measure."""
 
     identifier: str
@@ -26,7 +26,7 @@ class Section:
     listing: list[tuple[str, ...]]  # every measure; empty for the mean over tasks, whose tasks have pages with theirs
 
 
-def sections_of(results: Sequence[Results], task: str) -> list[Section]:
+def sections_of(results: Sequence[Results], task: str) -> list[TaskSection]:
     """Makes a section for each of the results that show the task; lines and heat are the same on all pages of a
     site."""
     styles = line_styles([row for one in results for row in one.rows])
@@ -136,7 +136,7 @@ def _section(
     title: str,
     styles: Mapping[str, LineStyle],
     highest: Mapping[str, float],
-) -> Section:
+) -> TaskSection:
     rows_of_task = [row for row in results.rows if row.task == task]
     board = results.boards.get((results.mode, task))
     adapted = {policy for policy in styles if board is not None and board.is_adapted(policy)}
@@ -144,7 +144,7 @@ def _section(
     shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
-    return Section(
+    return TaskSection(
         identifier=identifier,
         title=title,
         note=note_of(results, task),

@@ -16,7 +16,7 @@ from leaderboards.aggregate.row import (
     count_text,
     interval_text,
 )
-from leaderboards.boards.cells import Cell, Line, heat_of
+from leaderboards.boards.cells import TableCell, TableRow, heat_of
 from leaderboards.figures.gallery import CAUTIONS
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
@@ -35,9 +35,9 @@ class Table:
     beside: str  # what stands under each value
     title: str  # of the columns
     columns: tuple[str, ...]
-    reference: Line | None  # the full cache, which has one cell for all levels
-    methods: tuple[Line, ...]
-    controls: tuple[Line, ...]
+    reference: TableRow | None  # the full cache, which has one cell for all levels
+    methods: tuple[TableRow, ...]
+    controls: tuple[TableRow, ...]
     notes: tuple[str, ...]
 
     @property
@@ -58,18 +58,18 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
     names = names_of(levels)
     by_place = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
-    lines: list[Line] = []
+    lines: list[TableRow] = []
     reference = None
     for policy in dict.fromkeys(row.policy for row in rows):
         if policy == FULL:
             full = next(row for row in rows if row.policy == FULL)
-            reference = Line(FULL, (_cell(full, measure, highest, notes, FULL, examples),))
+            reference = TableRow(FULL, (_cell(full, measure, highest, notes, FULL, examples),))
             continue
         cells = [
             _cell(by_place.get((policy, level)), measure, highest, notes, f"{policy} at {name}", examples)
             for level, name in names.items()
         ]
-        lines.append(Line(policy, tuple(cells)))
+        lines.append(TableRow(policy, tuple(cells)))
     return Table(
         measure=measure,
         beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
@@ -89,14 +89,14 @@ def _cell(
     notes: dict[str, list[str]],
     where: str,
     examples: str,
-) -> Cell:
+) -> TableCell:
     value = None if row is None else measure.value(row)
     if row is None or value is None:
         reason = NOT_RUN if row is None else row.reason or f"no {measure.title} was recorded"
         notes.setdefault(reason, []).append(where)
-        return Cell(reason=reason, note=list(notes).index(reason) + 1)
+        return TableCell(reason=reason, note=list(notes).index(reason) + 1)
     layers = row.ger_by_layer or () if measure is GER else ()
-    return Cell(
+    return TableCell(
         text=count_text(row, measure) or measure.text(value),
         detail=_detail(row, measure),
         heat=heat_of(value, highest),

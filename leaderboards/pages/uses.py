@@ -7,7 +7,7 @@ from math import inf
 from statistics import fmean
 
 from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES
-from leaderboards.boards.cells import Cell, Line
+from leaderboards.boards.cells import TableCell, TableRow
 from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, SafeRatio, lowest, unsafe_from
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
@@ -66,7 +66,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class UseCell(Cell):
+class UseCell(TableCell):
     """A cell of the matrix."""
 
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
@@ -225,11 +225,11 @@ def _is_adapted(results: Results, policy: str) -> bool:
     return any(board.is_adapted(policy) for (mode, _), board in results.boards.items() if mode == results.mode)
 
 
-def _board_lines(results: Results) -> Sequence[Line]:
+def _board_lines(results: Results) -> Sequence[TableRow]:
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     board = results.boards.get((results.mode, task))
     if board is None:
-        return [Line(policy, ()) for policy in distinct(row.policy for row in results.rows)]
+        return [TableRow(policy, ()) for policy in distinct(row.policy for row in results.rows)]
     return (*board.methods, *board.controls)
 
 

@@ -12,7 +12,7 @@ HOLLOW = {"full": "*", "oracle": "o", "random": "s", "recency": "D"}  # the dots
 
 
 @dataclass(frozen=True)
-class Line:
+class PolicyLine:
     """A line in the style of its policy, by which the page finds it."""
 
     style: LineStyle
@@ -88,7 +88,7 @@ class Region:
     depth: int = BEHIND
 
 
-Mark = Line | Dots | Band | Break | Region
+Mark = PolicyLine | Dots | Band | Break | Region
 
 
 def _depth(style: LineStyle) -> int:

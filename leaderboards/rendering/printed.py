@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leaderboards.rendering.frames import INK, Axis, Frame
-from leaderboards.rendering.marks import Band, Break, Dots, Line, Mark, Region
+from leaderboards.rendering.marks import Band, Break, Dots, Mark, PolicyLine, Region
 from leaderboards.rendering.paper import Paper
 from leaderboards.rendering.style import LineStyle
 from policies.declaration.lazy import LazyModule
@@ -96,7 +96,7 @@ def _add(axes: "Axes", mark: Mark, named: set[str]) -> None:
     """Puts a mark on the axes, whose own methods would also guess units and limits. ``named``: the policies that the
     legend has already."""
     match mark:
-        case Line(style, places):
+        case PolicyLine(style, places):
             looks: Any = {"linestyle": (0, style.dashes) if style.dashes else "-", "linewidth": style.width}
             looks |= {"marker": style.marker or None, "markersize": 4.2, "markeredgewidth": 0}
             _add_line(axes, mark, places, "policy", style, label=_label(style, named), **looks)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from leaderboards.rendering.frames import Frame
-from leaderboards.rendering.marks import Band, Break, Dots, Line, Mark, Place, Region
+from leaderboards.rendering.marks import Band, Break, Dots, Mark, Place, PolicyLine, Region
 from leaderboards.rendering.style import LineStyle
 
 INK = "var(--ink-curve)"
@@ -85,7 +85,7 @@ class _Markers:
 
 def _mark(frame: Frame, mark: Mark, markers: _Markers) -> str:
     match mark:
-        case Line(style, places):
+        case PolicyLine(style, places):
             return _group("policy", style, _line(frame, style, places, markers))
         case Dots(style, places):
             return _group("policy", style, _dots(frame, mark, places))

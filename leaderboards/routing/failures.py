@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Outcome(StrEnum):
+class FailureClass(StrEnum):
     """The classes of answers.
 
     They follow the difference between storage, accessibility and use [arXiv 2603.01426]: *erased* is a failure of
@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class AnswerFacts:
     """Says what is known of one answer.
 
     ``alive``: a slot of the evidence is left. ``reached``: a route leads from the evidence. ``silent``: the answer is
@@ -39,7 +39,7 @@ class Finding:
     observed: bool = True
 
 
-def outcome_of(finding: Finding) -> Outcome:
+def outcome_of(finding: AnswerFacts) -> FailureClass:
     """Returns the class of an answer: the first that it belongs to.
 
     An answer is *erased* if no slot of the evidence is left and no route leads from it: evidence that other tokens have
@@ -47,13 +47,13 @@ def outcome_of(finding: Finding) -> Outcome:
     evidence is reached: an answer without a route to it is erased or unreachable, silent or not.
     """
     if finding.right:
-        return Outcome.RIGHT
+        return FailureClass.RIGHT
     if not finding.right_with_full:
-        return Outcome.BEYOND_MODEL
+        return FailureClass.BEYOND_MODEL
     if not finding.observed:
-        return Outcome.NOT_OBSERVED
+        return FailureClass.NOT_OBSERVED
     if not finding.reached:
-        return Outcome.UNREACHABLE if finding.alive else Outcome.ERASED
+        return FailureClass.UNREACHABLE if finding.alive else FailureClass.ERASED
     if finding.silent:
-        return Outcome.SILENT
-    return Outcome.CONFUSED if finding.distractor_reached else Outcome.UNUSED
+        return FailureClass.SILENT
+    return FailureClass.CONFUSED if finding.distractor_reached else FailureClass.UNUSED

@@ -47,7 +47,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Part:
+class StudySection:
     """A section of a study's page. Listings without rows are left out."""
 
     identifier: str
@@ -63,7 +63,7 @@ class Part:
 class StudyContent:
     """Holds what a study finds in its input."""
 
-    parts: Sequence[Part]
+    parts: Sequence[StudySection]
     facts: Sequence[tuple[str, str]] = ()  # name and text, at the top of the page
     sheets: Sequence[Sheet] = ()  # its downloads
     quoted: Mapping[str, Any] = field(default_factory=dict)  # is written into the folder of the run as ``<name>.json``

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.failures import HOW, Contrast
-from leaderboards.aggregate.paired import COMPARED, MORE, POINTS, UNDECIDED, Difference, Duel, Verdict
+from leaderboards.aggregate.paired import COMPARED, MORE, POINTS, UNDECIDED, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.pooled import BEHIND_HEADLINE, Pooled
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -97,7 +97,7 @@ def _verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resu
     return ResultTable("verdicts", columns, rows, title, "\n".join([*explanation(judged), *reasons]))
 
 
-def _difference(difference: Difference | None) -> str:
+def _difference(difference: MeanDifference | None) -> str:
     return "–" if difference is None else difference.text()
 
 

@@ -14,7 +14,7 @@ NAME = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)(\((?P<options>[^()]*)\))?")
 Options = TypeVar("Options", bound=BaseModel, covariant=True)
 
 
-class Kind(Protocol[Options]):
+class TreatmentKind(Protocol[Options]):
     """Declares a kind of treatment: its name, and a pydantic model of its options."""
 
     @property
@@ -35,7 +35,7 @@ def is_one_of(name: str, kinds: Mapping[str, object]) -> bool:
     return matched is not None and matched["kind"] in kinds
 
 
-def options_in(name: str, kind: Kind[Options]) -> Options:
+def options_in(name: str, kind: TreatmentKind[Options]) -> Options:
     """Reads the options of a name; raises :class:`PolicyError` in one line for one that the kind has not."""
     matched = NAME.fullmatch(name)
     assert matched is not None
@@ -52,7 +52,7 @@ def options_in(name: str, kind: Kind[Options]) -> Options:
         raise PolicyError(f"{name}: {_first_problem(error, kind)}") from error
 
 
-def _first_problem(error: ValidationError, kind: Kind[BaseModel]) -> str:
+def _first_problem(error: ValidationError, kind: TreatmentKind[BaseModel]) -> str:
     problem = error.errors()[0]
     option = str(problem["loc"][0]) if problem["loc"] else ""
     if problem["type"] == "extra_forbidden":
@@ -64,7 +64,7 @@ def _first_problem(error: ValidationError, kind: Kind[BaseModel]) -> str:
     return f"{option}={problem['input']}: {message}" if option else message
 
 
-def name_with(kind: Kind[BaseModel], options: BaseModel) -> str:
+def name_with(kind: TreatmentKind[BaseModel], options: BaseModel) -> str:
     """Returns the one name of a kind with these options: defaults are left out, and the order is as declared."""
     given = [f"{name}={text_of(value)}" for name, value in options if value != kind.options.model_fields[name].default]
     return f"{kind.name}({','.join(given)})" if given else kind.name

@@ -10,7 +10,7 @@ from pandas import DataFrame, concat
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
-from leaderboards.boards.cells import Cell
+from leaderboards.boards.cells import TableCell
 from policies.declaration.names import CONTROLS
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.browsing.pages import results_of, write_pages
@@ -33,7 +33,7 @@ def boards() -> dict[tuple[str, str], Board]:
     return dict(boards_of(records, summarise(records)))
 
 
-def cells(board: Board, policy: str) -> dict[str, Cell]:
+def cells(board: Board, policy: str) -> dict[str, TableCell]:
     (line,) = [line for line in (*board.methods, *board.controls) if line.name == policy]
     return dict(zip((column.name for column in board.columns), line.cells, strict=True))
 

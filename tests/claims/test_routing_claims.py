@@ -13,7 +13,7 @@ from leaderboards.claims.registry import claims
 from leaderboards.claims.routing.r7_aware import AGNOSTIC, AWARE
 from leaderboards.claims.routing.r7_aware import POLICIES as AWARE_POLICIES
 from leaderboards.claims.routing.r7_aware import RATIOS as AWARE_RATIOS
-from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, RATIOS, Routes, holds_up_to
+from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, RATIOS, MasteredTasks, holds_up_to
 from leaderboards.claims.verdict import judge
 
 TASKS = ("base", "hops", "multi_entity")
@@ -79,7 +79,7 @@ def test_a_task_that_the_model_cannot_do_is_left_out_and_named() -> None:
     def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
         return {"f1": 20.0 if task == "hops" else 90.0}
 
-    routes = Routes.of({OVER_RATIOS.name: Evidence(records(answer))})
+    routes = MasteredTasks.of({OVER_RATIOS.name: Evidence(records(answer))})
     assert [task.task for task in routes.tasks] == ["base", "multi_entity"]
     assert routes.left_out == "left out: hops: the full cache reaches 20 of f1, not 50"
 

@@ -23,7 +23,7 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError, Snapshot
 from kvbench.prompts.prompt import Prompt
-from kvbench.store.tables import Rows
+from kvbench.store.tables import RowsByTable
 from policies import POLICIES, Policy, at_ratios
 from tests.support.models.toy import (
     PLENTY,
@@ -196,7 +196,7 @@ def apart(model: LoadedModel) -> LoadedModel:
     return replace(model, network=network, snapshot=Snapshot.of(network))
 
 
-def collect_base(model: LoadedModel, policies: Sequence[Policy]) -> Rows:
+def collect_base(model: LoadedModel, policies: Sequence[Policy]) -> RowsByTable:
     task = TASKS["base"]
     return collect(model, task, [task.example(0, 0)], Setting(policies, at_ratios((0.5,))))
 

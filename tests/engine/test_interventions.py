@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.intervene.rows import ALL, EVERYWHERE, Rows, choose, intervene, places, random_order
+from kvbench.engine.intervene.rows import ALL, EVERYWHERE, QuestionRows, choose, intervene, places, random_order
 from kvbench.engine.observe.turn import QUESTION, TurnObserver
 from kvbench.engine.treat.branch import Trace
 from kvbench.engine.treat.given import mask_of, with_mask
@@ -229,7 +229,7 @@ def test_a_place_changes_its_own_rows_alone() -> None:
     trace = treat(model, [POLICIES["recency"]], (0.9,), prompt)
     (branch,) = trace.branches
     keep = mask_of(branch)
-    where = {place: [Rows("evidence")] for place in places(*keep.shape[:2])}
+    where = {place: [QuestionRows("evidence")] for place in places(*keep.shape[:2])}
     for case in intervene("restore", branch, prompt, 1, where):
         changed = mask_of(case.branch) ^ keep
         assert int(changed.sum()) == case.changed

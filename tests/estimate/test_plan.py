@@ -19,8 +19,8 @@ from kvbench.estimate.load import Load, load_of
 from kvbench.estimate.machine import MACHINES, Machine, measured_machine
 from kvbench.estimate.page import assumptions, hours, rows_of, seen_with
 from kvbench.estimate.plan import Plan, answers_together, parts_of
-from kvbench.estimate.request import Request
-from kvbench.estimate.shape import Shape, shape_of
+from kvbench.estimate.request import PlanRequest
+from kvbench.estimate.shape import DecoderShape, shape_of
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
@@ -31,7 +31,7 @@ from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine
 
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.
-SHAPE = Shape("by hand", 1, 2, 1, 4, 100, 2)
+SHAPE = DecoderShape("by hand", 1, 2, 1, 4, 100, 2)
 MACHINE = Machine("by hand", 500.0, 1e3, 1e9, "made up")
 CONSTANTS = Constants(
     machine="by hand",
@@ -283,5 +283,5 @@ def test_what_cannot_be_planned_is_one_line(cli: CommandLine, arguments: list[st
 
 def test_a_chosen_length_is_that_of_every_context() -> None:
     job = Job(tasks="long_context,base", limit=2, policies="knorm")
-    loads = Request(SHAPE, job, 32_768).plan(CONSTANTS).loads
+    loads = PlanRequest(SHAPE, job, 32_768).plan(CONSTANTS).loads
     assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 import kvbench.experiments.data
 from datasets_gen import DatasetError, Directive, Example
 from datasets_gen.tasks.ifeval import IFEVAL, ifeval_of
-from datasets_gen.tasks.ifeval_rows import Row
+from datasets_gen.tasks.ifeval_rows import IfevalPrompt
 from datasets_gen.writing.defences import ATTACKS, REFUSAL
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.store.store import Store
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.usefixtures("splitter")
 # --- contexts
 
 
-def split_rows(count: int = 3) -> list[Row]:
+def split_rows(count: int = 3) -> list[IfevalPrompt]:
     directives = (Directive("punctuation:no_comma"),)
-    return [Row(f"Praise tea {number}.", f"Use no commas in {number}.", directives) for number in range(count)]
+    return [IfevalPrompt(f"Praise tea {number}.", f"Use no commas in {number}.", directives) for number in range(count)]
 
 
 def test_a_defence_stands_where_it_is_asked_for() -> None:
@@ -48,7 +48,7 @@ def test_a_defence_stands_where_it_is_asked_for() -> None:
         assert len({example.questions[1].text for example in (plain, before, after)}) == 1
 
 
-def check_questions(example: Example, row: Row) -> None:
+def check_questions(example: Example, row: IfevalPrompt) -> None:
     request, attacked = example.questions
     assert (request.text, request.directives, request.golds, request.protected) == (row.user, row.directives, (), "")
     assert [example.context[span.start : span.end] for span in request.spans] == [row.system]
@@ -94,7 +94,7 @@ def test_what_is_not_there_is_said() -> None:
     with pytest.raises(DatasetError, match="a test split only"):
         task.example(0, 0, "train")
     with pytest.raises(DatasetError, match="these are plain"):
-        ifeval_of([Row("Praise tea.", "", (Directive("punctuation:no_comma"),))], "after")
+        ifeval_of([IfevalPrompt("Praise tea.", "", (Directive("punctuation:no_comma"),))], "after")
     with pytest.raises(DatasetError, match="did you mean 'punctuation:no_comma'"):
         Directive.parse("punctuation:no_coma")
 
@@ -107,7 +107,7 @@ def spell(tokenizer: PreTrainedTokenizerFast, token_ids: Sequence[int]) -> str:
 
 
 def test_of_a_plain_row_the_whole_prompt_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
-    task = ifeval_of([Row("Praise tea.", "", (Directive("punctuation:no_comma"),))])
+    task = ifeval_of([IfevalPrompt("Praise tea.", "", (Directive("punctuation:no_comma"),))])
     (prompt,) = build_prompts(tokenizer, task, task.example(0, 0), "agnostic")
     template = chat_template(tokenizer, "user")
     (question,) = prompt.questions

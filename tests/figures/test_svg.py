@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import CURVE, Axis, Frame
-from leaderboards.rendering.marks import HOLLOW, Band, Break, Dots, Line, Region
+from leaderboards.rendering.marks import HOLLOW, Band, Break, Dots, PolicyLine, Region
 from leaderboards.rendering.style import MARKERS, named_styles
 from leaderboards.rendering.svg import CORNERS, pixel_of
 from policies.declaration.levels import BUDGET, Level
@@ -57,7 +57,7 @@ def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -
     marks = (
         Break(method, (0.5, 10.0), (0.4, 0.6), clear=True),
         Break(other, (0.5, 20.0), (0.4, 0.6), clear=False),
-        Line(method, ((0.0, 0.0), (1.0, 80.0))),
+        PolicyLine(method, ((0.0, 0.0), (1.0, 80.0))),
         Dots(other, ((0.2, 5.0), (0.3, 6.0), (0.4, 7.0))),
         Band.between(method, (0.0, 1.0), (-10.0, 60.0), (10.0, 80.0)),
         Region((0.0, 0.0), (0.5, 40.0)),
@@ -78,7 +78,7 @@ def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -
 
 
 def test_numbers_have_a_tenth_of_a_pixel_and_none_is_written_as_an_exponent() -> None:
-    line = Line(STYLES[0], ((0.0, -20.0), (1e-9, 1e-9), (1 / 3, 1 / 7), (1.0, 80.0)))
+    line = PolicyLine(STYLES[0], ((0.0, -20.0), (1e-9, 1e-9), (1 / 3, 1 / 7), (1.0, 80.0)))
     svg = Drawing(FRAME, (line,), "", "salt").svg()
     paths = re.findall(r' d="([^"]+)"', svg)
     assert paths

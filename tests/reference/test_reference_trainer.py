@@ -14,7 +14,7 @@ import kvbench.reference.training.batches as batches
 import kvbench.reference.training.losses as losses
 from datasets_gen import TASKS
 from kvbench.models.load import load_model
-from kvbench.reference.train import WARMUP_STEPS, Plan, Trainer, prepare_trainer, rate_factor, train_to_the_end
+from kvbench.reference.train import WARMUP_STEPS, Trainer, TrainingPlan, prepare_trainer, rate_factor, train_to_the_end
 from kvbench.reference.training.architecture import ARCHITECTURES, SHAPES, new_model
 from kvbench.reference.training.batches import training_batch
 from kvbench.reference.training.conversion import under_tokens
@@ -25,7 +25,7 @@ from kvbench.reference.training.tokenizer import train_tokenizer
 from kvbench.reference.training.widening import COPIED_INTO, READER, spread_reader, widen
 from tests.support.models.toy import toy_tokenizer
 
-QUICK = Plan(steps=10)
+QUICK = TrainingPlan(steps=10)
 
 
 def curve_of(trainer: Trainer) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.paired import OF_EVERY_TWO, Contest, Difference, Duel, duels, every_duel
+from leaderboards.aggregate.paired import OF_EVERY_TWO, Contest, Duel, MeanDifference, duels, every_duel
 from leaderboards.aggregate.pooled import JudgedCell, area_weights, pool, with_cells
 from leaderboards.downloads.tables import duels_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
@@ -361,7 +361,7 @@ def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_befo
     few = one[one["draw_id"].isin(one["draw_id"].unique()[:6])]
     (uneven,) = pool(pd.concat([one, few.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
     assert uneven.n == "16 (2 tasks)"
-    assert Difference(-0.3, -0.4, 0.2).text() == "+0 [+0, +0]"
+    assert MeanDifference(-0.3, -0.4, 0.2).text() == "+0 [+0, +0]"
 
 
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
@@ -506,8 +506,8 @@ def test_what_a_program_reads_is_in_one_unit_whatever_the_measure() -> None:
 
 
 def test_a_difference_is_never_minus_zero() -> None:
-    assert Difference(-0.3, -0.4, 9.0).text() == "+0 [+0, +9]"
-    assert Difference(-0.001, None, None).text(100) == "+0"
+    assert MeanDifference(-0.3, -0.4, 9.0).text() == "+0 [+0, +9]"
+    assert MeanDifference(-0.001, None, None).text(100) == "+0"
 
 
 def test_a_pooled_line_says_where_single_cells_are_clear() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, chi2, norm
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.paired import Difference
+from leaderboards.aggregate.paired import MeanDifference
 from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.boards.area import area_under_curve, areas
 from leaderboards.boards.beats import against, area_test
@@ -53,8 +53,8 @@ def test_resamples_without_a_value_are_no_evidence_and_leave_no_interval() -> No
     """As of leakage, where no context with an attack is drawn: they may lie on either side of 0."""
     drawn = np.array([1.0] * 90 + [np.nan] * 10)
     assert bootstrap_p(drawn) == pytest.approx(2 * 11 / 101)
-    assert Difference.of(drawn) == Difference(1.0, None, None)
-    assert not Difference.of(drawn).is_clear
+    assert MeanDifference.of(drawn) == MeanDifference(1.0, None, None)
+    assert not MeanDifference.of(drawn).is_clear
     assert area_test(drawn, 12) == Blank("some resamples have no value")
 
 

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 from pandas import DataFrame, concat
 
-from leaderboards.studies.bytes.frontier import BOTH, EVICTION, QUANTISATION, Point, family_of, front, near
+from leaderboards.studies.bytes.frontier import BOTH, EVICTION, QUANTISATION, FrontierPoint, family_of, front, near
 from leaderboards.studies.bytes.study import STUDY
-from leaderboards.studies.declaration import Part, StudyInput
+from leaderboards.studies.declaration import StudyInput, StudySection
 from leaderboards.studies.page import build_study
 from tests.support.records.damaged_records import treated_records
 
 WHOLE = 1000
 
 
-def point(held: float, score: float) -> Point:
-    return Point("one", EVICTION, 0.5, held, np.array([score]))
+def point(held: float, score: float) -> FrontierPoint:
+    return FrontierPoint("one", EVICTION, 0.5, held, np.array([score]))
 
 
 @pytest.fixture(scope="module")
-def parts() -> dict[str, Part]:
+def parts() -> dict[str, StudySection]:
     """int4 keeps all in 30 %, snapkv three of four answers in 50 % and one in 25 %, both together all in 26 %; whole
     pages cost snapkv one answer more."""
     at_ratios = treated_records(
@@ -42,7 +42,7 @@ def parts() -> dict[str, Part]:
     return {part.identifier: part for part in build_study(STUDY, given)[1].parts}
 
 
-def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(parts: dict[str, Part]) -> None:
+def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(parts: dict[str, StudySection]) -> None:
     (table,) = parts["front"].listings
     assert table.rows == (
         ("snapkv at 0.75", "eviction", "25.0", "25 [25 to 25]"),
@@ -50,7 +50,7 @@ def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(parts: dict[str,
     )
 
 
-def test_the_best_of_each_way_is_set_against_eviction_at_equal_bytes(parts: dict[str, Part]) -> None:
+def test_the_best_of_each_way_is_set_against_eviction_at_equal_bytes(parts: dict[str, StudySection]) -> None:
     (table,) = parts["targets"].listings
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["25 %, eviction"] == ("snapkv at 0.75", "25.0", "25 [25 to 25]", "–")
@@ -62,7 +62,7 @@ def test_the_best_of_each_way_is_set_against_eviction_at_equal_bytes(parts: dict
     )
 
 
-def test_what_an_engine_can_free_is_set_against_the_plain_policy(parts: dict[str, Part]) -> None:
+def test_what_an_engine_can_free_is_set_against_the_plain_policy(parts: dict[str, StudySection]) -> None:
     (table,) = parts["deployed"].listings
     assert table.rows == (
         ("snapkv", "75 [75 to 75]", "25 [25 to 25]"),

@@ -8,7 +8,7 @@ from kvbench.store.run_file import Job
 from leaderboards.claims.declaration import Experiment
 from leaderboards.claims.errors.published import ROWS
 from leaderboards.claims.errors.tables import ERRORS, QUANTISED, SIGNS
-from leaderboards.studies.declaration import Listing, Part, StudyInput
+from leaderboards.studies.declaration import Listing, StudyInput, StudySection
 from leaderboards.studies.errors.study import STUDY
 from leaderboards.studies.errors.treatments import treatments_among
 from leaderboards.studies.faults.study import STUDY as FAULTS
@@ -19,7 +19,7 @@ BIASED, WIDE = "multiplicative_uniform(low=0,high=2)", "multiplicative_uniform(l
 
 
 @pytest.fixture(scope="module")
-def page() -> tuple[str, dict[str, Part]]:
+def page() -> tuple[str, dict[str, StudySection]]:
     """A bias costs all, uniform errors a quarter, normal ones a half, all of it by the keys; int4 nothing."""
     records = treated_records(
         {
@@ -41,12 +41,12 @@ def page() -> tuple[str, dict[str, Part]]:
     return text, {part.identifier: part for part in content.parts}
 
 
-def rows(part: Part) -> dict[str, tuple[str, ...]]:
+def rows(part: StudySection) -> dict[str, tuple[str, ...]]:
     listing: Listing = part.listings[0]
     return {row[0]: row[1:] for row in listing.rows}
 
 
-def test_ours_stand_beside_theirs_with_interval_and_contexts(page: tuple[str, dict[str, Part]]) -> None:
+def test_ours_stand_beside_theirs_with_interval_and_contexts(page: tuple[str, dict[str, StudySection]]) -> None:
     table = rows(page[1]["control"])
     assert table["int4"] == ("fewer bits", "100 [100 to 100]", "8", "98", "115")
     assert table["multiplicative_uniform at 0"][1:] == ("100 [100 to 100]", "8", "–", "–")
@@ -59,7 +59,7 @@ def test_ours_stand_beside_theirs_with_interval_and_contexts(page: tuple[str, di
     assert "multiplicative_normal(tensor=K)" not in table
 
 
-def test_the_arithmetic_of_the_text_is_computed(page: tuple[str, dict[str, Part]]) -> None:
+def test_the_arithmetic_of_the_text_is_computed(page: tuple[str, dict[str, StudySection]]) -> None:
     part = page[1]["contradictions"]
     assert [row[1:] for row in part.listings[0].rows] == [
         ("0.83", "27.4 / 51.3 = 0.53", "-0.30"),
@@ -71,25 +71,25 @@ def test_the_arithmetic_of_the_text_is_computed(page: tuple[str, dict[str, Part]
     assert [figure.share for figure in counts] == pytest.approx([27.4 / 51.3, 31.4 / 51.3])
 
 
-def test_what_differs_in_one_thing_is_set_against_the_other(page: tuple[str, dict[str, Part]]) -> None:
+def test_what_differs_in_one_thing_is_set_against_the_other(page: tuple[str, dict[str, StudySection]]) -> None:
     table = rows(page[1]["matched"])
     assert table[f"{BIASED} − multiplicative_uniform"] == ("0 [0 to 0]", "75 [75 to 75]", "-75 [-75 to -75]", "yes")
     assert table[f"multiplicative_normal − {WIDE}"][2:] == ("-25 [-25 to -25]", "yes")
 
 
-def test_keys_are_set_against_values(page: tuple[str, dict[str, Part]]) -> None:
+def test_keys_are_set_against_values(page: tuple[str, dict[str, StudySection]]) -> None:
     half = "50 [50 to 50]"
     expected = (half, half, "100 [100 to 100]", "-50 [-50 to -50]")
     assert rows(page[1]["tensors"])["multiplicative_normal"] == expected
 
 
-def test_answers_of_every_treatment_have_an_outcome(page: tuple[str, dict[str, Part]]) -> None:
+def test_answers_of_every_treatment_have_an_outcome(page: tuple[str, dict[str, StudySection]]) -> None:
     table = rows(page[1]["outcomes"])
     assert table[BIASED] == ("0", "100", "0")
     assert table["int4"] == ("100", "0", "0")
 
 
-def test_noise_is_drawn_over_its_spread(page: tuple[str, dict[str, Part]]) -> None:
+def test_noise_is_drawn_over_its_spread(page: tuple[str, dict[str, StudySection]]) -> None:
     treatments = treatments_among(["int4", "multiplicative_normal(std=0.87)", WIDE, BIASED, "zeros", "sign_flip"])
     assert [one.sort for one in treatments] == ["fewer bits", "uniform", "uniform", "normal", "signs"]
     assert [one.spread or 0 for one in treatments] == pytest.approx([0, 0.866, 0.577, 0.87, 0], abs=1e-3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leaderboards.studies.declaration import Listing, Part, StudyInput
+from leaderboards.studies.declaration import Listing, StudyInput, StudySection
 from leaderboards.studies.faults.study import STUDY
 from leaderboards.studies.page import build_study
 from leaderboards.studies.treatments.damage import damages
@@ -11,12 +11,12 @@ from tests.support.records.damaged_records import treated_records
 RATES = (0.0, 0.1, 0.2)
 
 
-def listings(part: Part) -> dict[str, Listing]:
+def listings(part: StudySection) -> dict[str, Listing]:
     return {listing.title: listing for listing in (*part.listings, *part.details)}
 
 
 @pytest.fixture(scope="module")
-def page() -> tuple[str, dict[str, Part]]:
+def page() -> tuple[str, dict[str, StudySection]]:
     """Zeros cost all from 0.1 on, stale rows nothing; of the layers only Q1 matters, of the tokens only evidence."""
     records = treated_records(
         {
@@ -37,7 +37,7 @@ def page() -> tuple[str, dict[str, Part]]:
     return text, {part.identifier: part for part in content.parts}
 
 
-def test_what_costs_all_is_last_and_what_costs_nothing_first(page: tuple[str, dict[str, Part]]) -> None:
+def test_what_costs_all_is_last_and_what_costs_nothing_first(page: tuple[str, dict[str, StudySection]]) -> None:
     part = page[1]["kinds"]
     assert "zeros hurts most and stale least" in str(part.text)
     table, order = listings(part).values()
@@ -52,7 +52,7 @@ def test_what_costs_all_is_last_and_what_costs_nothing_first(page: tuple[str, di
     assert order.rows[0] == ("stale above gaussian", "+6 [+6 to +6]", "yes")
 
 
-def test_the_band_that_matters_is_named(page: tuple[str, dict[str, Part]]) -> None:
+def test_the_band_that_matters_is_named(page: tuple[str, dict[str, StudySection]]) -> None:
     assert "gaussian at rate 0.2 on base: Q1 matters most (keeps 0 %) and Q2 least (100 %), +100" in str(
         page[1]["bands"].text
     )
@@ -60,7 +60,7 @@ def test_the_band_that_matters_is_named(page: tuple[str, dict[str, Part]]) -> No
     assert [row[-1] for row in table.rows] == ["0 [0 to 0]", "100 [100 to 100]"]
 
 
-def test_what_aims_at_evidence_is_set_against_as_many_random_tokens(page: tuple[str, dict[str, Part]]) -> None:
+def test_what_aims_at_evidence_is_set_against_as_many_random_tokens(page: tuple[str, dict[str, StudySection]]) -> None:
     (table,) = page[1]["aims"].listings
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["evidence"] == ("100 [100 to 100]", "0 [0 to 0]", "0 [0 to 0]", "-100 [-100 to -100]")
@@ -72,7 +72,7 @@ def test_what_aims_at_evidence_is_set_against_as_many_random_tokens(page: tuple[
     assert set(rows) == {"evidence", "as many at random", "all tokens"}
 
 
-def test_keys_are_set_against_values(page: tuple[str, dict[str, Part]]) -> None:
+def test_keys_are_set_against_values(page: tuple[str, dict[str, StudySection]]) -> None:
     (table,) = page[1]["tensors"].listings
     assert table.rows[-1] == ("K − V", "-25 [-25 to -25]", "-25 [-25 to -25]")
     assert (
@@ -81,7 +81,7 @@ def test_keys_are_set_against_values(page: tuple[str, dict[str, Part]]) -> None:
     ) in str(page[1]["tensors"].text)
 
 
-def test_all_parts_stand_on_the_page_with_figures_of_text_f(page: tuple[str, dict[str, Part]]) -> None:
+def test_all_parts_stand_on_the_page_with_figures_of_text_f(page: tuple[str, dict[str, StudySection]]) -> None:
     assert list(page[1]) == ["kinds", "bands", "aims", "tensors", "outcomes", "published"]
     for identifier in page[1]:
         assert f'id="{identifier}"' in page[0]

@@ -16,14 +16,15 @@ ROOT = Path(__file__).parents[2]
 DECLARED = """
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter, Definition
-from leaderboards.studies.declaration import Listing, Part, Study, StudyContent
+from leaderboards.studies.declaration import Listing, Study, StudyContent, StudySection
 
 
 def find(given):
     counts = given.records.groupby("policy", sort=True).size()
     rows = tuple((name, str(count)) for name, count in counts.items())
+    listing = Listing("Answers", COLUMNS, rows)
     return StudyContent(
-        parts=[Part("counts", "How often each was asked", "Counted.", listings=(Listing("Answers", COLUMNS, rows),))],
+        parts=[StudySection("counts", "How often each was asked", "Counted.", listings=(listing,))],
         facts=[("Policies asked", str(len(counts)))],
         sheets=[Sheet.of("counts", "Answers of each policy", [dict(zip(COLUMNS, row)) for row in rows])],
         quoted={"answers": int(counts.sum())},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from leaderboards.routing.failures import Outcome
+from leaderboards.routing.failures import FailureClass
 from leaderboards.routing.reach import EPSILONS
 from leaderboards.studies.routing.classes import classify, shares, telling_epsilon, with_routes
 from tests.support.records.synthetic_records import frame, record
@@ -37,8 +37,15 @@ ANSWERS = [
     answer(8, "knorm", hallucination_kind="confused", said_width=0.0),
 ]
 LOOSE = [
-    *(Outcome.RIGHT, Outcome.BEYOND_MODEL, Outcome.ERASED, Outcome.UNREACHABLE, Outcome.SILENT, Outcome.CONFUSED),
-    *(Outcome.UNUSED, Outcome.NOT_OBSERVED, Outcome.UNUSED),
+    *(
+        FailureClass.RIGHT,
+        FailureClass.BEYOND_MODEL,
+        FailureClass.ERASED,
+        FailureClass.UNREACHABLE,
+        FailureClass.SILENT,
+        FailureClass.CONFUSED,
+    ),
+    *(FailureClass.UNUSED, FailureClass.NOT_OBSERVED, FailureClass.UNUSED),
 ]
 
 
@@ -49,29 +56,33 @@ def joined() -> DataFrame:
     return with_routes(DataFrame([*routes, unanswerable[0]]), frame([record(**one) for one in everything]))
 
 
-def of_knorm(found: list[Outcome]) -> list[Outcome]:
+def of_knorm(found: list[FailureClass]) -> list[FailureClass]:
     return [one for one, policy in zip(found, joined()["policy"], strict=True) if policy == "knorm"]
 
 
 def test_each_answer_is_in_one_class_by_hand() -> None:
     assert of_knorm(classify(joined())) == LOOSE
     strict = of_knorm(classify(joined(), 0.7))
-    assert strict[4:] == [Outcome.UNREACHABLE] * 2 + [Outcome.ERASED, Outcome.NOT_OBSERVED, Outcome.UNREACHABLE]
-    assert of_knorm(classify(joined(), 0.3))[5] is Outcome.UNUSED  # what it says is not reached so widely
+    assert strict[4:] == [FailureClass.UNREACHABLE] * 2 + [
+        FailureClass.ERASED,
+        FailureClass.NOT_OBSERVED,
+        FailureClass.UNREACHABLE,
+    ]
+    assert of_knorm(classify(joined(), 0.3))[5] is FailureClass.UNUSED  # what it says is not reached so widely
 
 
 def test_a_width_of_just_epsilon_is_reached() -> None:
     one = joined()
     one["answer_width"] = float(np.float32(0.3))  # less than 0.3 in 64 bits
-    assert of_knorm(classify(one, 0.3))[1:3] == [Outcome.BEYOND_MODEL, Outcome.UNUSED]
+    assert of_knorm(classify(one, 0.3))[1:3] == [FailureClass.BEYOND_MODEL, FailureClass.UNUSED]
 
 
 def test_the_shares_of_all_classes_are_one() -> None:
     found = shares(LOOSE, [str(number % 3) for number in range(9)])
-    assert list(found) == list(Outcome)
+    assert list(found) == list(FailureClass)
     assert sum(one.mean for one in found.values()) == pytest.approx(1)
-    assert found[Outcome.UNUSED].mean == pytest.approx(2 / 9)
-    low, high = found[Outcome.UNUSED].interval or (0, 0)
+    assert found[FailureClass.UNUSED].mean == pytest.approx(2 / 9)
+    low, high = found[FailureClass.UNUSED].interval or (0, 0)
     assert low < 2 / 9 < high
 
 

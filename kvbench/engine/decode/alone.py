@@ -10,7 +10,7 @@ from transformers import DynamicCache
 from kvbench.engine.decode.cache import BranchCache, PlainRows
 from kvbench.engine.decode.generation import FinalCache, Generation, GoldTokens, until_end
 from kvbench.engine.decode.likelihood import GoldLikelihood
-from kvbench.engine.decode.loop import Answer, Decoding, write_answers
+from kvbench.engine.decode.loop import Decoding, PendingAnswer, write_answers
 from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
 from kvbench.engine.treat.guard import attention_modules, left_as_it_was, masks_of
 from kvbench.engine.treat.keep import LayerCache, digest_of, survivors
@@ -22,7 +22,7 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
     generations = []
     for number in branch.treatment.questions:
         started = model.clock()
-        answer = Answer(branch, number, decoding.steps)
+        answer = PendingAnswer(branch, number, decoding.steps)
         with _under_press(model, branch, number) as cache:
             _, token_ids, finite = _write(model, trace, cache, answer, decoding)
             tokens = trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
@@ -33,7 +33,7 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
         gold = trace.prompt.questions[number].gold_ids
         if decoding.gold and gold and branch.error is None:
             with _under_press(model, branch, number) as cache:
-                answer = Answer(branch, number, len(gold), gold, forced=True)
+                answer = PendingAnswer(branch, number, len(gold), gold, forced=True)
                 measured, _, _ = _write(model, trace, cache, answer, decoding)
                 generations[-1] = replace(generations[-1], gold=measured)
         if branch.error is not None:
@@ -57,7 +57,7 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
 
 
 def _write(
-    model: LoadedModel, trace: Trace, cache: DynamicCache, answer: Answer, decoding: Decoding
+    model: LoadedModel, trace: Trace, cache: DynamicCache, answer: PendingAnswer, decoding: Decoding
 ) -> tuple[GoldTokens | None, list[int], bool]:
     """Returns what the right answer shows, if that is passed, the tokens up to an end token, and whether all
     logits were finite."""
@@ -71,8 +71,8 @@ def _write(
 class PlainSource:
     """Computes the logits of one answer over a separate cache."""
 
-    def __init__(self, model: LoadedModel, trace: Trace, cache: DynamicCache, answer: Answer) -> None:
-        self.answers: Sequence[Answer] = (answer,)
+    def __init__(self, model: LoadedModel, trace: Trace, cache: DynamicCache, answer: PendingAnswer) -> None:
+        self.answers: Sequence[PendingAnswer] = (answer,)
         self._model, self._cache = model, cache
         self._question = trace.prompt.questions[answer.question]
         self._position = answer.branch.next_position

@@ -13,7 +13,7 @@ PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, 
 
 
 @dataclass(frozen=True)
-class Columns:
+class TokenColumns:
     """Holds sequences of tokens side by side, one row of them for each row of a bundle."""
 
     # The last place of each column, on the CPU: as an index it serves on every device, and a look at it waits for none.
@@ -41,7 +41,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class QuestionColumns(Columns):
+class QuestionColumns(TokenColumns):
     """Holds questions; each one ends where its column ends."""
 
     shared_ids: torch.Tensor  # the tokens that all questions begin with and that the grid leaves out: (rows, shared)
@@ -54,7 +54,7 @@ class QuestionColumns(Columns):
 
 
 @dataclass(frozen=True)
-class GoldColumns(Columns):
+class GoldColumns(TokenColumns):
     """Holds right answers without their last token, which nothing follows; each one begins where its column begins."""
 
     targets: torch.Tensor  # the token that follows each place, shape (rows, width)

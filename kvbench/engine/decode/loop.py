@@ -13,7 +13,7 @@ from kvbench.engine.treat.branch import Branch
 
 
 @dataclass(frozen=True)
-class Answer:
+class PendingAnswer:
     """Describes one answer to decode."""
 
     branch: Branch
@@ -26,7 +26,7 @@ class Answer:
 class Source(Protocol):
     """Computes the logits of some answers, fewer and fewer as answers end."""
 
-    answers: Sequence[Answer]
+    answers: Sequence[PendingAnswer]
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Reads the questions; yields numbers of answers, and the logits of their first tokens."""
@@ -60,7 +60,7 @@ class Step:
     latest: torch.Tensor | None = None
 
     @cached_property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[PendingAnswer]:
         """Returns the answers in the order of the logits. Some may have ended that are not left out yet."""
         return [self.source.answers[number] for number in self.numbers.tolist()]
 

@@ -10,7 +10,7 @@ from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.cache import BranchCache, BundleRows
 from kvbench.engine.decode.generation import Generation, GoldTokens, until_end
 from kvbench.engine.decode.likelihood import GoldLikelihood
-from kvbench.engine.decode.loop import Answer, Decoding, write_answers
+from kvbench.engine.decode.loop import Decoding, PendingAnswer, write_answers
 from kvbench.engine.decode.reading import forward, read_golds, read_questions, read_shared
 from kvbench.engine.decode.rows import Row
 from kvbench.engine.decode.wave import Wave
@@ -49,21 +49,21 @@ def answers_of_wave(
     return generations, {(id(a.branch), a.question): gold for a, gold in golds if gold is not None}
 
 
-def _answers_of(trace: Trace, rows: Sequence[Row[Branch]], decoding: Decoding) -> list[Answer]:
+def _answers_of(trace: Trace, rows: Sequence[Row[Branch]], decoding: Decoding) -> list[PendingAnswer]:
     """Lists one answer for each question of the rows of a bundle, and then, for copies, the right answers that they
     pass."""
     written, forced = [], []
     for row in rows:
         for number, gold in zip(row.questions, row.gold_ids(trace.prompt), strict=True):
             measured = gold if decoding.gold and not row.paired else ()
-            written.append(Answer(row.of, number, decoding.steps, measured))
+            written.append(PendingAnswer(row.of, number, decoding.steps, measured))
             if row.paired:
-                forced.append(Answer(row.of, number, max(1, len(gold)), gold, forced=True))
+                forced.append(PendingAnswer(row.of, number, max(1, len(gold)), gold, forced=True))
     return written + forced
 
 
 @dataclass(frozen=True)
-class Group:
+class AnswerGroup:
     """Holds answers of one policy in one bundle, which are treated at once."""
 
     numbers: Sequence[int]  # of the answers: those that read questions, then their copies in the same order
@@ -96,7 +96,9 @@ def faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[None]:
 class WaveSource:
     """Computes the logits of all answers of a wave, bundle by bundle and row by row."""
 
-    def __init__(self, model: LoadedModel, wave: Wave, answers: Sequence[Answer], likelihood: GoldLikelihood) -> None:
+    def __init__(
+        self, model: LoadedModel, wave: Wave, answers: Sequence[PendingAnswer], likelihood: GoldLikelihood
+    ) -> None:
         self.answers = answers
         self.gold_seconds = 0.0  # spent on the right answers
         self._model, self._wave, self._likelihood = model, wave, likelihood
@@ -113,7 +115,7 @@ class WaveSource:
         self._at_steps = self._groups(by_step=True)
         self._question_read = self._copied = False
 
-    def _groups(self, by_step: bool) -> list[Group]:
+    def _groups(self, by_step: bool) -> list[AnswerGroup]:
         """Groups what is treated alike: the answers of a policy in each bundle, or its rows if it acts once."""
         groups: dict[tuple[Bundle, int], list[int]] = {}
         for number, (bundle, _, column) in enumerate(self._places):
@@ -124,7 +126,7 @@ class WaveSource:
                 groups.setdefault((bundle, id(branch) if branch.treat_apart else id(policy)), []).append(number)
         return [self._group(numbers, by_step) for numbers in groups.values()]
 
-    def _group(self, numbers: list[int], by_step: bool) -> Group:
+    def _group(self, numbers: list[int], by_step: bool) -> AnswerGroup:
         answers = [self.answers[number] for number in numbers]
         branches = [answer.branch for answer in answers]
         policy, situations = branches[0].treatment.policy, [branch.treatment.situation for branch in branches]
@@ -136,7 +138,7 @@ class WaveSource:
             elif policy.prefill_treatment:
                 treatment = policy.prefill_treatment(situations)
         bundle = self._places[numbers[0]][0]
-        return Group(numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers))
+        return AnswerGroup(numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers))
 
     def _treat_kept(self) -> None:
         """Has treatments act on what is kept of the context: once for all questions of a row, or for each answer."""
@@ -145,7 +147,7 @@ class WaveSource:
                 if group.treatment and group.branches[0].error is None:
                     self._treat_context(group, group.treatment, where)
 
-    def _treat_context(self, group: Group, treatment: PrefillTreatment, where: str) -> None:
+    def _treat_context(self, group: AnswerGroup, treatment: PrefillTreatment, where: str) -> None:
         """Has a treatment act on the first row of each branch, which is copied to those of other questions."""
         firsts: dict[int, int] = {}
         copies = {
@@ -204,7 +206,7 @@ class WaveSource:
             row %= bundle.reading
         return BranchCache(BundleRows(bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read))
 
-    def _rows_of(self, group: Group, answers: Sequence[int]) -> BundleRows:
+    def _rows_of(self, group: AnswerGroup, answers: Sequence[int]) -> BundleRows:
         """Gives access to the rows of some answers of a group."""
         bundle = self._places[group.numbers[0]][0]
         branches = [group.branches[answer] for answer in answers]

@@ -21,7 +21,7 @@ EVERYWHERE: Place = (ALL, ALL)
 
 
 @dataclass(frozen=True)
-class Rows:
+class QuestionRows:
     """Names rows of a question.
 
     ``target``: the span that they are, such as ``answer``. ``draw``: 0 for its own rows; n > 0 for the n-th draw of as
@@ -36,7 +36,7 @@ class Rows:
 class Intervention:
     """Describes a branch in which rows were put back or taken away: as many as ``changed``, over layers and heads."""
 
-    rows: Rows
+    rows: QuestionRows
     place: Place
     changed: int
     branch: Branch  # it answers one question
@@ -49,14 +49,14 @@ def places(layers: int, heads: int) -> list[Place]:
 
 
 def intervene(
-    action: Action, branch: Branch, prompt: Prompt, question: int, where: Mapping[Place, Sequence[Rows]]
+    action: Action, branch: Branch, prompt: Prompt, question: int, where: Mapping[Place, Sequence[QuestionRows]]
 ) -> Iterator[Intervention]:
     """Makes a branch for all rows at each place; it is equal to ``branch`` where no row is to be changed.
 
     ``where``: by place, the rows to be tried there. Those of spans that the question does not have are left out.
     """
     keep = mask_of(branch)
-    chosen: dict[Rows, torch.Tensor] = {}
+    chosen: dict[QuestionRows, torch.Tensor] = {}
     for place, several in where.items():
         for rows in several:
             tokens = tokens_of(prompt.questions[question], rows.target)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from kvbench.engine.decode.cache import BranchCache
-from kvbench.engine.decode.loop import Answer, Step
+from kvbench.engine.decode.loop import PendingAnswer, Step
 from kvbench.engine.observe.attention import observed, weights_of
 from kvbench.engine.treat.branch import Branch
 from kvbench.models.load import LoadedModel, decoder_of
@@ -96,7 +96,7 @@ class TurnObserver:
             for first in range(0, len(alike), at_once):
                 self._read(step, alike[first : first + at_once])
 
-    def _looks_at(self, answer: Answer) -> bool:
+    def _looks_at(self, answer: PendingAnswer) -> bool:
         branch = answer.branch
         if answer.forced or branch.press_cache is not None or branch.error is not None:
             return False

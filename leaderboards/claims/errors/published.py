@@ -35,7 +35,7 @@ class NextToken:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportedFigures:
     """The figures that the text reports of one treatment; a field is empty where it has none."""
 
     policy: str  # the name of the same treatment here
@@ -44,21 +44,23 @@ class Row:
     words: str = ""  # which the text has instead of a figure
 
 
-INT8, INT4 = (Row(bits, 0.98, (NextToken(next_token),)) for bits, next_token in zip(BITS, (0.91, 1.15), strict=True))
-UNIFORM = Row(CENTRED, 0.83, (NextToken(0.83, 27.4), NextToken(0.85, 31.4)))
-WIDE_UNIFORM = Row(WIDE, None, (NextToken(0.61),))
+INT8, INT4 = (
+    ReportedFigures(bits, 0.98, (NextToken(next_token),)) for bits, next_token in zip(BITS, (0.91, 1.15), strict=True)
+)
+UNIFORM = ReportedFigures(CENTRED, 0.83, (NextToken(0.83, 27.4), NextToken(0.85, 31.4)))
+WIDE_UNIFORM = ReportedFigures(WIDE, None, (NextToken(0.61),))
 NORMAL_QUARTER, NORMAL_HALF = (
-    Row(policy, None, (NextToken(share),)) for policy, share in zip(NORMALS[1:], (0.80, 0.61), strict=True)
+    ReportedFigures(policy, None, (NextToken(share),)) for policy, share in zip(NORMALS[1:], (0.80, 0.61), strict=True)
 )
 ROWS = (
     INT8,
     INT4,
     UNIFORM,
-    Row(BIASED, words="“random tokens”"),
+    ReportedFigures(BIASED, words="“random tokens”"),
     WIDE_UNIFORM,
     NORMAL_QUARTER,
     NORMAL_HALF,
-    Row(FLIPPED, words="“catastrophic”"),
+    ReportedFigures(FLIPPED, words="“catastrophic”"),
 )
 KEPT_BY_BITS = 0.98  # what the text says that 8 and 4 bits keep
 KEPT_BY_UNIFORM = 0.8  # what it says that a centred uniform error keeps

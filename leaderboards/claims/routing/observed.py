@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from leaderboards.claims.declaration import Experiment
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
-from leaderboards.claims.routing.routes import ONE_FACT, Routes
+from leaderboards.claims.routing.routes import ONE_FACT, MasteredTasks
 from leaderboards.statistics.bootstrap import FloatArray, task_seed
 from leaderboards.statistics.resampling import Resampler
 
@@ -36,7 +36,7 @@ class Observed:
     @classmethod
     def of(cls, evidence: Mapping[str, Evidence], name: str = OBSERVED.name) -> "Observed":
         """Takes the evidence of an experiment; :class:`NoEvidenceError` where the model can do none of its tasks."""
-        given, routes = evidence[name], Routes.of(evidence, name)
+        given, routes = evidence[name], MasteredTasks.of(evidence, name)
         tasks = [task.task for task in routes.tasks]
         return cls(given.records[given.records["task"].isin(tasks)], given.tables, given.seed, routes.left_out)
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence
-from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, Routes
+from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, MasteredTasks
 from leaderboards.claims.texts import R
 from policies.declaration.names import FULL
 
@@ -13,11 +13,11 @@ MODERATE = 0.4
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    routes = Routes.of(evidence)
+    routes = MasteredTasks.of(evidence)
     return each_part({policy: partial(_share_kept, routes, policy) for policy in POLICIES})
 
 
-def _share_kept(routes: Routes, policy: str) -> Statistic:
+def _share_kept(routes: MasteredTasks, policy: str) -> Statistic:
     kept = routes.mean(policy, MODERATE, "f1") / routes.mean(FULL, None, "f1")
     return Statistic(kept, routes.contexts, note=routes.left_out)
 

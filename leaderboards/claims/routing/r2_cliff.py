@@ -6,12 +6,12 @@ from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.evidence import NoEvidenceError
-from leaderboards.claims.routing.routes import OVER_RATIOS, RATIOS, Routes, of_both_rates
+from leaderboards.claims.routing.routes import OVER_RATIOS, RATIOS, MasteredTasks, of_both_rates
 from leaderboards.claims.texts import R
 from leaderboards.statistics.bootstrap import FloatArray
 
 
-def _peak(routes: Routes, of: str) -> Statistic:
+def _peak(routes: MasteredTasks, of: str) -> Statistic:
     rates = routes.over_ratios("hallucinated")
     if of:
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -7,12 +7,12 @@ import numpy as np
 from leaderboards.boards.profiles import FLAT
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.evidence import NoEvidenceError, TaskEvidence
-from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, RATIOS, Routes, of_both_rates
+from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, RATIOS, MasteredTasks, of_both_rates
 from leaderboards.claims.texts import R
 from leaderboards.statistics.bootstrap import FloatArray
 
 
-def _correlation(routes: Routes, of: str) -> Statistic:
+def _correlation(routes: MasteredTasks, of: str) -> Statistic:
     where = {"answerable": True, of: True} if of else {"answerable": True}
     products = [
         _products(task, policy, ratio, where) for task in routes.tasks for policy in POLICIES for ratio in RATIOS

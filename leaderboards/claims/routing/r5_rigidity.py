@@ -11,7 +11,7 @@ from leaderboards.claims.declaration import Claim, Measured, Statistic, each_par
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
 from leaderboards.claims.routing.observed import OBSERVED, Contexts, Observed
 from leaderboards.claims.texts import R
-from leaderboards.routing.failures import Outcome
+from leaderboards.routing.failures import FailureClass
 from leaderboards.studies.routing.classes import (
     CELL,
     CONTEXT,
@@ -26,7 +26,7 @@ from leaderboards.studies.routing.heads import TABLE as ATTENTION
 from leaderboards.studies.routing.heads import at_answers
 from policies.declaration.names import FULL
 
-KINDS = {"erased": (Outcome.ERASED,), "unreachable": (Outcome.UNREACHABLE,), "reached and unused": USES}
+KINDS = {"erased": (FailureClass.ERASED,), "unreachable": (FailureClass.UNREACHABLE,), "reached and unused": USES}
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> Measured:

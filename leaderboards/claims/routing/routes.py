@@ -25,14 +25,14 @@ LOST = 5.0  # points of F1, as for the safe ratio of a board
 
 
 @dataclass(frozen=True)
-class Routes:
+class MasteredTasks:
     """The tasks of the experiment that the model can do: what is said of all of them is their mean."""
 
     tasks: tuple[TaskEvidence, ...]
     left_out: str  # says which it cannot do, if any
 
     @classmethod
-    def of(cls, evidence: Mapping[str, Evidence], name: str = OVER_RATIOS.name) -> "Routes":
+    def of(cls, evidence: Mapping[str, Evidence], name: str = OVER_RATIOS.name) -> "MasteredTasks":
         """Takes the evidence of the experiment of a name; :class:`NoEvidenceError` where the model can do no task."""
         routes, failed = [], []
         for task in evidence[name].tasks:
@@ -62,12 +62,12 @@ class Routes:
         return np.stack([self.mean(FULL, None, column), *means], axis=1)
 
 
-def of_both_rates(measure: Callable[[Routes, str], Statistic]) -> Measure:
+def of_both_rates(measure: Callable[[MasteredTasks, str], Statistic]) -> Measure:
     """Measures something of the rate of made-up answers, among all and among those that state something: its second
     argument is the column that these have, if any."""
 
     def of_evidence(evidence: Mapping[str, Evidence]) -> Measured:
-        routes = Routes.of(evidence)
+        routes = MasteredTasks.of(evidence)
         rates = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
         return each_part({part: partial(measure, routes, column) for part, column in rates.items()})
 

@@ -18,7 +18,7 @@ NEAR = 0.2  # of a target: points so near to it are compared
 
 
 @dataclass(frozen=True)
-class Point:
+class FrontierPoint:
     """A policy at a level."""
 
     policy: str
@@ -41,11 +41,11 @@ def family_of(policy: str) -> str:
     return EVICTION if known and not is_treatment(policy) and policy == plain and known.frees else ""
 
 
-def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[Point]:
+def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint]:
     """Returns the points of all policies that have a family."""
     full = task.evidence.mean("full", None, "kv_bytes")[0]
     return [
-        Point(
+        FrontierPoint(
             policy,
             family,
             level,
@@ -58,16 +58,16 @@ def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[Point]:
     ]
 
 
-def front(points: Sequence[Point]) -> list[Point]:
+def front(points: Sequence[FrontierPoint]) -> list[FrontierPoint]:
     """Returns the points than which none keeps more in as few bytes, by bytes; of equal ones the first."""
-    found: list[Point] = []
+    found: list[FrontierPoint] = []
     for point in sorted(points, key=lambda one: (one.held, -one.score[0])):
         if not found or point.score[0] > found[-1].score[0]:
             found.append(point)
     return found
 
 
-def near(points: Sequence[Point], target: float) -> list[Point]:
+def near(points: Sequence[FrontierPoint], target: float) -> list[FrontierPoint]:
     """Returns the points whose bytes are about a target, the best first."""
     close = [point for point in points if abs(point.held - target) <= NEAR * target]
     return sorted(close, key=lambda point: -float(np.round(point.score[0], 9)))

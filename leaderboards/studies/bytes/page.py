@@ -9,11 +9,20 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics import METRICS
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.marks import Dots, Line, Mark
+from leaderboards.rendering.marks import Dots, Mark, PolicyLine
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.bytes.frontier import BOTH, EVICTION, QUANTISATION, TARGETS, Point, front, near, points_of
-from leaderboards.studies.declaration import Listing, Part, Picture, StudyContent, StudyInput
+from leaderboards.studies.bytes.frontier import (
+    BOTH,
+    EVICTION,
+    QUANTISATION,
+    TARGETS,
+    FrontierPoint,
+    front,
+    near,
+    points_of,
+)
+from leaderboards.studies.declaration import Listing, Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.treatments.measured import MeasuredTask, facts_of, measured_tasks, policies_in
 from leaderboards.studies.treatments.parts import in_percent, in_points, is_clear
 from policies.declaration.levels import RATIO, Level
@@ -47,7 +56,7 @@ def _factor(task: MeasuredTask) -> float:
     return WHOLE / (METRICS[task.column].bounds or (0, 1))[1]
 
 
-def _plane(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Point]]) -> Part:
+def _plane(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[FrontierPoint]]) -> StudySection:
     """Draws all points over their bytes, with the front of each family."""
     styles = named_styles(FAMILIES)
     pictures, listings = [], []
@@ -56,7 +65,7 @@ def _plane(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Point]])
         for family in FAMILIES:
             own = [point for point in points[task.name] if point.family == family]
             marks.append(Dots(styles[family], tuple(_place(task, point) for point in own)))
-            marks.append(Line(styles[family], tuple(_place(task, point) for point in front(own))))
+            marks.append(PolicyLine(styles[family], tuple(_place(task, point) for point in front(own))))
         frame = Frame(Axis.up_to(AXIS, WHOLE), Axis.up_to("", WHOLE), corner="↖ better")
         title = f"{task.title} over {AXIS}: {task.name}"
         drawing = Drawing(frame, tuple(marks), title, f"bytes/{task.name}")
@@ -67,29 +76,29 @@ def _plane(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Point]])
         "the line of a family joins those of its dots than which none of it keeps more in as few bytes. The best of "
         "many dots is in part luck: intervals are in the table."
     )
-    return Part("front", "Answers over bytes", text, tuple(styles.values()), tuple(pictures), tuple(listings))
+    return StudySection("front", "Answers over bytes", text, tuple(styles.values()), tuple(pictures), tuple(listings))
 
 
-def _place(task: MeasuredTask, point: Point) -> tuple[float, float]:
+def _place(task: MeasuredTask, point: FrontierPoint) -> tuple[float, float]:
     return point.held, float(_factor(task) * point.score[0])
 
 
-def _score(task: MeasuredTask, point: Point) -> Estimate:
+def _score(task: MeasuredTask, point: FrontierPoint) -> Estimate:
     return task.estimate(point.score * _factor(task) / WHOLE)
 
 
-def _name(point: Point) -> str:
+def _name(point: FrontierPoint) -> str:
     return point.policy if not point.level else f"{point.policy} at {Level(RATIO.name, point.level)}"
 
 
-def _front(task: MeasuredTask, points: Sequence[Point]) -> Listing:
+def _front(task: MeasuredTask, points: Sequence[FrontierPoint]) -> Listing:
     rows = tuple(
         (_name(point), point.family, f"{point.held:.1f}", in_percent(_score(task, point))) for point in front(points)
     )
     return Listing(f"The front of all, {task.name}", ("on the front", "way", "bytes, percent", "score, percent"), rows)
 
 
-def _at_targets(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Point]]) -> Part:
+def _at_targets(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[FrontierPoint]]) -> StudySection:
     """Sets the best of each family at about equal bytes against the best eviction."""
     listings, told = [], []
     for task in tasks:
@@ -125,10 +134,10 @@ def _at_targets(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Poi
         " Of each family the policy that scores most among those within a fifth of the bytes that are aimed at. "
         "Differences are paired by question; that each is the best of several is not in their intervals."
     )
-    return Part("targets", "At equal bytes", text.strip(), listings=tuple(listings))
+    return StudySection("targets", "At equal bytes", text.strip(), listings=tuple(listings))
 
 
-def _winner(task: MeasuredTask, target: float, best: Sequence[Point], evicted: Point | None) -> str:
+def _winner(task: MeasuredTask, target: float, best: Sequence[FrontierPoint], evicted: FrontierPoint | None) -> str:
     """Tells which family scores most at about some bytes, and by how much it is above eviction alone; nothing where
     there is nothing to compare."""
     if evicted is None or len(best) < 2:
@@ -144,7 +153,7 @@ def _winner(task: MeasuredTask, target: float, best: Sequence[Point], evicted: P
     )
 
 
-def _loss_by_deployment(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Part:
+def _loss_by_deployment(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> StudySection:
     """Lists what each policy loses where only whole pages, or the same tokens in all heads, can be freed."""
     listings = []
     for task in tasks:
@@ -170,10 +179,12 @@ def _loss_by_deployment(tasks: Sequence[MeasuredTask], policies: Sequence[str]) 
         "keeps the same tokens in all heads of a layer, +ends keeps the first and the last tenth: at equal ratios, "
         "paired by question."
     )
-    return Part("deployed", "What an engine can free", text, listings=tuple(one for one in listings if one.rows))
+    return StudySection(
+        "deployed", "What an engine can free", text, listings=tuple(one for one in listings if one.rows)
+    )
 
 
-def _sheets(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Point]]) -> list[Sheet]:
+def _sheets(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[FrontierPoint]]) -> list[Sheet]:
     rows = [
         {
             "task": task.name,
@@ -190,7 +201,7 @@ def _sheets(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Point]]
     return [Sheet.of("bytes-points", "Answers over bytes", rows)] if rows else []
 
 
-def _numbers(point: Point) -> dict[str, Any]:
+def _numbers(point: FrontierPoint) -> dict[str, Any]:
     return {
         "policy": point.policy,
         "level": point.level,

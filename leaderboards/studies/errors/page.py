@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import Path, panel
+from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Part, Picture, StudyContent, StudyInput
+from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.errors.tables import contradictions, of_control, outcomes, pairs_of_errors, tensors
-from leaderboards.studies.errors.treatments import BOTH, Treatment, treatments_among
+from leaderboards.studies.errors.treatments import BOTH, ErrorTreatment, treatments_among
 from leaderboards.studies.treatments.measured import (
     OUTCOMES,
     MeasuredTask,
@@ -50,14 +50,14 @@ def _numbers_to_quote(cell: dict[str, object]) -> dict[str, object]:
     }
 
 
-def spreads(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+def spreads(tasks: Sequence[MeasuredTask], treatments: Sequence[ErrorTreatment]) -> list[StudySection]:
     """Draws what is kept over the spread of noise in every number, by its distribution."""
     noise = [one for one in treatments if one.spread is not None and one.tensor == BOTH]
     styles = named_styles(list(dict.fromkeys(map(_line, noise))))
     if not noise or not tasks:
         return []
     return [
-        Part(
+        StudySection(
             "spreads",
             "Over the spread of the error",
             "Every number of keys and values is multiplied by 1 + an error; the spread is its standard deviation. A "
@@ -68,11 +68,11 @@ def spreads(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> l
     ]
 
 
-def _line(treatment: Treatment) -> str:
+def _line(treatment: ErrorTreatment) -> str:
     return treatment.sort if treatment.centred else f"{treatment.sort}, biased"
 
 
-def _picture(task: MeasuredTask, noise: Sequence[Treatment], styles: dict[str, LineStyle]) -> Picture:
+def _picture(task: MeasuredTask, noise: Sequence[ErrorTreatment], styles: dict[str, LineStyle]) -> Picture:
     paths = []
     for line, style in styles.items():
         own = sorted((one.spread or 0.0, one.policy) for one in noise if _line(one) == line)
@@ -82,7 +82,7 @@ def _picture(task: MeasuredTask, noise: Sequence[Treatment], styles: dict[str, L
         low, high = (
             tuple(float(getattr(one, end)) for _, one in places) if has_band else () for end in ("low", "high")
         )
-        paths.append(Path(style, tuple((spread, one.mean) for spread, one in places), low, high))
+        paths.append(BandedLine(style, tuple((spread, one.mean) for spread, one in places), low, high))
     horizontal = Axis.from_values("spread of the error", [spread for path in paths for spread, _ in path.places])
     title = f"{KEPT} over the spread of the error: {task.name}"
     drawing = panel(paths, horizontal, Axis.around("", SHARE), title, f"spreads/{task.name}")

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from leaderboards.claims.errors.e1_bits import CLAIM as BITS_CLAIM
 from leaderboards.claims.errors.e2_uniform import CLAIM as UNIFORM_CLAIM
 from leaderboards.claims.errors.e5_normal import CLAIM as NORMAL_CLAIM
-from leaderboards.claims.errors.published import ROWS, Row
+from leaderboards.claims.errors.published import ROWS, ReportedFigures
 from leaderboards.claims.errors.tables import BIASED, CENTRED, FLIPPED, NORMALS, SAME_SIGN, WIDE
-from leaderboards.studies.declaration import Listing, Part
-from leaderboards.studies.errors.treatments import BITS, BOTH, Treatment
+from leaderboards.studies.declaration import Listing, StudySection
+from leaderboards.studies.errors.treatments import BITS, BOTH, ErrorTreatment
 from leaderboards.studies.treatments.measured import OUTCOMES, MeasuredTask
 from leaderboards.studies.treatments.parts import in_percent, in_points, is_clear
 from leaderboards.studies.treatments.published import IFEVAL, NEXT_TOKEN
@@ -20,10 +20,10 @@ REMARKS = tuple(f"{claim.identifier}: {claim.remark}" for claim in (BITS_CLAIM, 
 
 
 @dataclass(frozen=True)
-class Cell:
+class TreatmentCell:
     """A treatment as a run has it."""
 
-    treatment: Treatment
+    treatment: ErrorTreatment
     level: float
 
     @property
@@ -32,13 +32,13 @@ class Cell:
         return f"{self.treatment.policy}{at}"
 
 
-def cells_of(task: MeasuredTask, treatments: Sequence[Treatment]) -> list[Cell]:
+def cells_of(task: MeasuredTask, treatments: Sequence[ErrorTreatment]) -> list[TreatmentCell]:
     """Returns the treatments that a task was run with, at their levels."""
     known = [one for one in treatments if one.policy in task.evidence.policies]
-    return [Cell(one, level) for one in known for level in task.levels(one.policy)]
+    return [TreatmentCell(one, level) for one in known for level in task.levels(one.policy)]
 
 
-def of_control(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+def of_control(tasks: Sequence[MeasuredTask], treatments: Sequence[ErrorTreatment]) -> list[StudySection]:
     """Lists the percent of the control that each treatment keeps, beside the figures of text E."""
     listings = []
     for task in tasks:
@@ -58,10 +58,10 @@ def of_control(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -
         "the same treatments and 95 % intervals over contexts. Other models and other tasks: what can be compared is "
         "the order. Where the text’s own counts give another share than it prints, both are there."
     )
-    return [Part("control", "Percent of the control", text, listings=tuple(listings))] if listings else []
+    return [StudySection("control", "Percent of the control", text, listings=tuple(listings))] if listings else []
 
 
-def _figures_of_text(row: Row | None) -> tuple[str, str]:
+def _figures_of_text(row: ReportedFigures | None) -> tuple[str, str]:
     if row is None:
         return "–", "–"
     next_tokens = ", ".join(
@@ -71,7 +71,7 @@ def _figures_of_text(row: Row | None) -> tuple[str, str]:
     return "–" if row.ifeval is None else f"{100 * row.ifeval:.0f}", next_tokens or row.words or "–"
 
 
-def contradictions(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+def contradictions(tasks: Sequence[MeasuredTask], treatments: Sequence[ErrorTreatment]) -> list[StudySection]:
     """Tells where the numbers of text E contradict its words, with the arithmetic."""
     rows = tuple(
         (row.policy, f"{figure.printed:.2f}", figure.arithmetic, f"{figure.share - figure.printed:+.2f}")
@@ -82,10 +82,10 @@ def contradictions(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment
     listing = Listing(
         "Next tokens of text E", ("our treatment", "printed", "by its own counts", "counts − printed"), rows
     )
-    return [Part("contradictions", "Where the text contradicts itself", " ".join(REMARKS), listings=(listing,))]
+    return [StudySection("contradictions", "Where the text contradicts itself", " ".join(REMARKS), listings=(listing,))]
 
 
-def tensors(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+def tensors(tasks: Sequence[MeasuredTask], treatments: Sequence[ErrorTreatment]) -> list[StudySection]:
     """Sets keys against values."""
     listings = []
     for task in tasks:
@@ -93,11 +93,11 @@ def tensors(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> l
         columns = ("our treatment", "keys and values", "keys alone", "values alone", "K − V, points")
         listings.append(Listing(f"Share kept, percent: {task.name}", columns, rows))
     text = "The same error in keys, in values, and in both; the difference is paired by question."
-    part = Part("tensors", "Keys against values", text, listings=tuple(one for one in listings if one.rows))
+    part = StudySection("tensors", "Keys against values", text, listings=tuple(one for one in listings if one.rows))
     return [part] if part.listings else []
 
 
-def _rows_by_tensor(task: MeasuredTask, treatments: Sequence[Treatment]) -> Iterator[tuple[str, ...]]:
+def _rows_by_tensor(task: MeasuredTask, treatments: Sequence[ErrorTreatment]) -> Iterator[tuple[str, ...]]:
     cells = cells_of(task, treatments)
     by_tensor = {(cell.treatment.everywhere, cell.level, cell.treatment.tensor): cell for cell in cells}
     for cell in (one for one in cells if one.treatment.tensor == "K"):
@@ -114,7 +114,7 @@ def _rows_by_tensor(task: MeasuredTask, treatments: Sequence[Treatment]) -> Iter
 PAIRS = ((BIASED, CENTRED), (FLIPPED, SAME_SIGN), (NORMALS[-1], WIDE), (AS_WIDE, WIDE))
 
 
-def pairs_of_errors(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+def pairs_of_errors(tasks: Sequence[MeasuredTask], treatments: Sequence[ErrorTreatment]) -> list[StudySection]:
     """Sets errors against one another that differ in one thing: their bias, their signs, or their distribution."""
     names = {one.policy for one in treatments}
     pairs = [pair for pair in PAIRS if names.issuperset(pair)]
@@ -135,10 +135,14 @@ def pairs_of_errors(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatmen
         "no sign. The normal errors stand against a uniform one of spread 0.87: of a smaller spread, as in text E, "
         "and of the same. Differences are paired by question; claims E3 to E5 judge them."
     )
-    return [Part("matched", "Errors of matched size", text, listings=tuple(listings))] if pairs and listings else []
+    return (
+        [StudySection("matched", "Errors of matched size", text, listings=tuple(listings))]
+        if pairs and listings
+        else []
+    )
 
 
-def outcomes(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+def outcomes(tasks: Sequence[MeasuredTask], treatments: Sequence[ErrorTreatment]) -> list[StudySection]:
     """Lists how answers end."""
     listings = []
     for task in (task for task in tasks if task.has_outcomes):
@@ -152,4 +156,4 @@ def outcomes(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> 
         "Against the full cache’s own answer, right or wrong: masked is the same answer, corrupted another one, DUE "
         "one with infinity or NaN, or without an end."
     )
-    return [Part("outcomes", "How answers end", text, listings=tuple(listings))] if listings else []
+    return [StudySection("outcomes", "How answers end", text, listings=tuple(listings))] if listings else []

@@ -21,7 +21,7 @@ SORTS = {
 
 
 @dataclass(frozen=True)
-class Treatment:
+class ErrorTreatment:
     """An error of the numbers of the full cache."""
 
     policy: str
@@ -32,7 +32,7 @@ class Treatment:
     centred: bool = False  # whether the noise is 0 on average
 
 
-def treatments_among(policies: Sequence[str]) -> list[Treatment]:
+def treatments_among(policies: Sequence[str]) -> list[ErrorTreatment]:
     """Returns the treatments of text E among some policies, in the order of its tables; others are left out."""
     found = [_format(policy) for policy in policies if is_one_of(policy, FORMATS)]
     errors = [one for one in damages(policies) if one.kind in SORTS and one.restricted <= {"tensor"}]
@@ -40,17 +40,17 @@ def treatments_among(policies: Sequence[str]) -> list[Treatment]:
     return [*found, *map(_error, errors)]
 
 
-def _format(policy: str) -> Treatment:
+def _format(policy: str) -> ErrorTreatment:
     kind = FORMATS[kind_in(policy)]
     options = options_in(policy, kind)
-    return Treatment(policy, BITS, options.tensor, name_with(kind, options.model_copy(update={"tensor": BOTH})))
+    return ErrorTreatment(policy, BITS, options.tensor, name_with(kind, options.model_copy(update={"tensor": BOTH})))
 
 
-def _error(damage: Damage) -> Treatment:
+def _error(damage: Damage) -> ErrorTreatment:
     spread, centred = None, False
     if isinstance(damage.options, NormalOptions):
         spread, centred = damage.options.std, damage.options.mean == 0
     elif isinstance(damage.options, UniformOptions):
         low, high = damage.options.low, damage.options.high
         spread, centred = (high - low) / math.sqrt(12), low == -high
-    return Treatment(damage.policy, SORTS[damage.kind], damage.options.tensor, damage.fault, spread, centred)
+    return ErrorTreatment(damage.policy, SORTS[damage.kind], damage.options.tensor, damage.fault, spread, centred)

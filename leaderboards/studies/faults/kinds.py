@@ -10,7 +10,7 @@ from leaderboards.rendering.frames import SHARE, Axis, Frame
 from leaderboards.rendering.marks import Band
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.declaration import Listing, Picture, StudySection
 from leaderboards.studies.treatments.damage import Damage
 from leaderboards.studies.treatments.measured import OUTCOMES, MeasuredTask
 from leaderboards.studies.treatments.parts import curves, half_lost_from, in_percent, in_points, is_clear
@@ -33,7 +33,7 @@ def areas(task: MeasuredTask, faults: Sequence[Damage]) -> list[tuple[Damage, Fl
     return sorted(areas, key=lambda pair: -pair[1][0])
 
 
-def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[StudySection]:
     """Draws what is kept over the rate by kind, and tells in which order the kinds hurt."""
     everywhere = without_aim(faults)
     compared = {fault.policy for task in tasks for fault, _ in areas(task, everywhere)}
@@ -41,7 +41,7 @@ def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]
     if not styles or not tasks:
         return []
     return [
-        Part(
+        StudySection(
             "kinds",
             "Which faults hurt most",
             " ".join(_headline(task, everywhere) for task in tasks) + " Rows of all layers and heads are hit, each "
@@ -93,7 +93,7 @@ def _order(task: MeasuredTask, faults: Sequence[Damage]) -> Listing:
     return Listing(f"The order of the faults, {task.name}, points", columns, tuple(rows))
 
 
-def outcomes(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+def outcomes(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[StudySection]:
     """Draws for each kind how its answers end, one outcome above the other."""
     tasks = [task for task in tasks if task.has_outcomes]
     everywhere = [fault for fault in without_aim(faults) if tasks and len(tasks[0].levels(fault.policy)) > 1]
@@ -115,7 +115,7 @@ def outcomes(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Pa
             drawing = Drawing(frame, tuple(marks), f"Outcomes over the asked rate: {title}", f"outcomes/{title}")
             pictures.append(Picture(title, "share of answers", Markup(drawing.svg())))
     return [
-        Part(
+        StudySection(
             "outcomes",
             "How answers end",
             "Against the full cache’s own answer, right or wrong: masked is the same answer, corrupted another one, "

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from leaderboards.figures.panels import share_map
 from leaderboards.rendering.style import named_styles
-from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.declaration import Listing, Picture, StudySection
 from leaderboards.studies.treatments.damage import Damage
 from leaderboards.studies.treatments.measured import MeasuredTask
 from leaderboards.studies.treatments.parts import KEPT, curves, in_percent, in_points, is_clear
@@ -31,7 +31,7 @@ def _everywhere(faults: Iterable[Damage]) -> list[Damage]:
     return [fault for fault in faults if not fault.restricted]
 
 
-def bands(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+def bands(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[StudySection]:
     """Maps what is kept by band of layers and rate."""
     groups = {name: group for name, group in _by_fault(faults, "layers").items() if len(group) > 1}
     pictures, listings, words = [], [], []
@@ -53,7 +53,7 @@ def bands(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]
     if not pictures:
         return []
     text = " ".join(filter(None, words))
-    return [Part("bands", "Which layers matter", text, pictures=tuple(pictures), details=tuple(listings))]
+    return [StudySection("bands", "Which layers matter", text, pictures=tuple(pictures), details=tuple(listings))]
 
 
 def _critical(task: MeasuredTask, name: str, quarters: Sequence[Damage]) -> str:
@@ -72,7 +72,7 @@ def _critical(task: MeasuredTask, name: str, quarters: Sequence[Damage]) -> str:
     )
 
 
-def aims(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+def aims(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[StudySection]:
     """Draws what is kept where a fault is aimed at some tokens, beside the same fault everywhere."""
     groups = _by_fault(faults, "tokens", _everywhere(faults))
     names = dict.fromkeys(_aim(fault) for group in groups.values() for fault in group)
@@ -93,7 +93,9 @@ def aims(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
         "far less of the cache than one at the same rate everywhere. Beside it as many tokens at random: the "
         "difference is what it costs that these tokens carry the evidence."
     )
-    return [Part("aims", "Aimed faults", text.strip(), tuple(styles.values()), tuple(pictures), tuple(listings))]
+    return [
+        StudySection("aims", "Aimed faults", text.strip(), tuple(styles.values()), tuple(pictures), tuple(listings))
+    ]
 
 
 def _compare_aims(task: MeasuredTask, name: str, policies: Mapping[str, str], words: Mapping[str, str]) -> str:
@@ -140,7 +142,7 @@ def _aimed_table(task: MeasuredTask, title: str, faults: Sequence[Damage]) -> Li
     )
 
 
-def tensors(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+def tensors(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[StudySection]:
     """Draws keys against values."""
     groups = _by_fault(faults, "tensor", _everywhere(faults))
     words = {"K": "keys alone", "V": "values alone", "both": "keys and values"}
@@ -158,7 +160,7 @@ def tensors(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Par
         return []
     text = " ".join(filter(None, (*told, "The same rows are hit in keys, in values, or in both.")))
     tables = tuple(listing for listing in listings if listing is not None)
-    return [Part("tensors", "Keys against values", text, tuple(styles.values()), tuple(pictures), tables)]
+    return [StudySection("tensors", "Keys against values", text, tuple(styles.values()), tuple(pictures), tables)]
 
 
 def _tensor_table(task: MeasuredTask, title: str, policies: dict[str, str]) -> Listing | None:
@@ -177,7 +179,7 @@ def _tensor_table(task: MeasuredTask, title: str, policies: dict[str, str]) -> L
     )
 
 
-def figures_of_text(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+def figures_of_text(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[StudySection]:
     """Sets our share kept beside that of text F."""
     names = {fault.policy for fault in faults}
     listings = []
@@ -195,7 +197,7 @@ def figures_of_text(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> 
         "Text F asks GSM8K of Qwen2.5 and damages single values, drawn anew before every pass; ours in that form where "
         "it was run, and with whole rows damaged once. Other models and other tasks: what can be compared is the order."
     )
-    return [Part("published", "Beside published figures", text, listings=tuple(listings))] if listings else []
+    return [StudySection("published", "Beside published figures", text, listings=tuple(listings))] if listings else []
 
 
 def _share(value: float | None, clean: float) -> str:

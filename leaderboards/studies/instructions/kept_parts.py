@@ -6,10 +6,10 @@ import numpy as np
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.figures.panels import Path, layer_map, panel
+from leaderboards.figures.panels import BandedLine, layer_map, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.declaration import Listing, Picture, StudySection
 from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords, spans_kept
 from leaderboards.studies.instructions.parts import kind_of, level_listing, over_levels, percent
 from leaderboards.studies.instructions.protection import forms_of
@@ -19,10 +19,10 @@ SPANS = ("defence", "directives")
 DASHES_OF_ORDER = {DEFENDED[0]: (), DEFENDED[1]: (4.0, 1.5)}
 
 
-def bias(prompts: PromptRecords) -> Part:
+def bias(prompts: PromptRecords) -> StudySection:
     table = spans_kept(prompts)
     if table.empty:
-        return Part("bias", "", "")
+        return StudySection("bias", "", "")
     styles = _styles()
     curves, maps = [], []
     for base in forms_of(prompts.policies):
@@ -34,7 +34,7 @@ def bias(prompts: PromptRecords) -> Part:
         maps += [
             _layers(of_base[of_base["arm"] == arm], base, arm, axis) for arm in DEFENDED if arm in set(of_base["arm"])
         ]
-    return Part(
+    return StudySection(
         "bias",
         "Eviction bias: which span loses its tokens",
         "Means over layers and heads. In the maps below, by layer: blue where the defence loses more than the "
@@ -64,7 +64,7 @@ def _curve(prompts: PromptRecords, of_base: DataFrame, base: str, styles: dict[s
         points = of_base[of_base["arm"] == arm].sort_values("level")
         for span in SPANS:
             places = ((level.value, share) for level, share in zip(points["level"], points[span], strict=True))
-            paths.append(Path(styles[f"{span}, {arm}"], (*start, *places)))
+            paths.append(BandedLine(styles[f"{span}, {arm}"], (*start, *places)))
     title = f"Share of the tokens of defence and directives that {base} keeps, over the {axis.title}, in both orders"
     drawing = panel(paths, axis, Axis.around("", SHARE), title, f"kept/{base}")
     return Picture(base, "share of the tokens of a span that are kept", Markup(drawing))

@@ -6,10 +6,10 @@ from dataclasses import replace
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.figures.panels import Path, panel
+from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.studies.declaration import Part, Picture
+from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.instructions.amnesia import LEAKED_MORE, STILL_OBEYED
 from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords, accuracy, leaks
 from leaderboards.studies.instructions.parts import Cells, cells_of, kind_of, over_levels, path_of, table_of
@@ -37,7 +37,7 @@ def _title(base: str, arm: str) -> str:
     return f"{base}, {arm}" if arm else base
 
 
-def plane(prompts: PromptRecords) -> Part:
+def plane(prompts: PromptRecords) -> StudySection:
     styles = ways(prompts)
     pictures, details = [], []
     for arm in _orders(prompts):
@@ -47,7 +47,7 @@ def plane(prompts: PromptRecords) -> Part:
         obeyed, leaked = cells_of(accuracy(of_arm), "strict"), cells_of(leaks(of_arm), "leakage")
         pictures += [_plane_of(prompts, base, arm, obeyed, leaked, styles) for base in _forms(prompts)]
         details.append(table_of(_title("Directives obeyed, strict, percent", arm), prompts, obeyed, prompts.policies))
-    return Part(
+    return StudySection(
         "plane",
         "Obeyed, and leaked",
         "Each line starts where the full cache is and goes through all ratios. In the grey region the answers still "
@@ -73,7 +73,7 @@ def _plane_of(
     for policy in _forms(prompts)[base]:
         keys = [*([whole] if whole else []), *((policy, level) for level in prompts.levels)]
         places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
-        paths.append(Path(styles[plain_and_way(policy)[1]], places))
+        paths.append(BandedLine(styles[plain_and_way(policy)[1]], places))
     each = f"a place for each {kind_of(prompts.levels).name} from the full cache on"
     title = f"Directives obeyed over leakage under {_title(base, arm)}, {each}"
     region = (((leaked[whole].mean if whole else 0.0) + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
@@ -82,7 +82,7 @@ def _plane_of(
     return Picture(_title(base, arm), "share of directives obeyed, over leakage", Markup(drawing))
 
 
-def leakage(prompts: PromptRecords) -> Part:
+def leakage(prompts: PromptRecords) -> StudySection:
     table = leaks(prompts)
     pictures, details = [], []
     for arm in dict.fromkeys(prompts.attacks["arm"]):
@@ -92,7 +92,7 @@ def leakage(prompts: PromptRecords) -> Part:
             pictures += _curves(prompts, of_arm, "leakage", "Leakage of the directives", note, arm)
         cells = cells_of(of_arm, "leakage")
         details.append(table_of(_title("Leakage of the directives, percent", arm), prompts, cells, prompts.policies))
-    return Part(
+    return StudySection(
         "leakage",
         "Leakage, in both orders",
         "The same prompts with the defence before the directives and behind them: what stands further from the end "
@@ -103,7 +103,7 @@ def leakage(prompts: PromptRecords) -> Part:
     )
 
 
-def defence(prompts: PromptRecords) -> Part:
+def defence(prompts: PromptRecords) -> StudySection:
     """Shows what attacks get of the defence, and how many are refused as it asks."""
     table = leaks(prompts)
     pictures, details = [], []
@@ -116,7 +116,7 @@ def defence(prompts: PromptRecords) -> Part:
             ("refused", "Attacks refused as the defence asks, percent"),
         ):
             details.append(table_of(_title(words, arm), prompts, cells_of(of_arm, name), prompts.policies))
-    return Part(
+    return StudySection(
         "defence",
         "The defence itself",
         "A refusal in the words that the defence asks for holds a part of its text, so that this leakage is seldom 0 "

@@ -10,7 +10,7 @@ from leaderboards.figures.panels import panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.declaration import Listing, Picture, StudySection
 from leaderboards.studies.instructions.obedience import PromptRecords, accuracy, rank_correlations
 from leaderboards.studies.instructions.parts import (
     cells_of,
@@ -25,7 +25,7 @@ from leaderboards.studies.instructions.protection import forms_of
 from policies.declaration.names import FULL
 
 
-def families(prompts: PromptRecords) -> Part:
+def families(prompts: PromptRecords) -> StudySection:
     """Returns a curve for each family under each plain policy."""
     table = accuracy(prompts, by=("family",))
     styles = named_styles(prompts.families)
@@ -44,7 +44,7 @@ def families(prompts: PromptRecords) -> Part:
         details += _accuracies("Prompts with several" if several else "Prompts with one directive", of_count, prompts)
     for family, of_family in table.groupby("family", sort=False):
         details += _accuracies(f"Family {family}", of_family, prompts)
-    return Part(
+    return StudySection(
         "families",
         "Which directives go first",
         "The directives of all contexts by family; bands are 95 % intervals.",
@@ -98,7 +98,7 @@ def _kinds(prompts: PromptRecords) -> list[Listing]:
     ]
 
 
-def order(prompts: PromptRecords) -> Part:
+def order(prompts: PromptRecords) -> StudySection:
     """Shows whether the same families stay the easy ones."""
     correlations = rank_correlations(prompts)
     others = [policy for policy in prompts.policies if policy != FULL]
@@ -107,7 +107,7 @@ def order(prompts: PromptRecords) -> Part:
     for group, title in titles.items():
         texts = {(one.policy, one.level): _correlation(one.estimate) for one in correlations if one.group == group}
         listings.append(level_listing(title, prompts, texts, others))
-    return Part(
+    return StudySection(
         "order",
         "Do the easy directives stay the easy ones?",
         "Spearman’s rank correlation of the families’ order by accuracy with their order under the full cache, with"

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Part, StudyContent, StudyInput
+from leaderboards.studies.declaration import Listing, StudyContent, StudyInput, StudySection
 from leaderboards.studies.instructions.amnesia import (
     LEAKED_MORE,
     STILL_OBEYED,
@@ -106,10 +106,10 @@ NO_ORDERS = Markup(
 )
 
 
-def _amnesia(prompts: PromptRecords, leaks: Sequence[Leak], with_orders: bool) -> Part:
+def _amnesia(prompts: PromptRecords, leaks: Sequence[Leak], with_orders: bool) -> StudySection:
     """Shows what leaks while the answers still look right."""
     listings = _highest_leakage(leaks), _attacks_without_defence(prompts)
-    return Part("amnesia", "Selective amnesia", ORDERS if with_orders else NO_ORDERS, listings=listings)
+    return StudySection("amnesia", "Selective amnesia", ORDERS if with_orders else NO_ORDERS, listings=listings)
 
 
 def _highest_leakage(leaks: Sequence[Leak]) -> Listing:
@@ -146,7 +146,7 @@ def _attacks_without_defence(prompts: PromptRecords) -> Listing:
     return Listing(title, ("policy", "attacks", "leaked", "under the full cache"), rows)
 
 
-def _gains(gains: Sequence[Gain]) -> Part:
+def _gains(gains: Sequence[Gain]) -> StudySection:
     rows = []
     for gain in gains:
         published = GAINS.get(plain_and_way(gain.protected))
@@ -159,7 +159,7 @@ def _gains(gains: Sequence[Gain]) -> Part:
         *("policy", "gain", "95 % interval", "at the ratios", "spans whole, percent", "failed answers"),
         *(f"{name}, published" for name in GAINS_MODELS),
     )
-    return Part(
+    return StudySection(
         "gain",
         "What protection gains",
         "Half the gain in directives obeyed plus half the fall in leakage against the plain policy, averaged over "

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pandas import DataFrame
 
-from leaderboards.figures.panels import Path
+from leaderboards.figures.panels import BandedLine
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Estimate
@@ -28,7 +28,7 @@ def kind_of(levels: Sequence[Level]) -> LevelKind:
 Cells = Mapping[tuple[str, Level], Estimate]
 
 
-def path_of(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Level]) -> Path:
+def path_of(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Level]) -> BandedLine:
     """Returns the estimates of a policy, from the full cache on, where that has a place."""
     kind = kind_of(levels)
     whole = [(kind.nothing, estimate) for (name, _), estimate in cells.items() if name == FULL]
@@ -36,7 +36,7 @@ def path_of(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Level]
     pairs = [(level.value, cells[policy, level]) for level in levels if (policy, level) in cells]
     points = [(value, estimate) for value, estimate in (*anchored, *pairs)]
     has_band = all(estimate.low is not None for _, estimate in points)
-    return Path(
+    return BandedLine(
         style,
         tuple((value, estimate.mean) for value, estimate in points),
         tuple(float(estimate.low or 0) for _, estimate in points) if has_band else (),

@@ -7,14 +7,13 @@ from markupsafe import Markup
 from datasets_gen import get_task
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import Path, panel
+from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.metrics import MEASURES
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Part, Picture, StudyContent, StudyInput
-from leaderboards.studies.next_tokens.places import TABLE, part_name, parts_of
-from leaderboards.studies.next_tokens.places import Part as OfPlace
+from leaderboards.studies.declaration import Listing, Picture, StudyContent, StudyInput, StudySection
+from leaderboards.studies.next_tokens.places import TABLE, PlaceResult, part_name, parts_of
 from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
@@ -34,12 +33,12 @@ def content_of(given: StudyInput) -> StudyContent:
     )
 
 
-def _row(one: OfPlace) -> dict[str, object]:
+def _row(one: PlaceResult) -> dict[str, object]:
     """Returns the columns of the download; estimates stay whole, as their kinds tell how they are spread."""
-    return {name: getattr(one, name) for name in OfPlace.__dataclass_fields__}
+    return {name: getattr(one, name) for name in PlaceResult.__dataclass_fields__}
 
 
-def _facts(task: str, rows: Sequence[OfPlace]) -> Iterator[tuple[str, str]]:
+def _facts(task: str, rows: Sequence[PlaceResult]) -> Iterator[tuple[str, str]]:
     """Tells what the full cache has, and whether that is enough, by the rule of the boards."""
     full = [one for one in rows if (one.task, one.policy) == (task, FULL)]
     tokens = sum(one.tokens for one in full)
@@ -50,12 +49,12 @@ def _facts(task: str, rows: Sequence[OfPlace]) -> Iterator[tuple[str, str]]:
         yield "Tells nothing", f"the model cannot do {task}, which takes {least:.0f} %"
 
 
-def _section(task: str, rows: Sequence[OfPlace]) -> Part:
+def _section(task: str, rows: Sequence[PlaceResult]) -> StudySection:
     policies = list(dict.fromkeys(one.policy for one in rows))
     policies.sort(key=lambda policy: policy != FULL)
     styles = named_styles(policies)
     levels = _some_levels(sorted({one.level for one in rows if one.level.amount}))
-    return Part(
+    return StudySection(
         task,
         task,
         "What follows a compressed text, read token by token, each with the text’s own tokens before it. "
@@ -74,7 +73,7 @@ def _some_levels(levels: Sequence[Level]) -> list[Level]:
     return [levels[round(step * (len(levels) - 1) / (MOST_PICTURES - 1))] for step in range(MOST_PICTURES)]
 
 
-def _picture(task: str, level: Level, rows: Sequence[OfPlace], styles: dict[str, LineStyle]) -> Picture:
+def _picture(task: str, level: Level, rows: Sequence[PlaceResult], styles: dict[str, LineStyle]) -> Picture:
     paths = []
     # A part that a single text reaches has no interval, and stands in the table alone.
     known = [one for one in rows if one.accuracy.low is not None]
@@ -84,7 +83,7 @@ def _picture(task: str, level: Level, rows: Sequence[OfPlace], styles: dict[str,
         if of_one:
             bands = (tuple(float(getattr(one.accuracy, end)) for one in of_one) for end in ("low", "high"))
             points = tuple((one.middle, one.accuracy.mean) for one in of_one)
-            paths.append(Path(style, points, *(bands if known else ())))
+            paths.append(BandedLine(style, points, *(bands if known else ())))
     ends = sorted({2.0 * one.first_token for one in drawn if one.first_token >= 4})
     horizontal = Axis.around("token of the continuation", (0.0, *ends) if ends else (0.0, 4.0))
     title = f"{TITLE} over the place in the continuation: {task} at {level.where}"
@@ -93,7 +92,7 @@ def _picture(task: str, level: Level, rows: Sequence[OfPlace], styles: dict[str,
 
 
 def _list_parts(
-    rows: Sequence[OfPlace], title: str, policies: Sequence[str], text: Callable[[OfPlace], str]
+    rows: Sequence[PlaceResult], title: str, policies: Sequence[str], text: Callable[[PlaceResult], str]
 ) -> Listing:
     """Lists policies at levels against parts of the continuation."""
     places = sorted({one.first_token for one in rows})

@@ -15,7 +15,7 @@ TABLE = "next_tokens"  # of a store (kvbench.store.next_tokens)
 
 
 @dataclass(frozen=True)
-class Part:
+class PlaceResult:
     """Holds what a policy at a level comes to in one part of the continuations of a task."""
 
     task: str
@@ -41,7 +41,7 @@ def part_name(first_token: int) -> str:
     return f"token {first_token + 1}" if first_token < 2 else f"tokens {first_token + 1}-{2 * first_token}"
 
 
-def parts_of(table: DataFrame, records: DataFrame) -> list[Part]:
+def parts_of(table: DataFrame, records: DataFrame) -> list[PlaceResult]:
     """Returns the parts in the order of tasks, policies, levels and places. ``records``: of the same runs, which tell
     the context of each question."""
     draws = records[["task", "question_id", "draw_id"]].drop_duplicates()
@@ -49,12 +49,12 @@ def parts_of(table: DataFrame, records: DataFrame) -> list[Part]:
     return list(_parts(joined.sort_values(["question_id", "repeat"], kind="stable")))
 
 
-def _parts(joined: DataFrame) -> Iterator[Part]:
+def _parts(joined: DataFrame) -> Iterator[PlaceResult]:
     by = ["task", "policy", "level", "first_token"]
     for (task, policy, level, first), group in joined.groupby(by, observed=True):
         accuracy, nats = (_estimate(group, column) for column in ("accuracy", "nats"))
         assert accuracy is not None
-        yield Part(str(task), str(policy), level, int(first), int(group["tokens"].sum()), accuracy, nats)
+        yield PlaceResult(str(task), str(policy), level, int(first), int(group["tokens"].sum()), accuracy, nats)
 
 
 def _estimate(group: DataFrame, column: str) -> Estimate | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.statistics.significance import p_text
-from leaderboards.studies.declaration import Listing, Part, StudyContent, StudyInput
+from leaderboards.studies.declaration import Listing, StudyContent, StudyInput, StudySection
 from leaderboards.studies.numerics.pairs import (
     CACHE,
     TABLE,
@@ -62,7 +62,7 @@ def _nats(value: float | None) -> str:
     return "–" if value is None or value != value else f"{value:.2g}"
 
 
-def _forced_part(rows: Sequence[Forced]) -> Part:
+def _forced_part(rows: Sequence[Forced]) -> StudySection:
     lines = tuple(
         (
             f"{one.task}, {one.dtype}: {NAMES[one.paths]}",
@@ -76,7 +76,7 @@ def _forced_part(rows: Sequence[Forced]) -> Part:
         for one in rows
     )
     columns = ("pair of paths", "steps", "mean KL", "99.9 % KL", "largest KL", "mean JS", "largest |Δ log p|")
-    return Part(
+    return StudySection(
         "teacher-forced",
         "Both paths behind the same tokens",
         "At every step both paths are given the same tokens, and their next-token distributions are compared over the "
@@ -94,7 +94,7 @@ def _mean_kl(one: Forced) -> str:
     return f"{one.kl.mean:.2g}{ends}"
 
 
-def _free_part(rows: Sequence[Free]) -> Part:
+def _free_part(rows: Sequence[Free]) -> StudySection:
     lines = tuple(
         (
             f"{one.task}, {one.dtype}, {one.sampling}",
@@ -128,7 +128,7 @@ def _free_part(rows: Sequence[Free]) -> Part:
         if one.right_on is not None
     )
     tests = ("answers of paths", "right, on", "right, off", "only on / only off", "McNemar p", "Bonferroni", "BH")
-    return Part(
+    return StudySection(
         "free-running",
         "Each path goes on from its own tokens",
         "Both paths draw by the same random numbers. Up to the first token that differs they stand behind the same "
@@ -141,12 +141,12 @@ def _free_part(rows: Sequence[Free]) -> Part:
     )
 
 
-def _mistakes_part(rows: Sequence[Mistakes]) -> Part:
+def _mistakes_part(rows: Sequence[Mistakes]) -> StudySection:
     lines = tuple(
         (f"{one.task}, {one.dtype}", *map(_nats, (one.aligned, one.earlier, one.later, one.pooled))) for one in rows
     )
     columns = ("task and dtype", "aligned", "off one step early", "off one step late", "pooled after the flip")
-    return Part(
+    return StudySection(
         "mistakes",
         "What a mistake would give",
         "A text (arXiv 2604.15409) reports a mean KL of 10.7 to 12.8 nats between cache on and off, more than ln of "

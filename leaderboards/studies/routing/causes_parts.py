@@ -12,7 +12,7 @@ from leaderboards.figures.panels import layer_map
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Part, Picture, StudyInput
+from leaderboards.studies.declaration import Listing, Picture, StudyInput, StudySection
 from leaderboards.studies.routing.causes import (
     SMALLEST,
     TABLE,
@@ -49,7 +49,7 @@ class Causes:
         self.maps = slot_maps(outcomes)
         self.sizes = list(sizes(given.tables[SMALLEST])) if SMALLEST in given.tables else []
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[StudySection]:
         """Returns the sections of the page, those that have anything to show."""
         found = [_explained(self.repairs), _places(self.maps), _removal(self.removals), _smallest(self.sizes)]
         return [part for part in found if part.pictures or any(one.rows for one in part.listings)]
@@ -73,12 +73,12 @@ class Causes:
         }
 
 
-def _explained(found: Sequence[Repair]) -> Part:
+def _explained(found: Sequence[Repair]) -> StudySection:
     of_evidence = sorted(
         (one for one in found if one.target == "evidence"), key=lambda one: -(one.alone.mean if one.alone else -1.0)
     )
     if not of_evidence:
-        return Part("causes", "", "")
+        return StudySection("causes", "", "")
     styles = named_styles((EVIDENCE, RANDOM))
     names = [one.policy for one in of_evidence]
     series: dict[LineStyle, list[Estimate | None]] = {
@@ -111,14 +111,16 @@ def _explained(found: Sequence[Repair]) -> Part:
     )
     pictures = (Picture("What evidence rows repair", SHARE_AXIS, Markup(drawing)),)
     listing = Listing("Share of the lost F1 that comes back, percent", columns, rows)
-    return Part("causes", "What was evicted that was needed", text, tuple(styles.values()), pictures, (listing,))
+    return StudySection(
+        "causes", "What was evicted that was needed", text, tuple(styles.values()), pictures, (listing,)
+    )
 
 
 def _share(estimate: Estimate | None) -> str:
     return NONE if estimate is None else in_percent(estimate)
 
 
-def _places(maps: Sequence[SlotMap]) -> Part:
+def _places(maps: Sequence[SlotMap]) -> StudySection:
     pictures = tuple(_picture(one) for one in maps)
     text = (
         "The same rows in one layer or one head alone. Put back: the share of the lost likelihood of the right answer "
@@ -126,7 +128,7 @@ def _places(maps: Sequence[SlotMap]) -> Part:
         "one head shows all of it, one slot of the cache matters. If no place does, the model reads in several places. "
         "Red: a share above 0, the darkest 1; blue: below 0."
     )
-    return Part("places", "Where the rows matter", text, pictures=pictures)
+    return StudySection("places", "Where the rows matter", text, pictures=pictures)
 
 
 def _picture(one: SlotMap) -> Picture:
@@ -137,7 +139,7 @@ def _picture(one: SlotMap) -> Picture:
     return Picture(title, f"share in nats, {one.answers} answers", Markup(drawing))
 
 
-def _removal(found: Sequence[Removal]) -> Part:
+def _removal(found: Sequence[Removal]) -> StudySection:
     rows = tuple(
         (
             f"{one.task}, {one.target}",
@@ -156,7 +158,7 @@ def _removal(found: Sequence[Removal]) -> Part:
         "What the full cache loses without the rows of a span, over questions that it has right, and what it loses "
         f"without as many random rows. The last column tells whether the first is at least {TIMES} times the second."
     )
-    return Part("removal", "What is lost without the rows", text, listings=(Listing("Removal", columns, rows),))
+    return StudySection("removal", "What is lost without the rows", text, listings=(Listing("Removal", columns, rows),))
 
 
 def verdict(one: Removal) -> str:
@@ -176,7 +178,7 @@ def _number(estimate: Estimate | None, digits: int) -> str:
     return f"{estimate.mean:z.{digits}f}{interval}"
 
 
-def _smallest(found: Sequence[tuple[str, Sequence[int], float]]) -> Part:
+def _smallest(found: Sequence[tuple[str, Sequence[int], float]]) -> StudySection:
     rows = tuple(
         (policy, str(len(lengths)), f"{median(lengths):g}", str(max(lengths)), f"{100 * evidence:.0f}")
         for policy, lengths, evidence in found
@@ -186,7 +188,9 @@ def _smallest(found: Sequence[tuple[str, Sequence[int], float]]) -> Part:
         "beside what it keeps. It is found greedily, so a smaller one may exist; nothing in it can be left out."
     )
     columns = ("policy", "answers", "tokens, median", "tokens, most", "evidence, percent")
-    return Part("smallest", "How few tokens are enough", text, listings=(Listing("Smallest sets", columns, rows),))
+    return StudySection(
+        "smallest", "How few tokens are enough", text, listings=(Listing("Smallest sets", columns, rows),)
+    )
 
 
 DEFINITIONS = (

@@ -8,7 +8,7 @@ from pandas import DataFrame, Series
 
 from leaderboards.boards.board import Losses
 from leaderboards.routing.edges import EPSILON
-from leaderboards.routing.failures import Finding, Outcome, outcome_of
+from leaderboards.routing.failures import AnswerFacts, FailureClass, outcome_of
 from leaderboards.routing.reach import EPSILONS
 from leaderboards.statistics.bootstrap import resampled_means
 from leaderboards.statistics.levels import with_levels
@@ -21,8 +21,8 @@ CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 QUESTION = ["task", "question_id"]
 CONTEXT = "context"  # a column: what is resampled
 # The columns of a board, and the classes of their answers: with a route, whatever is said instead.
-USES = (Outcome.SILENT, Outcome.CONFUSED, Outcome.UNUSED)
-ON_BOARD = {"erased": (Outcome.ERASED,), "unreachable": (Outcome.UNREACHABLE,), "unused": USES}
+USES = (FailureClass.SILENT, FailureClass.CONFUSED, FailureClass.UNUSED)
+ON_BOARD = {"erased": (FailureClass.ERASED,), "unreachable": (FailureClass.UNREACHABLE,), "unused": USES}
 SELDOM = 0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
 
 
@@ -50,7 +50,7 @@ def reaches(widths: Series, epsilon: float) -> npt.NDArray[np.bool_]:
     return np.asarray(widths.astype(np.float32) >= np.float32(epsilon))
 
 
-def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[Outcome]:
+def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
     """Returns the class of each answer of :func:`with_routes`: of what becomes of the tokens of the gold answer, with
     edges of at least epsilon."""
     reached, said = (reaches(joined[f"{of}_width"], epsilon) for of in ("answer", "said"))
@@ -65,7 +65,7 @@ def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[Outcome]:
         joined["unobserved"].isna(),
         strict=True,
     )
-    return [outcome_of(Finding(*map(bool, row))) for row in columns]
+    return [outcome_of(AnswerFacts(*map(bool, row))) for row in columns]
 
 
 def chances(joined: DataFrame) -> dict[float, float]:
@@ -83,11 +83,11 @@ def telling_epsilon(joined: DataFrame) -> float:
     return next((epsilon for epsilon, chance in chances(joined).items() if chance <= SELDOM), EPSILONS[-1])
 
 
-def shares(outcomes: Sequence[Outcome], contexts: Sequence[str]) -> dict[Outcome, Estimate]:
+def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> dict[FailureClass, Estimate]:
     """Returns the share of each class; all together are 1. Contexts are resampled."""
     clusters = np.asarray(contexts, dtype=str)
     found = {}
-    for outcome in Outcome:
+    for outcome in FailureClass:
         values = np.array([one is outcome for one in outcomes], dtype=np.float64)
         found[outcome] = Estimate.of(float(values.mean()), resampled_means(values, clusters, 0), len(values))
     return found
@@ -105,5 +105,5 @@ def losses_of(given: StudyInput) -> Losses:
             name: float(group["outcome"].isin(of_column).mean()) for name, of_column in ON_BOARD.items()
         }
         for (task, policy, level), group in classified.groupby(["task", "policy", "level"], observed=True)
-        if (group["outcome"] != Outcome.NOT_OBSERVED).all()
+        if (group["outcome"] != FailureClass.NOT_OBSERVED).all()
     }

@@ -13,27 +13,34 @@ from leaderboards.rendering.frames import SHARE, Axis, Frame
 from leaderboards.rendering.marks import Band
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.routing.edges import EPSILON
-from leaderboards.routing.failures import Outcome
+from leaderboards.routing.failures import FailureClass
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.declaration import Listing, Picture, StudySection
 from leaderboards.studies.routing.classes import CONTEXT, chances, classify, shares
 from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 OPACITY = 0.85
-DEFINED = (Outcome.RIGHT, Outcome.CONFUSED)  # by the names of metrics
+DEFINED = (FailureClass.RIGHT, FailureClass.CONFUSED)  # by the names of metrics
 # From below in a stack. Colours go by the order of STYLED.
 STACKED = (
-    *(Outcome.RIGHT, Outcome.BEYOND_MODEL, Outcome.UNUSED, Outcome.CONFUSED, Outcome.SILENT),
-    *(Outcome.UNREACHABLE, Outcome.ERASED, Outcome.NOT_OBSERVED),
+    *(FailureClass.RIGHT, FailureClass.BEYOND_MODEL, FailureClass.UNUSED, FailureClass.CONFUSED, FailureClass.SILENT),
+    *(FailureClass.UNREACHABLE, FailureClass.ERASED, FailureClass.NOT_OBSERVED),
 )
 STYLED = (
-    *(Outcome.UNUSED, Outcome.ERASED, Outcome.RIGHT, Outcome.CONFUSED, Outcome.UNREACHABLE, Outcome.SILENT),
-    *(Outcome.NOT_OBSERVED, Outcome.BEYOND_MODEL),
+    *(
+        FailureClass.UNUSED,
+        FailureClass.ERASED,
+        FailureClass.RIGHT,
+        FailureClass.CONFUSED,
+        FailureClass.UNREACHABLE,
+        FailureClass.SILENT,
+    ),
+    *(FailureClass.NOT_OBSERVED, FailureClass.BEYOND_MODEL),
 )
-Shares = dict[tuple[str, str, Level], dict[Outcome, Estimate]]  # by task, policy and level
+Shares = dict[tuple[str, str, Level], dict[FailureClass, Estimate]]  # by task, policy and level
 
 
 class Classes:
@@ -44,15 +51,15 @@ class Classes:
         self._telling, self._chances = telling, chances(joined)
         self._by_epsilon = {epsilon: _shares(joined, epsilon) for epsilon in dict.fromkeys((telling, EPSILON))}
 
-    def telling_parts(self) -> list[Part]:
+    def telling_parts(self) -> list[StudySection]:
         """Returns a section for each task, of routes that few tokens of a context have."""
         return self._parts(self._telling, _text(self._telling, self._chances))
 
-    def other_parts(self) -> list[Part]:
+    def other_parts(self) -> list[StudySection]:
         """Returns the same of routes as narrow as an edge may be, unless that is what tells."""
         return [] if self._telling == EPSILON else self._parts(EPSILON, _text_of_narrow(self._chances))
 
-    def _parts(self, epsilon: float, text: str) -> list[Part]:
+    def _parts(self, epsilon: float, text: str) -> list[StudySection]:
         found = self._by_epsilon[epsilon]
         return [_part(task, epsilon, found, text) for task in dict.fromkeys(task for task, _, _ in found)]
 
@@ -73,7 +80,7 @@ def _shares(joined: DataFrame, epsilon: float) -> Shares:
     return {(str(task), str(policy), level): found[task, policy, level] for task, policy, level in found}
 
 
-def _part(task: str, epsilon: float, found: Shares, text: str) -> Part:
+def _part(task: str, epsilon: float, found: Shares, text: str) -> StudySection:
     of_task = {(policy, level): one for (name, policy, level), one in found.items() if name == task}
     styles = named_styles([str(outcome) for outcome in STYLED])
     policies = [policy for policy in dict.fromkeys(policy for policy, _ in of_task) if policy != FULL]
@@ -86,7 +93,7 @@ def _part(task: str, epsilon: float, found: Shares, text: str) -> Part:
             for (policy, level), of_class in sorted(of_task.items(), key=lambda item: (item[0][0] != FULL, *item[0]))
         ),
     )
-    return Part(
+    return StudySection(
         f"classes-{task}-{epsilon:g}",
         f"Why answers are wrong: {task}, routes of at least {epsilon:g}",
         text,
@@ -123,7 +130,7 @@ def _stack(
     task: str,
     policy: str,
     epsilon: float,
-    found: dict[tuple[str, Level], dict[Outcome, Estimate]],
+    found: dict[tuple[str, Level], dict[FailureClass, Estimate]],
     styles: dict[str, LineStyle],
 ) -> Picture:
     """Draws the classes of one policy over its levels, from the full cache on."""
@@ -145,9 +152,9 @@ def _stack(
     return Picture(policy, "share of answers", Markup(drawing.svg()))
 
 
-def counted(outcomes: Sequence[Outcome]) -> str:
+def counted(outcomes: Sequence[FailureClass]) -> str:
     """Tells how many answers went wrong unobserved."""
-    missing = sum(outcome is Outcome.NOT_OBSERVED for outcome in outcomes)
+    missing = sum(outcome is FailureClass.NOT_OBSERVED for outcome in outcomes)
     return f"{missing} of {len(outcomes)} answers" if missing else "nothing"
 
 
@@ -165,6 +172,11 @@ DEFINITIONS = (
         "right + wrong with the full cache too + not observed + erased + unreachable + silent + confused + "
         "reached and unused = all answers",
         "storage, accessibility and use after arXiv 2603.01426",
-        names=(*(str(one) for one in Outcome if str(one) not in DEFINED), "outcome", "unused", *estimates("share")),
+        names=(
+            *(str(one) for one in FailureClass if str(one) not in DEFINED),
+            "outcome",
+            "unused",
+            *estimates("share"),
+        ),
     ),
 )

@@ -3,12 +3,12 @@
 from markupsafe import Markup
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import Path, layer_map, panel, share_map
+from leaderboards.figures.panels import BandedLine, layer_map, panel, share_map
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Part, Picture, StudyInput
+from leaderboards.studies.declaration import Listing, Picture, StudyInput, StudySection
 from leaderboards.studies.routing.heads import (
     SPANS,
     TABLE,
@@ -42,18 +42,18 @@ class Heads:
         self.under = list(heads_under(attention, self.best))
         self.by_span = attention_by_layer(attention, FULL, UNTREATED)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[StudySection]:
         agreement = [self._depths(), self._agreement()] if self.agreements else []
         return [*agreement, self._retrieval(), self._spans()]
 
-    def _depths(self) -> Part:
+    def _depths(self) -> StudySection:
         styles = named_styles(BY_DEPTH)
         pictures = tuple(
             _by_layer({"consensus": one.consensus, "agreement": one.agreement}, styles, model, f"depth/{model}")
             for model, one in self.depths
         )
         rows = tuple((model, _mean(one.consensus), _mean(one.agreement), _slope(one)) for model, one in self.depths)
-        return Part(
+        return StudySection(
             "depth",
             "Do heads agree early or late?",
             "With the full cache, at the first token of the answer. Consensus is the distinct tokens that heads attend "
@@ -64,7 +64,7 @@ class Heads:
             (Listing("By model", ("model", "consensus", "agreement", "slope"), rows),),
         )
 
-    def _agreement(self) -> Part:
+    def _agreement(self) -> StudySection:
         levels = sorted({one.level for one in self.agreements} - {UNTREATED})
         shown = [levels[len(levels) // 2], levels[-1]] if len(levels) > 1 else levels
         styles = styles_of(one.policy for one in self.agreements)
@@ -83,7 +83,7 @@ class Heads:
             ("policy", "level", "consensus", "agreement", "slope", "Jaccard", "Jaccard by chance", "kappa"),
             tuple(_row(one) for one in self.agreements),
         )
-        return Part(
+        return StudySection(
             "agreement",
             "Do heads agree?",
             "By layer: consensus counts the distinct tokens that heads attend to most, at the first token of the "
@@ -94,7 +94,7 @@ class Heads:
             details=(listing,),
         )
 
-    def _retrieval(self) -> Part:
+    def _retrieval(self) -> StudySection:
         styles = styles_of(one.policy for one in self.under)
         heads, scores = self.retrieval, self.retrieval.scores
         cells = {(one.policy, one.level): one.retrieves for one in self.under}
@@ -109,7 +109,7 @@ class Heads:
         of_policies = tuple(
             (one.policy, str(one.level), in_percent(one.retrieves), in_percent(one.attention)) for one in self.under
         )
-        return Part(
+        return StudySection(
             "heads",
             "Which heads read the answer?",
             "A head retrieves where the token that it attends to most, at the last token of the question, is one of "
@@ -120,7 +120,7 @@ class Heads:
             (Listing("The best heads, percent", ("policy", "level", "retrieves", "attention to it"), of_policies),),
         )
 
-    def _spans(self) -> Part:
+    def _spans(self) -> StudySection:
         styles = named_styles(SPANS)
         drawn = _by_layer(
             self.by_span, styles, "With the full cache", "heads/spans", "share of the attention, by layer"
@@ -130,7 +130,7 @@ class Heads:
             "the subject that the question starts from, the sentences on the way, the sentences that state the answer, "
             "and all other values that the context states."
         )
-        return Part("spans", "What the question looks at", text, tuple(styles.values()), (drawn,))
+        return StudySection("spans", "What the question looks at", text, tuple(styles.values()), (drawn,))
 
     def sheets(self) -> list[Sheet]:
         by_layer = [
@@ -186,7 +186,9 @@ def _by_layer(
     lines: dict[str, FloatArray], styles: dict[str, LineStyle], title: str, salt: str, note: str = "by layer"
 ) -> Picture:
     paths = [
-        Path(style, tuple((float(layer), float(value)) for layer, value in enumerate(lines[name]) if value == value))
+        BandedLine(
+            style, tuple((float(layer), float(value)) for layer, value in enumerate(lines[name]) if value == value)
+        )
         for name, style in styles.items()
         if name in lines
     ]

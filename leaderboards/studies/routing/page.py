@@ -7,7 +7,7 @@ from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.routing.edges import EPSILON
-from leaderboards.studies.declaration import Part, StudyContent, StudyInput
+from leaderboards.studies.declaration import StudyContent, StudyInput, StudySection
 from leaderboards.studies.routing import causes, classes, heads, probes
 from leaderboards.studies.routing.causes_parts import Causes
 from leaderboards.studies.routing.classes_parts import Classes, counted
@@ -19,8 +19,8 @@ from policies.declaration.names import FULL
 
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, its downloads, and the numbers that are worth quoting."""
-    parts: list[Part] = []
-    narrow: list[Part] = []  # of routes that nearly everything has: they stand at the end
+    parts: list[StudySection] = []
+    narrow: list[StudySection] = []  # of routes that nearly everything has: they stand at the end
     sheets: list[Sheet] = []
     facts: list[tuple[str, str]] = []
     quoted: dict[str, Any] = {}

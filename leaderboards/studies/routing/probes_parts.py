@@ -7,12 +7,12 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import Path, panel
+from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.declaration import Listing, Picture, StudySection
 from leaderboards.studies.routing.probes import (
     LABELS,
     LETTER,
@@ -52,11 +52,11 @@ class Probes:
         self.by_level = [one for of in PROBED for one in by_level(states, of)]
         self.f1 = f1_of_answers(states)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[StudySection]:
         probed = dict.fromkeys(one.of for one in self.by_layer)
         return [self._part(of) for of in probed]
 
-    def _part(self, of: str) -> Part:
+    def _part(self, of: str) -> StudySection:
         cells = [one for one in self.by_level if one.of == of]
         styles = styles_of(one.policy for one in cells)
         pictures = [
@@ -91,7 +91,7 @@ class Probes:
             for one in cells
         )
         columns = ("asked for", "policy", "level", "macro-F1", "control", "selectivity", "answers")
-        return Part(
+        return StudySection(
             f"probes-{of}",
             f"What a probe finds in {PROBED[of]}",
             TEXTS[of],
@@ -128,8 +128,8 @@ def _over_layers(found: Sequence[Probed]) -> Picture | None:
         return None
     styles, label, of = named_styles((PROBE, CONTROL)), found[0].label, found[0].of
     paths = [
-        Path(styles[PROBE], tuple((float(one.layer), one.score.macro_f1) for one in found)),
-        Path(styles[CONTROL], tuple((float(one.layer), one.score.control) for one in found)),
+        BandedLine(styles[PROBE], tuple((float(one.layer), one.score.macro_f1) for one in found)),
+        BandedLine(styles[CONTROL], tuple((float(one.layer), one.score.control) for one in found)),
     ]
     last = found[-1].layer
     ticks = tuple(float(at) for at in range(0, last + 1, max(1, -(-last // 6))))

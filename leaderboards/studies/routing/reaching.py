@@ -43,7 +43,7 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Routes:
+class RouteFit:
     """Fits P(reached) = 1 − (1 − p)^k to a policy on a task, where p is the share of the context that is left.
 
     ``expected``: by level, how often that many routes would reach an answer.
@@ -84,7 +84,7 @@ def _rate(flags: Flags, contexts: npt.NDArray[np.str_]) -> Estimate:
     return Estimate.of(float(values.mean()), resampled_means(values, contexts, 0), len(values))
 
 
-def fitted_routes(joined: DataFrame, epsilon: float) -> Iterator[Routes]:
+def fitted_routes(joined: DataFrame, epsilon: float) -> Iterator[RouteFit]:
     """Yields the number of independent routes by task and policy."""
     treated = mastered(joined)
     treated = treated[(treated["policy"] != FULL) & (treated["level"] != UNTREATED) & treated["ratio"].notna()]
@@ -94,4 +94,4 @@ def fitted_routes(joined: DataFrame, epsilon: float) -> Iterator[Routes]:
         found = fit(left.tolist(), reached, group[CONTEXT].tolist(), 0, FITTED_FROM)
         chances = chance_to_reach(left.to_numpy(), found.routes)
         expected = dict(zip(group["level"], chances.tolist(), strict=True))
-        yield Routes(str(task), str(policy), epsilon, found, len(group), expected)
+        yield RouteFit(str(task), str(policy), epsilon, found, len(group), expected)

@@ -8,15 +8,15 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import Path, panel
+from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.routing.edges import EPSILON
 from leaderboards.routing.independent_routes import MOST
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Part, Picture
-from leaderboards.studies.routing.reaching import Reached, Routes, fitted_routes, reach_curves
+from leaderboards.studies.declaration import Listing, Picture, StudySection
+from leaderboards.studies.routing.reaching import Reached, RouteFit, fitted_routes, reach_curves
 from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
@@ -49,12 +49,12 @@ def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note:
     return Picture(title, note, Markup(panel(paths, axis, Axis.around("", SHARE), f"{title}: {note}", salt)))
 
 
-def path_of(style: LineStyle, points: Sequence[tuple[float, Estimate]]) -> Path:
+def path_of(style: LineStyle, points: Sequence[tuple[float, Estimate]]) -> BandedLine:
     """Makes a line with a band, where all its points have intervals."""
     ends = [one.interval for _, one in points]
     known = [interval for interval in ends if interval is not None]
     low, high = zip(*known, strict=True) if len(known) == len(ends) else ((), ())
-    return Path(style, tuple((value, one.mean) for value, one in points), low, high)
+    return BandedLine(style, tuple((value, one.mean) for value, one in points), low, high)
 
 
 class Reaching:
@@ -65,10 +65,10 @@ class Reaching:
         self.routes = [one for epsilon in dict.fromkeys((EPSILON, telling)) for one in fitted_routes(joined, epsilon)]
         self._telling = telling
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[StudySection]:
         return [self._part(task) for task in dict.fromkeys(one.task for one in self.curves)]
 
-    def _part(self, task: str) -> Part:
+    def _part(self, task: str) -> StudySection:
         curves = [one for one in self.curves if one.task == task]
         styles = styles_of(one.policy for one in curves)
         told = [one for one in curves if one.epsilon == self._telling]
@@ -127,7 +127,7 @@ class Reaching:
         listing = Listing(
             "Of the questions that the full cache has right, percent; width and rollout: shares", columns, rows
         )
-        return Part(
+        return StudySection(
             f"reach-{task}",
             f"What reaches the answer: {task}",
             "Of the questions that the full cache has right: how often a route leads from the gold answer’s tokens to "
@@ -155,7 +155,7 @@ def _cells(curves: Iterable[Reached], estimate: Callable[[Reached], Estimate]) -
     return {(one.policy, one.level): estimate(one) for one in curves}
 
 
-def _expected(routes: Iterable[Routes]) -> dict[tuple[str, Level], Estimate]:
+def _expected(routes: Iterable[RouteFit]) -> dict[tuple[str, Level], Estimate]:
     """Returns how often answers would be reached; always, with all that a context has."""
     cells = {
         (one.policy, level): Estimate(share, None, None, one.answers)
@@ -171,7 +171,7 @@ def _over_epsilon(task: str, curves: Sequence[Reached]) -> Picture:
     styles = named_styles((GOLD, ANY))
     paths = [
         path_of(styles[GOLD], [(one.epsilon, one.reached) for one in full]),
-        Path(styles[ANY], tuple((one.epsilon, one.chance) for one in full)),
+        BandedLine(styles[ANY], tuple((one.epsilon, one.chance) for one in full)),
     ]
     drawing = panel(
         paths,
@@ -183,12 +183,12 @@ def _over_epsilon(task: str, curves: Sequence[Reached]) -> Picture:
     return Picture("Full cache", "reached by the gold; below, by as many tokens drawn", Markup(drawing))
 
 
-def _listing_of_routes(routes: Sequence[Routes]) -> Listing:
+def _listing_of_routes(routes: Sequence[RouteFit]) -> Listing:
     rows = tuple((one.policy, f"{one.epsilon:g}", _count(one), str(one.answers)) for one in routes)
     return Listing("Independent routes", ("policy", "epsilon", "routes", "answers"), rows)
 
 
-def _count(one: Routes) -> str:
+def _count(one: RouteFit) -> str:
     fit = one.fit
     interval = "" if fit.low is None or fit.high is None else f" [{_number(fit.low)} to {_number(fit.high)}]"
     return f"{_number(fit.routes)}{interval}"

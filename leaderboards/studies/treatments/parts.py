@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from leaderboards.figures.panels import Path, panel
+from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Estimate
@@ -28,12 +28,12 @@ def curves(
     return Picture(title, note, Markup(drawing))
 
 
-def _path(task: MeasuredTask, policy: str, style: LineStyle) -> Path:
+def _path(task: MeasuredTask, policy: str, style: LineStyle) -> BandedLine:
     levels = [level for level in task.levels(policy) if level]
     estimates = [task.estimate(task.share_kept(policy, level)) for level in levels]
     estimates = [Estimate(1.0, 1.0, 1.0, task.evidence.contexts), *estimates]
     has_band = all(one.low is not None for one in estimates)
-    return Path(
+    return BandedLine(
         style,
         tuple((level, one.mean) for level, one in zip([0.0, *levels], estimates, strict=True)),
         tuple(float(one.low or 0) for one in estimates) if has_band else (),

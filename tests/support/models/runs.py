@@ -20,7 +20,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.run.execute import execute
 from kvbench.store.record import Record
 from kvbench.store.store import Store
-from kvbench.store.tables import Rows
+from kvbench.store.tables import RowsByTable
 from policies import POLICIES, Level, at_ratios, points_of
 
 
@@ -66,7 +66,9 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     calls: list[Call] = []
     collect = kvbench.experiments.collect.collect
 
-    def recorded(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting, *others: Any) -> Rows:
+    def recorded(
+        model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting, *others: Any
+    ) -> RowsByTable:
         names = tuple(policy.name for policy in setting.policies)
         levels = tuple(point.level.value for point in setting.points)
         repeats = tuple(point.repeat for point in setting.points)
@@ -88,7 +90,7 @@ def small_command(model: Path, folder: Path, *more: object) -> list[object]:
     return ["run", *places, *small, *more]
 
 
-def by_policy(rows: Rows) -> dict[str, list[Record]]:
+def by_policy(rows: RowsByTable) -> dict[str, list[Record]]:
     """Groups the records of some rows by their policies, in order of first appearance."""
     policies = dict.fromkeys(record.policy for record in rows.records)
     return {policy: [record for record in rows.records if record.policy == policy] for policy in policies}
