@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kvbench", "datasets_gen", "policies", "leaderboards")
 MOST_MODULES = 14  # in a folder
+ENTRIES = ("__init__.py", "__main__.py")  # of packages and programs
 HEAVY = {"torch", "transformers", "kvpress"}
 Graph = dict[str, set[str]]
 
@@ -56,7 +57,7 @@ def module_graph() -> Graph:
 
 def folder_of(module: str) -> str:
     """Names the folder of a module. A package's door counts as the package itself, and a program's entry as its own."""
-    return module if sources()[module].name in ("__init__.py", "__main__.py") else module.rpartition(".")[0]
+    return module if sources()[module].name in ENTRIES else module.rpartition(".")[0]
 
 
 def folder_graph(modules: Graph) -> Graph:
@@ -118,12 +119,9 @@ def test_a_cycle_would_be_found() -> None:
     assert set(cycle_in(graph)) >= {importer, min(imported)}
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "tests"])
 def test_folders_stay_small(package: str) -> None:
-    sizes: dict[str, int] = defaultdict(int)
-    for module, path in sources().items():
-        if module.startswith(package) and path.name != "__init__.py":
-            sizes[folder_of(module)] += 1
+    sizes = Counter(path.parent for path in (ROOT / package).rglob("*.py") if path.name not in ENTRIES)
     assert {folder: size for folder, size in sizes.items() if size > MOST_MODULES} == {}
 
 
