@@ -13,8 +13,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 
     >>> unknown_name("task", "bse", ["base", "hops"])
     "unknown task 'bse': did you mean 'base'? Known: base, hops"
+    >>> unknown_name("command", "submit", ["check-submission", "site"])
+    "unknown command 'submit': did you mean 'check-submission'? Known: check-submission, site"
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f"did you mean '{close[0]}'? " if close else ""
+    # A word of a name stands for it: "submit" is nearer to "submission" than to "site".
+    by_word = {word: whole for whole in names for word in whole.split("-")} | {whole: whole for whole in names}
+    close = difflib.get_close_matches(name, by_word, n=1, cutoff=0.4)
+    hint = f"did you mean '{by_word[close[0]]}'? " if close else ""
     return f"unknown {kind} '{name}': {hint}Known: {', '.join(names)}"

@@ -3,8 +3,10 @@
 import gc
 import importlib
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +46,11 @@ THREADS_OF_NUMPY = "OPENBLAS_NUM_THREADS"
 
 def overview() -> str:
     width = max(map(len, COMMANDS)) + 1
-    lines = [f"  {name:<{width}}{text}" for name, text in COMMANDS.items()]
+    columns = min(shutil.get_terminal_size().columns, 120)
+    indent = " " * (width + 2)
+    lines = [
+        textwrap.fill(f"  {name:<{width}}{text}", columns, subsequent_indent=indent) for name, text in COMMANDS.items()
+    ]
     return "\n".join(
         [
             "kvbench: what a KV-cache treatment breaks, at which budget, and why",

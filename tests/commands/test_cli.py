@@ -122,6 +122,7 @@ def test_a_fault_of_ours_is_one_clear_line(cli: CommandLine, monkeypatch: pytest
     ("arguments", "message"),
     [
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
+        (["submit"], "unknown command 'submit': did you mean 'check-submission'?"),
         (["run", "--mode", "foo"], "'foo' is not one of 'agnostic', 'aware'"),
         (["run", "--limit"], "Option '--limit' requires an argument"),
         (["run", "--no-such"], "No such option: --no-such"),

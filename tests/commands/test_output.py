@@ -208,6 +208,15 @@ def test_help_has_panels_and_an_example_that_parses_in_80_columns(
     command.make_context(name, words)
 
 
+def test_the_overview_keeps_to_80_columns_and_tells_every_command(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli("--help") == 0
+    assert max(map(len, cli.out.splitlines())) <= 80
+    assert all(f"{name} {text}" in " ".join(cli.out.split()) for name, text in COMMANDS.items())
+
+
 def test_a_path_that_is_wider_than_its_place_is_broken_behind_slashes(capsys: pytest.CaptureFixture[str]) -> None:
     folders = [f"a-folder-of-long-name-{number}" for number in range(5)]
     path = "/" + "/".join(folders)
