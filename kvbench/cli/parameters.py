@@ -67,6 +67,30 @@ Defence = Annotated[
     Placement | None,
     typer.Option(help="Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."),
 ]
+Suite = Annotated[str | None, typer.Option(help="Its tasks and policies, and a page of its own: see ls suites.")]
+Policies = Annotated[
+    str | None,
+    typer.Option(
+        help="Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: default."
+    ),
+]
+MaxNewTokens = Annotated[int | None, typer.Option(help="Of an answer. Default: what each task has.")]
+Dtypes = Annotated[
+    str | None,
+    typer.Option(help="Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."),
+]
+Sampling = Annotated[
+    str | None,
+    typer.Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all."),
+]
+Compress = Annotated[
+    Literal["context", "system"] | None,
+    typer.Option(help="Any context (default), or only contexts that are system prompts."),
+]
+KeepAttention = Annotated[
+    bool, typer.Option("--keep-attention", help="Keep their raw attention too, by layer and head.")
+]
+RunName = Annotated[str | None, typer.Option(help="Name of the run. Default: made from its identity.")]
 ExecutorName = Annotated[
     Literal["local", "ray"], typer.Option("--executor", help="Processes of this machine, or workers of a Ray cluster.")
 ]

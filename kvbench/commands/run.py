@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,16 +38,9 @@ tables = LazyModule("leaderboards.terminal.table")
 def command(
     context: typer.Context,
     model: options.Model = "reference",
-    suite: Annotated[
-        str | None, typer.Option(help="Its tasks and policies, and a page of its own: see ls suites.")
-    ] = None,
+    suite: options.Suite = None,
     tasks: options.Tasks = None,
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            help="Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: default."
-        ),
-    ] = None,
+    policies: options.Policies = None,
     levels: options.LevelTexts = options.NONE_GIVEN,
     repeats: options.Repeats = None,
     profile: options.Profile = "quick",
@@ -57,33 +50,22 @@ def command(
     depth: options.Depth = None,
     data: options.Data = None,
     defence: options.Defence = None,
-    max_new_tokens: Annotated[int | None, typer.Option(help="Of an answer. Default: what each task has.")] = None,
-    dtypes: Annotated[
-        str | None,
-        typer.Option(help="Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."),
-    ] = None,
-    sampling: Annotated[
-        str | None,
-        typer.Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all."),
-    ] = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    dtypes: options.Dtypes = None,
+    sampling: options.Sampling = None,
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
-    compress: Annotated[
-        Literal["context", "system"] | None,
-        typer.Option(help="Any context (default), or only contexts that are system prompts."),
-    ] = None,
+    compress: options.Compress = None,
     observe: Annotated[
         str | None,
         typer.Option(help=f"Of the first {SAMPLE} contexts of each task: attention, states, routes; comma-separated."),
     ] = None,
-    keep_attention: Annotated[
-        bool, typer.Option("--keep-attention", help="Keep their raw attention too, by layer and head.")
-    ] = False,
+    keep_attention: options.KeepAttention = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     device_map: options.DeviceMap = None,
     out: options.Runs = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="Name of the run. Default: made from its identity.")] = None,
+    name: options.RunName = None,
     site: options.Site = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,

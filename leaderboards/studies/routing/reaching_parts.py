@@ -68,12 +68,11 @@ class Reaching:
     def parts(self) -> list[StudySection]:
         return [self._part(task) for task in dict.fromkeys(one.task for one in self.curves)]
 
-    def _part(self, task: str) -> StudySection:
-        curves = [one for one in self.curves if one.task == task]
-        styles = styles_of(one.policy for one in curves)
+    def _pictures(
+        self, task: str, curves: Sequence[Reached], routes: Sequence[RouteFit], styles: Mapping[str, LineStyle]
+    ) -> tuple[Picture, ...]:
         told = [one for one in curves if one.epsilon == self._telling]
-        routes = [one for one in self.routes if (one.task, one.epsilon) == (task, self._telling)]
-        pictures = (
+        return (
             _over_epsilon(task, curves),
             over_levels(
                 _cells(told, lambda one: one.reached),
@@ -98,6 +97,11 @@ class Reaching:
             ),
             over_levels(_cells(told, lambda one: one.right), styles, "Right", "share of answers", f"right/{task}"),
         )
+
+    def _part(self, task: str) -> StudySection:
+        curves = [one for one in self.curves if one.task == task]
+        routes = [one for one in self.routes if (one.task, one.epsilon) == (task, self._telling)]
+        styles = styles_of(one.policy for one in curves)
         rows = tuple(
             (
                 one.policy,
@@ -134,7 +138,7 @@ class Reaching:
             "the place where the answer is written, over the least attention that each step of it has; beside it, how "
             "often one leads from as many tokens drawn from the context. What everything reaches tells nothing.",
             tuple(style for name, style in styles.items() if name != FULL),
-            pictures,
+            self._pictures(task, curves, routes, styles),
             (_listing_of_routes(routes),),
             (listing,),
         )
