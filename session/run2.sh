@@ -9,4 +9,4 @@ PYTHONPATH=. setsid nohup nice -n 10 .venv/bin/torchrun --nproc-per-node 2 -m kv
   >> /root/kvbench-training/logs/$NAME.log 2>&1 &
 echo $! > /root/kvbench-training/$NAME.pid
 # sched_autogroup: nice counts inside of a session only, so that the sessions of the processes are made nice themselves
-sleep 12; for p in $(pgrep -f kvbench.reference.train); do echo 19 > /proc/$p/autogroup; done
+sleep 12; for p in $(pgrep -f kvbench.reference.train); do echo 5 > /proc/$p/autogroup; done
