@@ -128,13 +128,16 @@ def _prefill(patient: Patient) -> Result:
         return "note", "not compared: it draws anew in a prefill of its own"
     if digests["shared"] != digests["private"]:
         outcome: Outcome = "wrong" if patient.policy.prefill == "shared" else "note"
-        return outcome, "no: in the shared one it leaves another cache than in its own"
+        return outcome, (
+            "no: in the shared one it leaves another cache than in its own. Does it draw from torch's generator, or "
+            "keep something from one ratio to the next?"
+        )
     return "ok", "yes: it leaves the same cache as in a prefill of its own"
 
 
 def _budget(patient: Patient) -> Result:
     """Compares the tokens kept with the budget: one token of a head is rounding, and whole chunks make more."""
-    largest, at, length = 0.0, 0.0, len(patient.prompts[0].token_ids)
+    largest, at, length, compressed = 0.0, 0.0, len(patient.prompts[0].token_ids), False
     for prompt in patient.prompts:
         trace = patient.treat(prompt, RATIOS)
         if error := _error(trace.branches):
@@ -144,12 +147,15 @@ def _budget(patient: Patient) -> Result:
         slots = len(trace.keys) * trace.keys[0].shape[0]
         for branch in trace.branches:
             read = sum(layer.read_rows * layer.filled for layer in branch.layers)
+            compressed |= read < slots * trace.length
             off = abs(read / slots - trace.length * (1 - branch.treatment.ratio))
             if off / trace.length > largest / length:
                 largest, at, length = off, branch.treatment.ratio, trace.length
     outcome: Outcome = "ok" if largest <= 1 else "note"
     if patient.policy.counted != "nowhere" and largest > max(1, MOST_OFF * length):
         outcome = "wrong"
+    if not compressed:
+        return outcome, f"nothing is compressed: every token is kept at every ratio up to {max(RATIOS):g}"
     return outcome, f"at most {largest:.1f} of {length} tokens of a head off (at ratio {at:g})"
 
 

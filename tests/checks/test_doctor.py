@@ -50,6 +50,14 @@ def keeps_a_third(module: Any, hidden_states: Any, keys: torch.Tensor, values: t
     return keys[:, :, ::3], values[:, :, ::3]
 
 
+def keeps_all(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+    return keys, values
+
+
+def draws(module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any) -> torch.Tensor:
+    return torch.rand(keys.shape[:3])
+
+
 def gives_nan(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
     return keys * float("nan"), values
 
@@ -73,6 +81,12 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
         "a second run leaves another cache",
     ),
     "budget": (lambda s: ActingPress(keeps_a_third), "is the budget kept?", "tokens of a head off"),
+    "keeps all": (
+        lambda s: ActingPress(keeps_all),
+        "is the budget kept?",
+        "nothing is compressed: every token is kept",
+    ),
+    "draws": (lambda s: ActingScorer(s.ratio, draws), "does it share the prefill?", "draw from torch's generator"),
     "ratio 0": (lambda s: ActingPress(keeps_a_third), "does ratio 0 change nothing?", "its answers differ"),
     "NaN": (lambda s: ActingPress(gives_nan), "does it run?", "it returned NaN"),
     "renamed": (lambda s: KnormPress(s.ratio), "is it another policy under a new name?", "the same cache as knorm"),
@@ -234,10 +248,9 @@ def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel
         return keys[:, :, : before // 2], values[:, :, : before // 2]
 
     policy = pressing("looking", lambda s: ActingPress(looks_at_the_live_cache))
-    assert findings_of(llama, policy)[question] == (
-        "wrong",
-        "no: in the shared one it leaves another cache than in its own",
-    )
+    outcome, text = findings_of(llama, policy)[question]
+    assert outcome == "wrong"
+    assert text.startswith("no: in the shared one it leaves another cache than in its own")
 
 
 def test_the_report_names_every_question_and_ends_with_a_status(
