@@ -33,5 +33,8 @@ def _is_of_user(frame: FrameType) -> bool:
 
 def _misses_attentions(error: BaseException, frames: Iterator[FrameType]) -> bool:
     """Tells whether an error is about the attention weights, which a frame of the traceback got as None."""
-    about = "NoneType" in str(error) or "attention" in str(error) or isinstance(error, AssertionError)
+    text = str(error)
+    about = (
+        "NoneType" in text or "attention" in text or "attn" in text or (isinstance(error, AssertionError) and not text)
+    )
     return about and any(frame.f_locals.get("attentions", 0) is None for frame in frames)

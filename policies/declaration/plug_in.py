@@ -249,8 +249,9 @@ def _file_of_user(name: str, package: str) -> Path | None:
 
 
 def _description(error: BaseException) -> str:
-    lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}{where_in_user_code(error)}"
+    # The place of a syntax error stands in its text already, without the folder.
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return ": ".join([type(error).__name__, *text.splitlines()[:1]]) + where_in_user_code(error)
 
 
 def _arguments(text: str, argument_text: str) -> dict[str, Any]:

@@ -327,12 +327,21 @@ class Other(ScorerPress):
 
 def helper(keys):
     return 1 / 0
+
+class Long(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        assert False, "the window is longer than the context"
 """
 
 
 @pytest.mark.parametrize(
     ("press", "place", "explained"),
-    [("Indexed", "(theirs.py:6)", True), ("Inherited", "", True), ("Other", "(theirs.py:16)", False)],
+    [
+        ("Indexed", "(theirs.py:6)", True),
+        ("Inherited", "", True),
+        ("Other", "(theirs.py:16)", False),
+        ("Long", "(theirs.py:20)", False),
+    ],
 )
 def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_attention(
     press: str, place: str, explained: bool, tmp_path: Path, llama: LoadedModel, prompt: Prompt

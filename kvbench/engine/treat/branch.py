@@ -99,10 +99,10 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
         raise
     except BaseException as error:  # an exit too
         expected = PressError | PolicyError | TookTooLongError
-        kind, place = f"{type(error).__name__}: ", where_in_user_code(error)
-        if isinstance(error, expected):
-            kind = place = ""
-        branch.error = f"{policy} failed {where}: {kind}{first_line(error)}{place}"
+        text = first_line(error)
+        if not isinstance(error, expected):
+            text = ": ".join(filter(None, [type(error).__name__, text])) + where_in_user_code(error)
+        branch.error = f"{policy} failed {where}: {text}"
         branch.layers, branch.press_cache = [], None
     if model and not is_known(branch.press) and (change := model.snapshot.first_change(by_content=False)):
         raise ModelChangedError([policy], change)
