@@ -2,7 +2,7 @@
 
 from policies.declaration.attention import attention_window
 from policies.declaration.errors import LevelError, PolicyError
-from policies.declaration.faults import where_in_user_code
+from policies.declaration.faults import description_of
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import KINDS, UNTREATED, Level, LevelKind, Point, at_ratios, by_kind, points_of
 from policies.declaration.names import CONTROLS, FULL, PLAIN, REFERENCES, TO_BEAT, plain_and_way
@@ -47,6 +47,7 @@ __all__ = [
     "attention_window",
     "by_kind",
     "code_of",
+    "description_of",
     "is_plug_in",
     "load_even_if_broken",
     "load_plug_in",
@@ -55,5 +56,4 @@ __all__ = [
     "points_of",
     "protect",
     "replaced_hooks",
-    "where_in_user_code",
 ]

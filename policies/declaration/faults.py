@@ -14,6 +14,14 @@ NO_ATTENTIONS = (
 )
 
 
+def description_of(error: BaseException) -> str:
+    """Describes an error of foreign code in one line: its type, what it says, and :func:`where_in_user_code`."""
+    # The place of a syntax error stands in its text already, without the folder.
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    said = (line.strip() for line in (text or "").splitlines())
+    return ": ".join([type(error).__name__, *list(filter(None, said))[:1]]) + where_in_user_code(error)
+
+
 def where_in_user_code(error: BaseException) -> str:
     """Returns the file and line of the user's code that raised an error, such as `` (mine.py:12)``, with an explanation
     if a press misses its attention weights; nothing if no code of a user is in the traceback."""
@@ -34,7 +42,6 @@ def _is_of_user(frame: FrameType) -> bool:
 def _misses_attentions(error: BaseException, frames: Iterator[FrameType]) -> bool:
     """Tells whether an error is about the attention weights, which a frame of the traceback got as None."""
     text = str(error)
-    about = (
-        "NoneType" in text or "attention" in text or "attn" in text or (isinstance(error, AssertionError) and not text)
-    )
+    is_bare = isinstance(error, AssertionError) and not text
+    about = is_bare or any(word in text for word in ("NoneType", "attention", "attn"))
     return about and any(frame.f_locals.get("attentions", 0) is None for frame in frames)

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from policies.declaration.errors import BrokenPlugInError, PolicyError
-from policies.declaration.faults import INSTALLED, OURS, where_in_user_code
+from policies.declaration.faults import INSTALLED, OURS, description_of
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 
@@ -201,7 +201,7 @@ def _of_entry_point(entry: Any) -> Policy:
     try:
         return _policy(entry.name, entry.load(), {}, _origin(importlib.import_module(entry.module)), text)
     except Exception as error:
-        reason = str(error) if isinstance(error, PolicyError) else f"it cannot be imported: {_description(error)}"
+        reason = str(error) if isinstance(error, PolicyError) else f"it cannot be imported: {description_of(error)}"
         return _broken_policy(entry.name, f"the plug-in {entry.name} ({entry.value}): {reason}")
 
 
@@ -248,12 +248,6 @@ def _file_of_user(name: str, package: str) -> Path | None:
     return file if top == package or not INSTALLED & set(file.parts) else None
 
 
-def _description(error: BaseException) -> str:
-    # The place of a syntax error stands in its text already, without the folder.
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return ": ".join([type(error).__name__, *text.splitlines()[:1]]) + where_in_user_code(error)
-
-
 def _arguments(text: str, argument_text: str) -> dict[str, Any]:
     try:
         call = ast.parse(f"f({argument_text})", mode="eval").body
@@ -290,7 +284,7 @@ def _module(where: str) -> ModuleType:
             raise
         absent = isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}.")
         kind = PolicyError if absent else BrokenPlugInError
-        raise kind(f"{where} cannot be imported: {_description(error)}") from error
+        raise kind(f"{where} cannot be imported: {description_of(error)}") from error
 
 
 def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text: str) -> Policy:
@@ -365,4 +359,4 @@ def _call(target: Callable[..., Any], arguments: dict[str, Any], text: str) -> A
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # foreign code, which may exit too
-        raise BrokenPlugInError(f"{text} cannot be built: {_description(error)}") from error
+        raise BrokenPlugInError(f"{text} cannot be built: {description_of(error)}") from error

@@ -28,6 +28,7 @@ from policies import (
     plug_ins,
 )
 from policies.declaration.errors import BrokenPlugInError
+from policies.declaration.faults import description_of
 from policies.declaration.names import CONTROLS
 from policies.presses.protection import FairEvictionPress
 
@@ -393,3 +394,15 @@ def test_presses_that_differ_in_arguments_alone_are_named_with_these(tmp_path: P
     assert warning.startswith("Wide and snapkv run the same code, SnapKVPress, and differ in window_size (32 and 64)")
     assert argument_warnings(other, others) == [], "it has code of its own"
     assert argument_warnings(POLICIES["knorm"], others) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (SyntaxError(), "SyntaxError"),
+        (NotImplementedError(), "NotImplementedError"),
+        (ValueError("\n  too long\nby far"), "ValueError: too long"),
+    ],
+)
+def test_an_error_is_described_in_one_line_whatever_it_says(error: Exception, text: str) -> None:
+    assert description_of(error) == text

@@ -17,7 +17,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
-from policies import PolicyError, arguments_of, where_in_user_code
+from policies import PolicyError, arguments_of, description_of
 from policies.declaration.draws import drawing_from, seed_of
 
 
@@ -99,9 +99,7 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
         raise
     except BaseException as error:  # an exit too
         expected = PressError | PolicyError | TookTooLongError
-        text = first_line(error)
-        if not isinstance(error, expected):
-            text = ": ".join(filter(None, [type(error).__name__, text])) + where_in_user_code(error)
+        text = first_line(error) if isinstance(error, expected) else description_of(error)
         branch.error = f"{policy} failed {where}: {text}"
         branch.layers, branch.press_cache = [], None
     if model and not is_known(branch.press) and (change := model.snapshot.first_change(by_content=False)):
