@@ -1,7 +1,7 @@
 """Synthetic routing datasets: contexts whose evidence is known, to the character."""
 
 from datasets_gen.examples.directives import Directive, check, family_of, share_obeyed, undo
-from datasets_gen.examples.errors import DatasetError, unknown_name
+from datasets_gen.examples.errors import DatasetError, nearest, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split, StatedValue
 from datasets_gen.examples.lexicon import kinds_of
 from datasets_gen.examples.tags import TAGS, parse_tags, tags_of, with_tags
@@ -32,6 +32,7 @@ __all__ = [
     "family_of",
     "get_task",
     "kinds_of",
+    "nearest",
     "parse_tags",
     "share_obeyed",
     "tags_of",

@@ -17,8 +17,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     "unknown command 'submit': did you mean 'check-submission'? Known: check-submission, site"
     """
     names = sorted(known)
+    return f"unknown {kind} '{name}': {nearest(name, names)}Known: {', '.join(names)}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Asks whether the nearest known name was meant, in front of what else is to be said; empty if none is near."""
+    names = list(known)
     # A word of a name stands for it: "submit" is nearer to "submission" than to "site".
     by_word = {word: whole for whole in names for word in whole.split("-")} | {whole: whole for whole in names}
     close = difflib.get_close_matches(name, by_word, n=1, cutoff=0.4)
-    hint = f"did you mean '{by_word[close[0]]}'? " if close else ""
-    return f"unknown {kind} '{name}': {hint}Known: {', '.join(names)}"
+    return f"did you mean '{by_word[close[0]]}'? " if close else ""

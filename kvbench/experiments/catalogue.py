@@ -1,10 +1,9 @@
 """Chooses the policies of a run: those that are named, as far as the tasks and the mode allow them."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from datasets_gen import Task, unknown_name
+from datasets_gen import Task, nearest, unknown_name
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
 from policies import (
@@ -248,9 +247,9 @@ def _unknown(name: str, known: Mapping[str, Policy]) -> str:
     """Says that there is no such policy. All names would fill the screen."""
     if kind_in(name) in known:
         return f"{kind_in(name)} takes no arguments: name the class of a press, as kvpress:SnapKVPress(window_size=16)"
-    close = difflib.get_close_matches(kind_in(name), known, n=1, cutoff=0.4)
-    meant = f"did you mean '{close[0]}'? " if close else ""
-    return f"unknown policy '{name}': {meant}python -m kvbench ls policies lists all {len(known)}"
+    return (
+        f"unknown policy '{name}': {nearest(kind_in(name), known)}python -m kvbench ls policies lists all {len(known)}"
+    )
 
 
 def _compose(plain: str, way: str) -> Policy:
