@@ -85,30 +85,30 @@ class DatasetSplit:
     options: str  # of the command, behind task and split
 
 
-def dataset_card(task: Task, parts: Sequence[DatasetSplit]) -> str:
+def dataset_card(task: Task, splits: Sequence[DatasetSplit]) -> str:
     """Writes the README of a dataset folder, with the header that the Hugging Face hub reads."""
-    questions = sum(part.questions for part in parts)
+    questions = sum(one.questions for one in splits)
     return CARD.format(
         name=task.name,
         description=task.description,
         size=next((size for most, size in SIZES if questions < most), "1M<n<10M"),
-        files="\n".join(f"  - split: {part.split}\n    path: data/{part.split}.parquet" for part in parts),
+        files="\n".join(f"  - split: {one.split}\n    path: data/{one.split}.parquet" for one in splits),
         version=task.full_version,
         lexicon_version=lexicon().version,
         lexicon_hash=LEXICON_SHA256,
         **{name: text.format(chance=task.chance) for name, text in (GENERATED if task.most is None else GIVEN).items()},
-        splits="\n".join(_describe(task, part) for part in parts),
+        splits="\n".join(_describe(task, one) for one in splits),
     )
 
 
-def _describe(task: Task, part: DatasetSplit) -> str:
+def _describe(task: Task, one: DatasetSplit) -> str:
     return PART.format(
         name=task.name,
-        split=part.split,
-        seed=part.seed,
-        phrasings=part.phrasings,
-        contexts=part.contexts,
-        questions=part.questions,
-        tags=", ".join(f"{tag} {count:,}" for tag, count in part.tags.items()),
-        options=part.options,
+        split=one.split,
+        seed=one.seed,
+        phrasings=one.phrasings,
+        contexts=one.contexts,
+        questions=one.questions,
+        tags=", ".join(f"{tag} {count:,}" for tag, count in one.tags.items()),
+        options=one.options,
     )

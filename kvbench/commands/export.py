@@ -22,7 +22,7 @@ from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_atomically, write_text_atomically
 from leaderboards.terminal.result_table import Column, ResultTable
 
-_PART = TypeAdapter(DatasetSplit)
+_SPLIT = TypeAdapter(DatasetSplit)
 
 
 def command(
@@ -46,15 +46,15 @@ def command(
     chosen = lengthen_by_tokenizer(tokenizer, task_with_data, context_tokens, depth)
     tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
-    existing = _parts_in(folder)
+    existing = _splits_in(folder)
     path = folder / "data" / f"{split}.parquet"
     for file in (folder / "README.md", path):
         if not existing and file.exists():
             raise KVBenchError(f"{file} is there and was not written by export: give another --out")
-    for part in existing:
-        if (part.task, part.version) != (chosen.name, chosen.full_version):
-            raise KVBenchError(f"{folder} holds {part.task} {part.version} already: give another --out")
-    others = [part for part in existing if part.split != split]
+    for before in existing:
+        if (before.task, before.version) != (chosen.name, chosen.full_version):
+            raise KVBenchError(f"{folder} holds {before.task} {before.version} already: give another --out")
+    others = [before for before in existing if before.split != split]
     generated = chosen.generate(seed, contexts, split, phrasings == "held-out")
     examples = [with_tags(example, tags) for example in generated]
     questions = sum(len(example.questions) for example in examples)
@@ -72,14 +72,16 @@ def command(
         defence=defence,
     )
     counts = counts_of(examples)
-    part = DatasetSplit(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given)
+    exported = DatasetSplit(
+        chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given
+    )
     dataset = to_dataset(chosen, examples)
     for before in existing:
-        if before.split == split and before != part:
+        if before.split == split and before != exported:
             console.print(f"replacing {before.questions:,} questions ({before.options})", soft_wrap=True)
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
-    write_text_atomically(path.with_suffix(".json"), _PART.dump_json(part, indent=1).decode())
-    write_text_atomically(folder / "README.md", dataset_card(chosen, [*others, part]))
+    write_text_atomically(path.with_suffix(".json"), _SPLIT.dump_json(exported, indent=1).decode())
+    write_text_atomically(folder / "README.md", dataset_card(chosen, [*others, exported]))
     identity = (chosen.name, chosen.full_version, split, contexts, questions)
     columns = [Column(name) for name in ("task", "version", "split", "contexts", "questions")]
     return Result([ResultTable("exported", columns, [identity])], files={"dataset": path})
@@ -91,14 +93,14 @@ def _options(**options: object) -> str:
     return shlex.join(word for option in given.items() for word in option)
 
 
-def _parts_in(folder: Path) -> list[DatasetSplit]:
+def _splits_in(folder: Path) -> list[DatasetSplit]:
     """Returns the splits that a folder holds already."""
-    parts = []
-    for split in get_args(Split):
-        path = folder / "data" / f"{split}.json"
+    splits = []
+    for name in get_args(Split):
+        path = folder / "data" / f"{name}.json"
         if path.exists():
             try:
-                parts.append(_PART.validate_json(path.read_bytes()))
+                splits.append(_SPLIT.validate_json(path.read_bytes()))
             except ValidationError as error:
                 raise KVBenchError(f"{path} is damaged ({first_line(error)}): export to another folder") from error
-    return parts
+    return splits
