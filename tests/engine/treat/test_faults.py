@@ -36,7 +36,7 @@ from tests.support.models.engine_paths import (
     first_of_each_path,
     of_some_questions,
 )
-from tests.support.models.plain import OneAnswer, plain_answer, plain_rows
+from tests.support.models.plain import OneAnswer, beside_a_plain_loop, plain_answer, plain_rows
 from tests.support.models.toy import LAYERS, PLENTY, STEPS, largest_row, model_of, toy_prompt, treat
 
 CLOSE = 5e-4  # nats in float32
@@ -85,14 +85,9 @@ def assert_plain(architecture: str, policies: Sequence[Policy], seed: int, every
     model, prompt = model_of(architecture), toy_prompt()
     trace = treat(model, policies, (0.5,), prompt, seed, rates=(0.2,))
     generations = decode(model, trace, STEPS, PLENTY, gold=True)
-    assert [branch.error for branch in trace.branches if branch.error] == []
-    assert {branch.treatment.policy.name for branch in trace.branches} == {policy.name for policy in policies}
-    for generation in generations if every_question else of_some_questions(generations):
-        branch, number = generation.branch, generation.question
-        gold = prompt.questions[number].gold_ids
-        answer = plain_answer(model, trace, branch, number, STEPS, treatment_of(branch))
-        assert list(generation.token_ids) == answer[0], branch.treatment.policy.name
-        nll = plain_answer(model, trace, branch, number, STEPS, treatment_of(branch), gold)[1]
+    compared = generations if every_question else of_some_questions(generations)
+    for generation, plain_gold in beside_a_plain_loop(model, trace, policies, compared, treatment_of):
+        branch, (_, nll) = generation.branch, plain_gold()
         if math.isfinite(nll):
             assert generation.gold_nll == pytest.approx(nll, rel=1e-5, abs=CLOSE), branch.treatment.policy.name
         else:

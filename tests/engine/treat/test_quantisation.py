@@ -17,7 +17,7 @@ from kvbench.prompts.prompt import build_prompts
 from policies import POLICIES, Level, Policy
 from policies.quantisation.registry import QUANTISATIONS
 from tests.support.models.engine_paths import all_on_one_architecture, first_of_each_path, of_some_questions
-from tests.support.models.plain import plain_answer
+from tests.support.models.plain import beside_a_plain_loop
 from tests.support.models.toy import PLENTY, STEPS, model_of, toy_prompt, treat
 
 # Nats. What is left of the last bits of float32, by which a pass over many branches differs from one alone, moves a
@@ -60,17 +60,11 @@ def test_every_quantisation_is_that_of_a_plain_loop(architecture: str, tries_all
     model, prompt = model_of(architecture), toy_prompt(task="instructions", index=0)
     trace = treat(model, policies, (0.5,), prompt, levels=BITS)
     generations = decode(model, trace, STEPS, PLENTY, gold=True)
-    assert [branch.error for branch in trace.branches if branch.error] == []
-    assert {branch.treatment.policy.name for branch in trace.branches} == {policy.name for policy in policies}
-    for generation in generations if tries_all else of_some_questions(generations):
-        branch, number = generation.branch, generation.question
-        gold = prompt.questions[number].gold_ids
-        answer = plain_answer(model, trace, branch, number, STEPS, treatment_of(branch))
-        assert list(generation.token_ids) == answer[0], branch.treatment.policy.name
-        if number and not tries_all:
-            continue
-        nll = plain_answer(model, trace, branch, number, STEPS, treatment_of(branch), gold)[1]
-        assert generation.gold_nll == pytest.approx(nll, abs=CLOSE), branch.treatment.policy.name
+    compared = generations if tries_all else of_some_questions(generations)
+    for generation, plain_gold in beside_a_plain_loop(model, trace, policies, compared, treatment_of):
+        if not generation.question or tries_all:
+            name = generation.branch.treatment.policy.name
+            assert generation.gold_nll == pytest.approx(plain_gold()[1], abs=CLOSE), name
 
 
 def treatment_of(branch: Branch) -> Any:

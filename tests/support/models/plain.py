@@ -1,16 +1,19 @@
 """A plain loop over transformers' own cache, to compare the engine with."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from transformers import DynamicCache
 
+from kvbench.engine.decode.generation import Generation
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.guard import attention_modules
 from kvbench.models.load import LoadedModel, decoder_of
-from policies import ABSENT, UNKNOWN
+from policies import ABSENT, UNKNOWN, Policy
+from tests.support.models.toy import STEPS
 
 
 class PlainRows:
@@ -171,3 +174,22 @@ def plain_answer(
         if not forced and pending[0] in model.end_tokens():
             break
     return written, sum(nats) / len(nats)
+
+
+def beside_a_plain_loop(
+    model: LoadedModel,
+    trace: Trace,
+    policies: Iterable[Policy],
+    generations: Iterable[Generation],
+    treatment_of: Callable[[Branch], Any],
+) -> Iterator[tuple[Generation, Callable[[], tuple[list[int], float]]]]:
+    """Yields generations whose tokens are those of a plain loop, with the same loop over the gold answer, to be called.
+    No branch of ``policies`` failed, and none is missing."""
+    assert [branch.error for branch in trace.branches if branch.error] == []
+    assert {branch.treatment.policy.name for branch in trace.branches} == {policy.name for policy in policies}
+    for generation in generations:
+        answer = partial(plain_answer, model, trace, generation.branch, generation.question, STEPS)
+        gold = trace.prompt.questions[generation.question].gold_ids
+        written, _ = answer(treatment_of(generation.branch))
+        assert list(generation.token_ids) == written, generation.branch.treatment.policy.name
+        yield generation, partial(answer, treatment_of(generation.branch), gold)
