@@ -1,4 +1,4 @@
-"""What the study of numerics compares: types of numbers, ways to choose tokens, draws and steps."""
+"""Names what the study of numerics compares: types of numbers, ways to choose tokens, draws and steps."""
 
 from dataclasses import dataclass
 
