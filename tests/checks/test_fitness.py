@@ -9,7 +9,6 @@ from kvbench.checks.answering import answers_of
 from kvbench.checks.fitness import Examination, Mastery, mastery_table, reads_table
 from kvbench.checks.read_profile import NOTHING, SLOT_SHARE, SLOTS, UPPER_HALF, Reads, destroyers, layer_name, reads_of
 from kvbench.models.load import load_model
-from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.reference.training.attention import PACKED_ATTENTION, packed_attention
 from kvbench.reference.training.batches import evaluation_batch
 from kvbench.reference.training.read_profile import destroyed_slots, read_profile, right_answers
@@ -111,7 +110,7 @@ def test_every_architecture_has_a_profile(architecture: str) -> None:
     assert [row["destroyed"] for row in reads_table([found]).plain()] == list(found.answers)
 
 
-@pytest.mark.parametrize("name", REFERENCE_MODELS)
+@pytest.mark.parametrize("name", ["reference", pytest.param("reference-qwen", marks=pytest.mark.slow)])
 def test_the_engine_and_the_trainer_see_the_same_profile(name: str) -> None:
     """The trainer's is another implementation: packed attention, and answers of one pass."""
     model = load_model(name, "cpu", "float32")

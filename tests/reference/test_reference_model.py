@@ -160,7 +160,7 @@ def assert_equals_kvpress(
 
 def test_every_policy_equals_kvpress_token_for_token() -> None:
     """All registered policies; at ratio 0 each is the full cache, which another test holds."""
-    assert_equals_kvpress(*EVERYWHERE[0], EVERY_POLICY, ("hops",), (0.3, 0.9))
+    assert_equals_kvpress(*EVERYWHERE[0], EVERY_POLICY, ("hops",), (0.6,))
 
 
 @pytest.mark.slow
@@ -169,7 +169,9 @@ def test_every_policy_equals_kvpress_at_every_ratio_and_everywhere(name: str, mo
     assert_equals_kvpress(name, mode, EVERY_POLICY, ("base", "hops"), (0.0, 0.3, 0.6, 0.9))
 
 
-@pytest.mark.parametrize(("name", "mode"), [*EVERYWHERE[1:3], pytest.param(*EVERYWHERE[3], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "mode"), [EVERYWHERE[2], *(pytest.param(*EVERYWHERE[place], marks=pytest.mark.slow) for place in (1, 3))]
+)
 def test_a_policy_of_each_path_equals_kvpress_token_for_token(name: str, mode: Mode) -> None:
     assert_equals_kvpress(name, mode, FIRSTS, ("hops",), (0.6,))
 

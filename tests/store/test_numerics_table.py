@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from kvbench.engine.numerics.options import NumericsOptions
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel
 from kvbench.store.numerics import ASKED, NUMERICS
@@ -19,7 +20,9 @@ IN_STEPS = ["kl", "js", "largest", "mean_difference", "same_top", "margin", "oth
 
 @pytest.fixture(scope="module")
 def pairs(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    store = ToyRuns(llama, tmp_path_factory.mktemp("numerics"))("run", ("full",), contexts=1, tables=(NUMERICS.name,))
+    few = NumericsOptions(steps=8)  # tokens of an answer
+    toy = ToyRuns(llama, tmp_path_factory.mktemp("numerics"))
+    store = toy("run", ("full",), contexts=1, tables=(NUMERICS.name,), numerics=few)
     return store.study_table(NUMERICS).to_pandas()
 
 

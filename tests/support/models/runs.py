@@ -13,6 +13,7 @@ import kvbench.experiments.collect
 import kvbench.run.unit
 from datasets_gen import TASKS, Example, Task
 from kvbench.cli.program import COMMANDS, application, main
+from kvbench.engine.numerics.options import NumericsOptions
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
@@ -34,11 +35,15 @@ def grid(
     budgets: Sequence[int] = (),
     tables: tuple[str, ...] = (),
     repeats: int = 1,
+    numerics: NumericsOptions = NumericsOptions(),  # noqa: B008 - it is frozen
 ) -> Grid:
     levels = [*(point.level for point in at_ratios(ratios)), *(Level("budget", float(budget)) for budget in budgets)]
     points = points_of(levels, repeats)
     chosen = [POLICIES[name] for name in policies]
-    return Grid([(TASKS[name], contexts) for name in tasks], Setting(chosen, points, seed, mode, tables=tables))
+    return Grid(
+        [(TASKS[name], contexts) for name in tasks],
+        Setting(chosen, points, seed, mode, tables=tables, numerics=numerics),
+    )
 
 
 def timeless(frame: pd.DataFrame) -> pd.DataFrame:
