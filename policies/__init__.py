@@ -2,7 +2,7 @@
 
 from policies.declaration.attention import attention_window
 from policies.declaration.errors import LevelError, PolicyError
-from policies.declaration.faults import description_of
+from policies.declaration.faults import description_of, where_defined
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import KINDS, UNTREATED, Level, LevelKind, Point, at_ratios, by_kind, points_of
 from policies.declaration.names import CONTROLS, FULL, PLAIN, REFERENCES, TO_BEAT, plain_and_way
@@ -56,4 +56,5 @@ __all__ = [
     "points_of",
     "protect",
     "replaced_hooks",
+    "where_defined",
 ]

@@ -12,6 +12,7 @@ from kvbench.cli.result import Result
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
+from kvbench.experiments.options import check_name
 from kvbench.store.run_file import Job
 from policies import LazyModule, argument_warnings
 
@@ -43,6 +44,7 @@ def command(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     out: options.Runs = Path("runs"),
+    name: options.RunName = None,
     site: options.Site = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
@@ -50,11 +52,13 @@ def command(
     tables: options.PrintTables = False,
 ) -> Result:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better or worse."""
+    if name is not None:
+        check_name(name)
     job = Job.of({**context.params, "policies": against, "levels": few})
     check_job(job)
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)
-    folder = out / f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}"
+    folder = out / (name or f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
     site_list.check_owner("--site", site, [folder.name], site_list.COMPARISON)
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     mine, others = press_and_others(press, against, [task for task, _ in executor.grid.tasks], mode)

@@ -55,7 +55,7 @@ def _of_press(policy: Policy, model: str, device: str) -> Result:
     table = findings_table(policy.name, findings)
     if not (wrong := faults_among(findings)):
         return Result([table], verdict="sound")
-    reason = f"{wrong[0].check} {wrong[0].text}"
+    reason = "; ".join(f"{finding.check} {finding.text}" for finding in wrong)
     return Result([table], verdict=f"broken: {reason}", fault=f"{policy.name} is not sound: {reason}")
 
 

@@ -99,7 +99,7 @@ def _warn(stores: Sequence[Store], rows: Sequence[SummaryRow]) -> None:
         warn(f"warning: {store.folder} is not complete ({state}): what is missing is blank")
     gaps = [f"{row.policy} of {row.task}: {row.reason}" for row in rows if not row.complete and row.task != ALL_TASKS]
     if gaps and not unfinished:
-        again = "the same run again adds what is missing, and not what failed"
+        again = "the same run again adds what is missing, and tries again what failed"
         warn(f"warning: {_where(stores)} lacks records ({gaps[0]}): these are blank; {again}")
 
 

@@ -13,6 +13,7 @@ from pandas import DataFrame, MultiIndex, Series
 
 from leaderboards.aggregate.answer_tables import QUESTION
 from leaderboards.aggregate.paired import SIDES, MeanDifference, Pair, both, difference, join_pairs
+from leaderboards.aggregate.row import FEW_CONTEXTS
 from policies.declaration.names import FULL
 
 JUDGED = ("f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by
@@ -104,4 +105,7 @@ def _groups_of_questions(pairs: DataFrame) -> Iterator[tuple[tuple[str, str], ND
 
 def _contrast(pairs: DataFrame, names: tuple[str, str], part: tuple[str, str], rates: Pair, seed: int) -> Contrast:
     rate, other = (float(values.mean()) for values in rates)
-    return Contrast(*names, *part, len(pairs), rate, other, difference(pairs, rates, seed))
+    # Resampled intervals of few contexts are too narrow: they would contradict the verdicts, whose tests are exact.
+    few = pairs["draw_id_one"].nunique() < FEW_CONTEXTS
+    between = MeanDifference(rate - other, None, None) if few else difference(pairs, rates, seed)
+    return Contrast(*names, *part, len(pairs), rate, other, between)

@@ -119,12 +119,12 @@ class MeanDifference:
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
     def text(self, factor: float = 1) -> str:
-        """Writes the difference as it is shown, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell a
-        clear one from 0."""
+        """Writes the difference as it is shown, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell its
+        ends from 0."""
         if self.low is None or self.high is None:
             return f"{factor * self.mean:+z.0f}"
         nearest = factor * min(abs(self.low), abs(self.high))
-        digits = 0 if not self.is_clear or nearest >= 0.5 else 1 if nearest >= 0.05 else 2
+        digits = 0 if nearest >= 0.5 or nearest < 0.005 else 1 if nearest >= 0.05 else 2
         mean, low, high = (f"{factor * number:+z.{digits}f}" for number in (self.mean, self.low, self.high))
         return f"{mean} [{low}, {high}]"
 
@@ -179,12 +179,13 @@ class Contest:
         return f"{UNDECIDED} ({unseen(self.contexts, smallest, with_more, self.contexts)})"
 
 
-def unseen(n: int | str, smallest: float | None, with_more: float | None, limit: int) -> str:
+def unseen(n: int | str, smallest: float | None, with_more: float | None, limit: int, family: int = 1) -> str:
     """Says what could not have been seen with ``n`` contexts, and what more of them would see; ``limit``: contexts of a
-    task."""
+    task; ``family``: tests that are corrected together, of which more need more contexts."""
     more = "" if with_more is None else f"; --limit {MORE * limit} would see ±{_digits(with_more)}"
     if smallest is None:
-        return f"n = {n} is too few to tell any difference{more}"
+        at_once = f" in {family} tests at once" if family > 1 else ""
+        return f"n = {n} is too few to tell any difference{at_once}{more}"
     return f"differences below ±{_digits(smallest)} cannot be seen with n = {n}{more}"
 
 

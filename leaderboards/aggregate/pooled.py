@@ -69,6 +69,7 @@ class Pooled:
     differing: int  # contexts in which the two differ at all
     answered: tuple[float, float] | None = None  # of a share: in percent of the questions, what either answers
     judged: tuple[JudgedCell, ...] = ()  # the cells that it pools and that have a verdict
+    silent: int = 0  # cells of these tasks that are not pooled: in too few contexts both answer
     span: str = ""  # the asked levels, and what it is over them: the area under the curve, or the mean
     left_out: tuple[str, ...] = ()  # tasks, each with the reason
 
@@ -110,7 +111,7 @@ class Pooled:
             return f"the same in all of n = {self.n}"
         if self.test is None:
             return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
-        return unseen(self.n, self.smallest, self._smallest_with(MORE), self.limit)
+        return unseen(self.n, self.smallest, self._smallest_with(MORE), self.limit, self.family)
 
     @property
     def few(self) -> bool:
@@ -142,6 +143,7 @@ class Pooled:
             f"p by Holm over {self.family}" if self.p is not None and self.family > 1 else "",
             self._by_cell,
             self._of_answers,
+            self._silent_cells,
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return "; ".join(filter(None, clauses))
@@ -164,6 +166,12 @@ class Pooled:
         return (
             f"{self.policy} answers {self.answered[0]:.0f} % of these questions, {self.other} {self.answered[1]:.0f} %"
         )
+
+    @property
+    def _silent_cells(self) -> str:
+        if not self.silent:
+            return ""
+        return f"{self.silent} more cells are left out, in which both answer in fewer than {fewest_clusters()} contexts"
 
     @property
     def _by_cell(self) -> str:
@@ -276,6 +284,7 @@ def _pool(
         limit=max(contexts),
         differing=differing,
         answered=tuple(100 * np.mean(over, axis=0)) if over else None,
+        silent=sum(len(by_task[task]) for task in chosen) - len(at),
         span=_span(at),
         left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in by_task if task not in chosen),
     )

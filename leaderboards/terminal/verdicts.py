@@ -175,7 +175,9 @@ def failure_table(contrasts: Sequence[Contrast]) -> ResultTable:
         )
         for one in [*(one for one in contrasts if one.part == HOW), *parts[:MOST_PARTS]]
     ]
-    caption = f"percent of the answers of {first.policy} (this) and {first.other}; intervals not corrected"
+    known = first.difference.low is not None
+    intervals = "not corrected" if known else f"of fewer than {FEW_CONTEXTS} contexts are not shown"
+    caption = f"percent of the answers of {first.policy} (this) and {first.other}; intervals {intervals}"
     return ResultTable("failures", columns, rows, "how and where they fail differently", caption)
 
 

@@ -1,5 +1,6 @@
 """Says where in the code of a user an error was raised, and what the usual one means."""
 
+import inspect
 import sys
 import traceback
 from collections.abc import Iterator
@@ -14,12 +15,26 @@ NO_ATTENTIONS = (
 )
 
 
-def description_of(error: BaseException) -> str:
-    """Describes an error of foreign code in one line: its type, what it says, and :func:`where_in_user_code`."""
+def description_of(error: BaseException, press: object = None) -> str:
+    """Describes an error of foreign code in one line: its type, what it says, and :func:`where_in_user_code`, or
+    :func:`where_defined` where a library raised it before the press ran, as for a wrong signature."""
     # The place of a syntax error stands in its text already, without the folder.
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     said = (line.strip() for line in (text or "").splitlines())
-    return ": ".join([type(error).__name__, *list(filter(None, said))[:1]]) + where_in_user_code(error)
+    return ": ".join([type(error).__name__, *list(filter(None, said))[:1]]) + (
+        where_in_user_code(error) or where_defined(press)
+    )
+
+
+def where_defined(press: object) -> str:
+    """Returns the file and line of the class of a user's press, such as `` (MyPress, mine.py:7)``; nothing of one that
+    kvbench or an installed package defines."""
+    kind = type(press)
+    try:
+        file, line = Path(inspect.getsourcefile(kind) or ""), inspect.getsourcelines(kind)[1]
+    except (OSError, TypeError):  # it was written in no file
+        return ""
+    return f" ({kind.__name__}, {file.name}:{line})" if _is_of_user_module(kind.__module__, file) else ""
 
 
 def where_in_user_code(error: BaseException) -> str:
@@ -35,8 +50,12 @@ def where_in_user_code(error: BaseException) -> str:
 
 def _is_of_user(frame: FrameType) -> bool:
     """Tells whether a frame is of no library: not of kvbench, of Python, or of an installed package."""
-    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    return not (top in OURS or top in sys.stdlib_module_names or INSTALLED & set(Path(frame.f_code.co_filename).parts))
+    return _is_of_user_module(str(frame.f_globals.get("__name__", "")), Path(frame.f_code.co_filename))
+
+
+def _is_of_user_module(name: str, file: Path) -> bool:
+    top = name.partition(".")[0]
+    return not (top in OURS or top in sys.stdlib_module_names or INSTALLED & set(file.parts))
 
 
 def _misses_attentions(error: BaseException, frames: Iterator[FrameType]) -> bool:

@@ -56,6 +56,17 @@ def test_kinds_of_answers_are_counted_by_hand() -> None:
     assert how["right"].difference.mean == pytest.approx(-0.25)
 
 
+def test_few_contexts_have_no_interval_that_contradicts_a_verdict() -> None:
+    """Resampled intervals of few contexts are too narrow, and stand below a verdict whose test is exact."""
+    frame = pd.concat([answered("mine", ["right"] * 24), answered("theirs", ["empty"] * 24)])
+    many = contrasts(frame, "mine", "theirs")
+    few = contrasts(frame[frame["question_id"].astype(int) < 18], "mine", "theirs")
+    assert many[0].difference.is_clear
+    assert (few[0].difference.mean, few[0].difference.low) == (1.0, None)
+    assert "of fewer than 10 contexts are not shown" in (failure_table(few).caption or "")
+    assert "not corrected" in (failure_table(many).caption or "")
+
+
 def test_parts_are_ordered_by_how_much_they_differ_and_small_ones_are_left_out() -> None:
     """Reversed questions are what it gets wrong; only parts of twenty or more that are not everything are told."""
     kinds = ["fabricated" if number % 2 else "right" for number in range(2 * FEWEST)]

@@ -225,6 +225,14 @@ def test_a_press_of_another_window_is_found_as_what_it_is(
     assert text in why
 
 
+def test_a_press_that_keeps_all_is_told_to_leave_the_full_cache(llama: LoadedModel) -> None:
+    findings = findings_of(llama, pressing("keeping", lambda s: ActingPress(keeps_all)))
+    assert findings["is it another policy under a new name?"] == (
+        "note",
+        "at ratio 0.5 it leaves the full cache, in which every token is kept",
+    )
+
+
 def test_a_policy_that_studies_the_model_first_is_compared_with_presses_that_look_at_the_model(
     llama: LoadedModel,
 ) -> None:

@@ -361,7 +361,7 @@ def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_befo
     few = one[one["draw_id"].isin(one["draw_id"].unique()[:6])]
     (uneven,) = pool(pd.concat([one, few.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
     assert uneven.n == "16 (2 tasks)"
-    assert MeanDifference(-0.3, -0.4, 0.2).text() == "+0 [+0, +0]"
+    assert MeanDifference(-0.003, -0.004, 0.002).text() == "+0 [+0, +0]"
 
 
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
@@ -399,6 +399,32 @@ def test_pooled_noise_says_what_could_not_be_seen() -> None:
     assert found.verdict == "not distinguished"
     seen, half = f"{found.smallest:.0f}", f"{found.smallest / 2:.0f}"
     assert f"differences below ±{seen} cannot be seen with n = 20; --limit 80 would see ±{half}" in found.details
+
+
+def test_too_few_contexts_for_many_tests_at_once_are_told_with_their_number() -> None:
+    """Of eight contexts p is 0.008 at least: enough for one test, and too much for seven."""
+    one = of_f1(records(mine=[100.0] * 16, theirs=[0.0] * 16))
+    (alone,) = pool(one, "mine", ["theirs"])
+    assert alone.verdict == "better"
+    others = [f"other{number}" for number in range(7)]
+    frame = pd.concat(
+        [one[one["policy"] == "mine"], *(one[one["policy"] == "theirs"].assign(policy=name) for name in others)],
+        ignore_index=True,
+    )
+    for line in pool(frame, "mine", others):
+        assert line.reason.startswith("n = 8 is too few to tell any difference in 7 tests at once")
+
+
+def test_a_pooled_share_counts_the_cells_that_it_leaves_out() -> None:
+    """At 0.9 one of the two answers in five contexts alone, of which no share is taken."""
+    low, high = (records(mine=CLEAR, theirs=CLOSE).assign(ratio=ratio, level=ratio) for ratio in (0.5, 0.9))
+    answering = high["draw_id"].isin(high["draw_id"].unique()[:5])
+    high = high.assign(answered=high["answered"] & answering, hallucinated=high["hallucinated"] & answering)
+    lines = pool(pd.concat([low, high], ignore_index=True), "mine", ["theirs"])
+    f1, wrong = ({line.measure.name: line for line in lines}[name] for name in ("f1", "wrong_of_answered"))
+    assert (f1.silent, wrong.silent) == (0, 1)
+    assert "1 more cells are left out, in which both answer in fewer than 6 contexts" in wrong.details
+    assert "left out" not in f1.details
 
 
 def test_a_pooled_line_names_the_tasks_that_it_leaves_out_and_why() -> None:
@@ -505,8 +531,10 @@ def test_what_a_program_reads_is_in_one_unit_whatever_the_measure() -> None:
         assert first.get("wrong_of_answered_difference", -first.get("difference", 0)) == pytest.approx(wrong.mean)
 
 
-def test_a_difference_is_never_minus_zero() -> None:
-    assert MeanDifference(-0.3, -0.4, 9.0).text() == "+0 [+0, +9]"
+def test_an_interval_shows_whether_it_leaves_out_zero_and_a_difference_is_never_minus_zero() -> None:
+    assert MeanDifference(52.0, -0.3, 81.0).text() == "+52.0 [-0.3, +81.0]"
+    assert MeanDifference(52.0, 0.3, 81.0).text() == "+52.0 [+0.3, +81.0]"
+    assert MeanDifference(12.0, 3.0, 20.0).text() == "+12 [+3, +20]"
     assert MeanDifference(-0.001, None, None).text(100) == "+0"
 
 

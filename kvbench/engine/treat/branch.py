@@ -17,7 +17,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
-from policies import PolicyError, arguments_of, description_of
+from policies import PolicyError, arguments_of, description_of, where_defined
 from policies.declaration.draws import drawing_from, seed_of
 
 
@@ -98,8 +98,12 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an exit too
-        expected = PressError | PolicyError | TookTooLongError
-        text = first_line(error) if isinstance(error, expected) else description_of(error)
+        if isinstance(error, PolicyError):
+            text = first_line(error)
+        elif isinstance(error, PressError | TookTooLongError):
+            text = first_line(error) + where_defined(branch.press)
+        else:
+            text = description_of(error, branch.press)
         branch.error = f"{policy} failed {where}: {text}"
         branch.layers, branch.press_cache = [], None
     if model and not is_known(branch.press) and (change := model.snapshot.first_change(by_content=False)):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import AdaKVPress, BasePress, KnormPress, ObservedAttentionPress
+from kvpress import AdaKVPress, BasePress, KnormPress, ObservedAttentionPress, ScorerPress
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation
@@ -91,6 +91,11 @@ def scoring(act: Any) -> Policy:
     return pressing("faulty", lambda situation: ActingScorer(situation.ratio, act))
 
 
+class TakesTooLittle(ScorerPress):
+    def score(self, keys: torch.Tensor) -> Any:
+        return keys
+
+
 FAULTS: dict[str, tuple[Policy, str]] = {
     "raises in layer 1": (acting(raises_in_the_second_layer), "failed in layer 1: RuntimeError: no room"),
     "NaN": (acting(gives_nan), "failed in layer 0: it returned NaN"),
@@ -101,8 +106,12 @@ FAULTS: dict[str, tuple[Policy, str]] = {
     "nothing returned": (acting(lambda *_: None), "failed in layer 0: TypeError"),
     "mask out of range": (acting(masks(KEY_HEADS)), "failed in layer 0: IndexError"),
     "mask and cut": (acting(masks(0, first=1)), "both shortens the cache and masks keys"),
-    "scores are NaN": (scoring(lambda m, h, keys, *_: keys[..., 0] * float("nan")), "its scores are NaN"),
+    "scores are NaN": (
+        scoring(lambda m, h, keys, *_: keys[..., 0] * float("nan")),
+        "its scores are NaN (ActingScorer, toy.py:",
+    ),
     "scores of one head": (scoring(lambda m, h, keys, *_: keys[:, :1, :, 0]), "it scored with shape"),
+    "takes too little": (pressing("faulty", lambda s: TakesTooLittle()), "(TakesTooLittle, test_engine_faults.py:"),
     "no scores": (scoring(lambda *_: None), "failed in layer 0: AttributeError"),
     "not ready": (pressing("faulty", lambda s: Unready(gives_nan)), "failed at the start: OSError: no statistics"),
     "wants eager": (pressing("faulty", lambda s: ObservedAttentionPress(s.ratio)), 'attn_implementation="eager"'),
