@@ -4,9 +4,11 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from datasets_gen.examples.loosening import loosened
 from datasets_gen.examples.taught import TAUGHT
 
 TAUGHT_SHARE = 0.6  # of the texts of training
+LOOSE_SHARE = 0.6  # of these
 
 
 @dataclass(frozen=True)
@@ -38,5 +40,7 @@ class Wording:
         if self.held_out:
             return rng.choice(phrasings.held_out)
         if self.taught and self.count > 1 and phrasings.taught and rng.random() < TAUGHT_SHARE:
+            if rng.random() < LOOSE_SHARE:
+                return loosened(rng, (*phrasings.common, *phrasings.taught), phrasings.held_out)
             return rng.choice(phrasings.taught)
         return rng.choice(phrasings.common[: self.count])
