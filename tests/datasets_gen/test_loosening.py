@@ -29,7 +29,7 @@ def test_slots_stay_as_one_of_the_phrasings_has_them_and_none_is_held_out(first:
     for sentence in drawn(meaning):
         assert tuple(SLOT.findall(sentence)) in orders
         assert sentence not in meaning.held_out
-        assert sentence[-1] in {one[-1] for one in templates}
+        assert sentence[-1] in ".?" or not all(one[-1] in ".?" for one in templates)
 
 
 def test_what_a_person_is_asked_for_is_still_said() -> None:
