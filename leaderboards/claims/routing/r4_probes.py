@@ -6,9 +6,10 @@ from functools import partial
 import numpy as np
 from pandas import DataFrame
 
+from leaderboards.claims.contexts import Contexts
 from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
-from leaderboards.claims.routing.observed import OBSERVED, Contexts, Observed
+from leaderboards.claims.routing.observed import OBSERVED, Observed
 from leaderboards.claims.texts import R
 from leaderboards.routing.probe import probe
 from leaderboards.statistics.bootstrap import FloatArray
@@ -69,7 +70,7 @@ def _scores(group: DataFrame, of: str, label: str, seed: int, least: float = -1.
     """Returns the macro-F1 of a probe and F1 of the same answers, each of shape (1 + resamples,). ``least``: by how
     much the probe has to be better than on shuffled labels."""
     labels = group[label].to_numpy(dtype=str)
-    contexts = Contexts.of(group[CONTEXT].to_numpy(dtype=str), seed)
+    contexts = Contexts.of(group[CONTEXT].to_numpy(dtype=str), seed, OBSERVED.name)
     try:
         score = probe(features_of(group, of), labels.tolist(), group[CONTEXT].tolist(), shuffles=1)
     except ValueError as error:

@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 from pandas import DataFrame
 
+from leaderboards.claims.contexts import Contexts
 from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
-from leaderboards.claims.routing.observed import OBSERVED, Contexts, Observed
+from leaderboards.claims.routing.observed import OBSERVED, Observed
 from leaderboards.claims.texts import R
 from leaderboards.routing.failures import FailureClass
 from leaderboards.studies.routing.classes import (
@@ -62,7 +63,7 @@ def _more(answers: DataFrame, seed: int, note: str, column: str, sign: float) ->
         raise NoEvidenceError(
             "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
         )
-    contexts = Contexts.of(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed)
+    contexts = Contexts.of(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
     values = contexts.mean(differences.to_numpy(dtype=np.float64))
     return Statistic(values, contexts.count, note=f"{len(differences)} pairs; {note}")
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from leaderboards.claims.contexts import Contexts
 from leaderboards.claims.declaration import BESIDE, Claim, Statistic
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
-from leaderboards.claims.routing.observed import OBSERVED, Contexts, Observed
+from leaderboards.claims.routing.observed import OBSERVED, Observed
 from leaderboards.claims.texts import R
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.routing.heads import TABLE, at_answers, slopes, with_questions
@@ -27,7 +28,7 @@ def _slope(evidence: Mapping[str, Evidence], name: str) -> tuple[FloatArray, int
     known = ~np.isnan(values)
     if not known.any():
         raise NoEvidenceError("a model of one layer has no depth")
-    contexts = Contexts.of(names[known], observed.seed)
+    contexts = Contexts.of(names[known], observed.seed, OBSERVED.name)
     return contexts.mean(values[known]), contexts.count
 
 

@@ -1,0 +1,29 @@
+"""Claim N1: with and without the cache, answers differ in 16 bits."""
+
+from collections.abc import Mapping
+
+from leaderboards.claims.declaration import Claim, Statistic
+from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.numerics.walked import HALF, WALKED, differing
+from leaderboards.claims.texts import N
+
+
+def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
+    rows, share = differing(evidence, HALF)
+    other, in_bfloat16 = differing(evidence, "bfloat16")
+    note = f"{rows['flip'].notna().sum()} of {len(rows)} pairs; in bfloat16 {in_bfloat16[0]:.2f} of {len(other)}"
+    return [Statistic(share, rows["draw_id"].nunique(), note=note)]
+
+
+CLAIM = Claim(
+    identifier="N1",
+    text=N,
+    words="In 16 bits, decoding with the cache gives other tokens than without it, always.",
+    reported="in 100 % of cases, in FP16; another text (arXiv 2603.19664) reports none",
+    statistic="share of the answers in float16 that have another token with the cache than without it, each going on "
+    "from its own tokens, greedy",
+    side="at least",
+    threshold=0.95,
+    experiments=(WALKED,),
+    measure=_measure,
+)

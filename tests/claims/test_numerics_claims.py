@@ -1,0 +1,116 @@
+"""The claims about numerics, on made-up pairs of answers where the truth is known."""
+
+from collections.abc import Callable
+
+import pytest
+from pandas import DataFrame
+
+from kvbench.commands.claims import job_of
+from kvbench.experiments.build_grid import build_grid
+from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.numerics.walked import WALKED
+from leaderboards.claims.registry import claims
+from leaderboards.claims.verdict import Judgement, judge
+from leaderboards.studies.numerics.pairs import TABLE
+
+STEPS = 6
+Pair = tuple[list[int], list[int], list[float], list[float], bool, bool]  # tokens of both, KL, margins, right of both
+SAME: Pair = ([1] * STEPS, [1] * STEPS, [1e-4] * STEPS, [4.0] * STEPS, True, True)
+
+
+def parting(step: int, kl: float = 1e-3, margin: float = 0.01, right: tuple[bool, bool] = (True, True)) -> Pair:
+    """A pair that parts at a step, where it has this divergence and margin."""
+    divergences, margins = [1e-4] * STEPS, [4.0] * STEPS
+    divergences[step], margins[step] = kl, margin
+    return [1] * STEPS, [1] * step + [2] * (STEPS - step), divergences, margins, *right
+
+
+def walked(
+    free: Callable[[int], Pair], forced_kl: float = 1e-4, contexts: int = 12, dtype: str = "float16"
+) -> Evidence:
+    """A question of each context: the free-running pair of its number, and a teacher-forced one of equal margins."""
+    rows, records = [], []
+    for number in range(contexts):
+        question = {"task": "base", "question_id": f"base/{number}/0"}
+        records.append(question | {"draw_id": f"base/{number}"})
+        for name in {dtype, "bfloat16", "float32"}:
+            tokens, other, kl, margin, right, other_right = free(number) if name == dtype else SAME
+            common = question | {"dtype": name, "sampling": "greedy", "draw": 0, "pair": "cache"}
+            lists = {"tokens": tokens, "other_tokens": other, "kl": kl, "margin": margin}
+            rows.append(common | lists | {"regime": "free-running", "right": right, "other_right": other_right})
+            forced = {"tokens": [1] * STEPS, "other_tokens": [1] * STEPS, "kl": [forced_kl] * STEPS}
+            rows.append(
+                common
+                | forced
+                | {"margin": [4.0] * STEPS, "regime": "teacher-forced", "right": None, "other_right": None}
+            )
+    return Evidence(DataFrame(records), tables={TABLE: DataFrame(rows)})
+
+
+def judged(identifier: str, evidence: Evidence) -> list[Judgement]:
+    return judge([claims()[identifier]], {WALKED.name: evidence})
+
+
+@pytest.mark.parametrize(
+    ("identifier", "evidence", "verdict"),
+    [
+        ("N1", walked(lambda number: parting(number % STEPS)), "holds"),
+        ("N1", walked(lambda number: SAME), "does not hold"),
+        ("N1", walked(lambda number: parting(2) if number % 2 else SAME), "does not hold"),
+        ("N2", walked(lambda number: parting(3), dtype="float32"), "does not hold"),
+        ("N2", walked(lambda number: SAME, dtype="float32", contexts=60), "holds"),
+        ("N2", walked(lambda number: SAME, dtype="float32", contexts=12), "undecided"),
+        ("N3", walked(lambda number: SAME, forced_kl=11.0), "holds"),
+        ("N3", walked(lambda number: SAME, forced_kl=6e-3), "does not hold"),
+        ("N4", walked(lambda number: parting(1, right=(number % 4 < 3, False))), "holds"),
+        ("N4", walked(lambda number: parting(1, right=(False, number % 4 < 3))), "does not hold"),
+        ("N4", walked(lambda number: SAME), "undecided"),
+    ],
+)
+def test_verdicts_where_the_truth_is_known(identifier: str, evidence: Evidence, verdict: str) -> None:
+    (one,) = judged(identifier, evidence)
+    assert one.verdict == verdict, one.why
+
+
+def test_a_parting_at_the_boundary_is_told_from_one_anywhere() -> None:
+    near, early = judged("N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (STEPS - number % STEPS))))
+    assert (near.verdict, early.verdict) == ("holds", "holds")
+    assert near.estimate is not None
+    assert near.estimate.mean == 0.5
+    assert near.why == "12 flips; median margin 0.01 there and 4 at all steps"
+    far, late = judged("N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (number % STEPS + 1), margin=9.0)))
+    assert (far.verdict, late.verdict) == ("does not hold", "does not hold")
+
+
+def test_early_partings_are_compared_with_late_ones_by_hand() -> None:
+    """Twelve contexts, two at each step: the first third parts at 0 and 1, the last at 4 and 5."""
+    _, early = judged("N6", walked(lambda number: parting(number % STEPS, kl=float(number % STEPS))))
+    assert early.estimate is not None
+    assert early.estimate.mean == pytest.approx((0 + 1) / 2 - (4 + 5) / 2)
+
+
+@pytest.mark.parametrize("identifier", ["N4", "N6"])
+def test_what_nothing_tells_of_is_undecided_with_the_reason(identifier: str) -> None:
+    reasons = {one.why for one in judged(identifier, walked(lambda number: SAME))}
+    assert reasons <= {
+        "all 12 pairs of answers are right, or wrong, together",
+        "none of 12 pairs of answers differs: there is no flip",
+    }
+    (missing,) = {one.why for one in judged(identifier, Evidence(DataFrame({"task": []})))}
+    assert missing == f"nothing was walked: there is no table {TABLE}"
+
+
+def test_an_end_of_one_answer_is_a_difference_without_a_margin() -> None:
+    ended: Pair = ([1] * STEPS, [1] * 2, [1e-4] * 2, [4.0] * 2, True, True)
+    (differs,) = judged("N1", walked(lambda number: ended))
+    assert differs.verdict == "holds"
+    margin, early = judged("N6", walked(lambda number: ended))
+    assert margin.why == "all answers that differ part where one has ended: no margin is known there"
+    assert early.why == "0 flips have no first and last third"
+
+
+def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> None:
+    grid = build_grid(job_of(WALKED, "reference", 8, 0, "cpu", "auto"), len)
+    assert [policy.name for policy in grid.setting.policies] == ["full"]
+    assert TABLE in grid.setting.tables
+    assert [(task.name, contexts) for task, contexts in grid.tasks] == [("base", 8), ("prose", 8)]
