@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 import kvbench
 from kvbench.experiments.identify import device_name, git_state, package_versions
+from kvbench.system.errors import KVBenchError
 from kvbench.system.process import processor_name
 
 
@@ -64,13 +65,18 @@ class Report(BaseModel):
         )
 
     def with_rows_of(self, path: Path) -> "Report":
-        """Adds the rows of the file if it is from the same machine and versions."""
+        """Adds the rows of the file, if there is one. Raises :class:`KVBenchError` for a file that is no report of the
+        same machine and versions: it would be lost."""
         try:
             former = Report.model_validate_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except FileNotFoundError:
             return self
-        alike = former.model_copy(update={"results": []}) == self.model_copy(update={"results": []})
-        return former if alike else self
+        except (OSError, ValueError) as error:
+            raise KVBenchError(f"--out {path} is no report of this suite: give another file") from error
+        described = [name for name in Report.model_fields if name != "results"]
+        if differing := [name for name in described if getattr(former, name) != getattr(self, name)]:
+            raise KVBenchError(f"--out {path} is a report with other {', '.join(differing)}: give another file")
+        return former
 
     def with_row(self, row: Measurement, order: Sequence[str]) -> "Report":
         """Adds a row, or replaces the row of that name; ``order`` sorts the names."""

@@ -51,6 +51,7 @@ class PipelineComparison:
     policies: dict[str, PolicyComparison] = field(default_factory=dict)
     unequal: list[Cell] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # policy: why kvpress's pipeline could not run it
+    errors: dict[str, str] = field(default_factory=dict)  # policy: why the engine could not
 
     @property
     def pipeline_seconds(self) -> float:
@@ -140,8 +141,9 @@ def compare(
     with workers.map(lambda worker_model, pair: _run_engine(worker_model, *pair, share), work) as results:
         answers = list(results)
     comparison.engine_seconds = model.clock() - started
-    comparison.answered = sum(map(len, answers))
-    for (task, example), ours in zip(work, answers, strict=True):
+    comparison.answered = sum(len(ours) for ours, _ in answers)
+    for (task, example), (ours, errors) in zip(work, answers, strict=True):
+        comparison.errors = errors | comparison.errors
         theirs = _run_pipeline(runner, task, example, setting, comparison, progress)
         for cell, ids in theirs.items():
             counted = comparison.policies[cell[0]]
@@ -152,17 +154,25 @@ def compare(
     return comparison
 
 
-def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setting) -> dict[Cell, list[int]]:
-    """Runs prompts, prefill, treatment and decode of one example, which is the work of the pipeline too."""
+def _run_engine(
+    model: LoadedModel, task: Task, example: Example, setting: Setting
+) -> tuple[dict[Cell, list[int]], dict[str, str]]:
+    """Runs prompts, prefill, treatment and decode of one example, which is the work of the pipeline too; returns the
+    answers, and why policies failed."""
     answers: dict[Cell, list[int]] = {}
+    errors: dict[str, str] = {}
     for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
         policies = policies_for(setting.policies, task, setting.mode)
         trace = prefill(model, prompt, plan(policies, setting.points, prompt, setting.seed))
-        for generation in decode(model, trace, task.max_new_tokens, setting.max_kv_bytes):
+        generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
+        for branch in trace.branches:
+            if branch.error:
+                errors.setdefault(branch.treatment.policy.name, branch.error)
+        for generation in generations:
             treatment = generation.branch.treatment
             question = prompt.questions[generation.question].question
             answers[treatment.policy.name, treatment.ratio, question.id] = list(generation.token_ids)
-    return answers
+    return answers, errors
 
 
 def _run_pipeline(

@@ -184,18 +184,23 @@ ON_GPU: Mapping[str, Callable[[BenchmarkSize, int, torch.device], Measurement]] 
 }
 
 
-def run_suite(
-    names: str | None, size: BenchmarkSize, repeats: int, device: torch.device, progress: Callable[[str], None]
-) -> Iterator[Measurement]:
-    """Measures the named rows of the device's table, or all of them, one after the other, and reports each name to
-    ``progress`` before."""
+def chosen_rows(
+    names: str | None, size: BenchmarkSize, repeats: int, device: torch.device
+) -> list[tuple[str, Callable[[], Measurement]]]:
+    """Returns the named rows of the device's table, or all of them, each with what measures it."""
     known: dict[str, Callable[[], Measurement]] = {
         name: partial(measure, size, repeats, device) for name, measure in ON_GPU.items()
     }
     if device.type == "cpu":
         known = {name: partial(measure, size, repeats) for name, measure in ON_CPU.items()}
-    chosen = choose("benchmark", names, {name: (name, measure) for name, measure in known.items()})
+    return choose("benchmark", names, {name: (name, measure) for name, measure in known.items()})
+
+
+def run_suite(
+    rows: Sequence[tuple[str, Callable[[], Measurement]]], progress: Callable[[str], None]
+) -> Iterator[Measurement]:
+    """Measures one row after the other, and reports the name of each to ``progress`` before."""
     settle()
-    for name, measure in chosen:
+    for name, measure in rows:
         progress(name)
         yield measure()

@@ -11,7 +11,7 @@ import typer
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.cli.result import OUTPUT_OPTIONS, Result
-from kvbench.system.places import place_of
+from kvbench.system.places import local_folder, place_of
 from policies.declaration.levels import KINDS
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
@@ -36,7 +36,12 @@ Mode = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(help="Folder or URL of a run, such as runs/x.", parser=place_of, metavar="FOLDER")]
 Runs = Annotated[Path, typer.Option(help="Folder or URL that holds the runs.", parser=place_of, metavar="FOLDER")]
-Site = Annotated[Path | None, typer.Option(help="Folder of the page. Default: of the run's name, in site.")]
+Site = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the page. Default: of the run's name, in site.", parser=local_folder, metavar="FOLDER"
+    ),
+]
 CellSeconds = Annotated[float, typer.Option(help="How long a press may take with one context.")]
 MaxKVGB = Annotated[
     float | None, typer.Option(help="Bound on live keys and values. Default: a quarter of what is free, half on a GPU.")

@@ -114,6 +114,8 @@ def result_of(comparison: "PipelineComparison") -> Result:
     verdict = f"{comparison.speedup:.1f} times faster than kvpress's pipeline; {comparison.equal} of "
     verdict += f"{comparison.compared} generations are equal"
     fault = f"{len(comparison.unequal)} of {comparison.compared} generations differ" if comparison.unequal else ""
+    if lost := [error for name, error in comparison.errors.items() if name not in comparison.failed]:
+        fault = f"{fault}, as some are not there: {lost[0]}"
     return Result([ResultTable("bench", columns, rows)], verdict, notes=[*unequal, *failed], fault=fault)
 
 
@@ -123,9 +125,10 @@ def _seconds(value: float | None) -> str:
 
 def measure_suite(only: str | None, size: "BenchmarkSize", repeats: int, device: "torch.device", out: Path) -> Result:
     """Measures the rows of the suite and writes each into the file at once, beside other rows of the same machine."""
+    chosen = suites.chosen_rows(only, size, repeats, device)
     report = measurement.Report.on(device, size is suites.TINY).with_rows_of(out)
     write_text_atomically(out, report.model_dump_json(indent=1) + "\n")  # found out now rather than after the hour
-    for row in suites.run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}")):
+    for row in suites.run_suite(chosen, lambda name: console.print(f"measuring {name}")):
         report = report.with_row(row, [*suites.ON_CPU, *suites.ON_GPU])
         write_text_atomically(out, report.model_dump_json(indent=1) + "\n")
     numbers = (Column(name, text=lambda value: f"{value:.3g}", right=True) for name in ("value", "lowest", "highest"))

@@ -59,7 +59,7 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
     try:
         if not Path(source).exists():
             look_for_hub()
-        config = AutoConfig.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(config)
     except KVBenchError:

@@ -1,6 +1,7 @@
 """Loads the model under test: the reference model that ships with kvbench, a local folder, or a hub model."""
 
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -144,7 +145,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     if not Path(source).exists():
         look_for_hub()
     try:
-        config = AutoConfig.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         _check_architecture(name, config.architectures or [])
         text = config.get_text_config()
         check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
@@ -152,11 +153,12 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
             source,
             dtype=precision,
             attn_implementation="sdpa",
+            trust_remote_code=False,  # else transformers asks on a terminal, and runs what the folder holds
             output_loading_info=True,
             **({} if device_map is None else {"device_map": device_map}),
         )
         network: PreTrainedModel = loaded[0]
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except KVBenchError:
         raise
     except Exception as error:  # damaged files raise anything
@@ -171,6 +173,9 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
     else:
         check_spread(name, {parameter: weight.device.type for parameter, weight in network.named_parameters()})
+    for parameter, weight in network.named_parameters():
+        if not weight.isfinite().all():
+            raise KVBenchError(f"the checkpoint '{name}' is damaged: its weight {parameter} is infinite or NaN")
     return wrap_model(name, network, tokenizer, fingerprint_of(source, config))
 
 
@@ -203,7 +208,7 @@ def check_spread(name: str, kinds: Mapping[str, str]) -> None:
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """Loads the tokenizer alone: a process that only sends work to others needs no weights."""
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_source(name))
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_source(name), trust_remote_code=False)
     except KVBenchError:
         raise
     except Exception as error:
@@ -263,20 +268,34 @@ def wrap_model(
 
 
 def fingerprint_of(source: str, config: Any = None) -> str:
-    """Hashes all files of a local model except descriptions; for a hub model, its configuration (``config``) and
-    commit."""
+    """Hashes all files of a local model except descriptions, and the shards of its weights wherever they lie; for a hub
+    model, its configuration (``config``) and commit."""
     digest = hashlib.sha256()
     folder = Path(source)
     if folder.is_dir():
-        files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
-        for file in sorted(path for path in files if path.name not in DESCRIPTIONS):
-            digest.update(file.name.encode())
+        files = {path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
+        files = {path for path in files if path.name not in DESCRIPTIONS} | _shards_of(folder)
+        for file in sorted(files):
+            digest.update(str(file.relative_to(folder)).encode())
             with file.open("rb") as handle:
                 digest.update(hashlib.file_digest(handle, "sha256").digest())
     else:
         digest.update(str(config._commit_hash).encode())
         digest.update(config.to_json_string().encode())
     return digest.hexdigest()[:16]
+
+
+def _shards_of(folder: Path) -> set[Path]:
+    """Returns the files that the index of the weights names; raises :class:`KVBenchError` for one outside."""
+    names = {
+        str(name)
+        for index in folder.glob("*.index.json")
+        for name in json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}).values()
+    }
+    for name in names:
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise KVBenchError(f"the weights of '{folder}' lie outside of it, in {name}: put them into the folder")
+    return {folder / name for name in names}
 
 
 def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str, str]:

@@ -14,7 +14,7 @@ def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShap
     cannot be read, of which loading tells."""
     numbers = str(choose_dtype(dtype, choose_device(device))).removeprefix("torch.")
     try:
-        config = AutoConfig.from_pretrained(model_source(model)).get_text_config()
+        config = AutoConfig.from_pretrained(model_source(model), trust_remote_code=False).get_text_config()
         return ModelShape(config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), numbers)
     except (OSError, ValueError, AttributeError):
         return None

@@ -112,6 +112,10 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
                 f"the chat template of the tokenizer holds the {whose}'s turn {text.count(mark)} times, "
                 "where once is needed"
             )
+    if text.index(question) < text.index(context):
+        raise KVBenchError(
+            "the chat template of the tokenizer puts the question before the context: what is compressed is read first"
+        )
     head, _, rest = text.partition(context)
     between, _, tail = rest.partition(question)
     return Template(head, between, tail)

@@ -5,6 +5,7 @@ for each task (RULER, LooGLE). A repeated evaluation lies in a numbered folder w
 """
 
 import ast
+import csv
 import json
 import math
 import re
@@ -146,6 +147,10 @@ def _mean(values: Sequence[Any]) -> float | None:
 def _predictions(path: Path) -> pd.DataFrame:
     """Reads the predictions as text, because an answer may be called NaN."""
     try:
+        with path.open(newline="", encoding="utf-8") as file:
+            widths = {len(row) for row in csv.reader(file) if row}
+        if len(widths) > 1:  # pandas would take the first column for an index, and shift the others
+            raise _unreadable(path, f"its rows have {' or '.join(map(str, sorted(widths)))} columns")
         predictions = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:  # pandas raises ValueErrors
         raise _unreadable(path, first_line(error)) from error

@@ -7,13 +7,19 @@ from upath import UPath
 
 from kvbench.system.errors import KVBenchError, first_line
 
+FORGETFUL = ("memory",)  # protocols whose files are gone when a process ends, as are those of chains with "::"
+
 
 def place_of(text: str | Path) -> Path:
     """Turns a text into a path, or into an object with the methods of one; raises :class:`KVBenchError` if no installed
     package can reach it. A local URL becomes a plain path, where files are written in another way
     (:mod:`kvbench.system.files`)."""
-    if "://" not in str(text):
+    protocol, separator, _ = str(text).partition("://")
+    if not separator:
         return Path(text)
+    if not protocol or "::" in protocol or protocol in FORGETFUL:
+        what = "names no protocol" if not protocol else "keeps nothing when the command ends"
+        raise KVBenchError(f"{text} {what}: give a folder, or a URL of a service, such as s3://bucket/runs")
     try:
         place = UPath(str(text))
         filesystem = place.fs
@@ -26,6 +32,14 @@ def place_of(text: str | Path) -> Path:
     if "file" in filesystem.protocol:
         return Path(place.path)
     return cast(Path, place)
+
+
+def local_folder(text: str | Path) -> Path:
+    """Turns a text into the path of a local folder; raises :class:`KVBenchError` for a URL, which a path would turn
+    into a folder of its name."""
+    if "://" in str(text):
+        raise KVBenchError(f"{text} is a URL, and pages are written into a folder: give one, and copy it there")
+    return Path(text)
 
 
 def is_place(value: object) -> bool:

@@ -18,7 +18,7 @@ from kvbench.benchmarks.profiling import profile_engine
 from kvbench.benchmarks.roof import Products, record_products
 from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, LlamaShape, random_model, random_network, task_of
 from kvbench.benchmarks.shapes import TINY as TINY_SHAPE
-from kvbench.benchmarks.suite import ON_CPU, ON_GPU, TINY, run_suite
+from kvbench.benchmarks.suite import ON_CPU, ON_GPU, TINY, chosen_rows, run_suite
 from kvbench.cli.program import main
 from kvbench.documents.tables import BENCH, DOCS
 from kvbench.models.load import LoadedModel
@@ -90,7 +90,7 @@ def test_the_part_for_a_gpu_runs_on_tiny_shapes() -> None:
 
 @gpu
 def test_the_suite_runs_on_a_gpu() -> None:  # pragma: no cover
-    rows = list(run_suite(None, TINY, 1, torch.device("cuda"), lambda _: None))
+    rows = list(run_suite(chosen_rows(None, TINY, 1, torch.device("cuda")), lambda _: None))
     assert [row.name for row in rows] == list(ON_GPU)
     assert {row.name: row for row in rows}["memory-8b"].value > 0
 
@@ -108,9 +108,12 @@ def test_a_gpu_that_is_not_there_is_told_in_one_line(
     assert not out.exists()
 
 
-def test_an_unknown_row_is_told_with_what_there_is() -> None:
-    with pytest.raises(KVBenchError, match="unknown benchmark 'rooof'"):
-        next(run_suite("rooof", TINY, 1, CPU, lambda _: None))
+def test_an_unknown_row_is_told_with_what_there_is_and_no_file_is_touched(cli: CommandLine, tmp_path: Path) -> None:
+    precious = tmp_path / "thesis.txt"
+    precious.write_text("all of it")
+    for only, reason in (("rooof", "unknown benchmark 'rooof'"), ("roof", "is no report of this suite")):
+        assert reason in cli.error("bench", "--suite", "--tiny", "--only", only, "--out", precious)
+        assert precious.read_text() == "all of it"
 
 
 def test_rows_are_kept_beside_those_of_the_same_machine_alone(tmp_path: Path) -> None:
@@ -126,11 +129,14 @@ def test_rows_are_kept_beside_those_of_the_same_machine_alone(tmp_path: Path) ->
     path.write_text(first.model_dump_json())
     again = here.with_rows_of(path).with_row(row("b", 3), order).with_row(row("a", 4), order)
     assert [(one.name, one.value) for one in again.results] == [("a", 4), ("b", 3), ("c", 1)]
-    assert Report.on(CPU, tiny=False).with_rows_of(path).results == [], "of other shapes"
-    path.write_text(first.model_copy(update={"processor": "another"}).model_dump_json())
-    assert here.with_rows_of(path).results == []
+    with pytest.raises(KVBenchError, match="is a report with other tiny: give another file"):
+        Report.on(CPU, tiny=False).with_rows_of(path)
+    path.write_text(first.model_copy(update={"processor": "another", "cores": 999}).model_dump_json())
+    with pytest.raises(KVBenchError, match="is a report with other processor, cores: give another file"):
+        here.with_rows_of(path)
     path.write_text("{")
-    assert here.with_rows_of(path).results == []
+    with pytest.raises(KVBenchError, match="is no report of this suite: give another file"):
+        here.with_rows_of(path)
 
 
 def test_the_peak_of_a_process_is_not_that_of_its_parent(report: Report) -> None:
@@ -231,3 +237,9 @@ def test_the_page_on_performance_says_what_the_suite_measured() -> None:
     assert not measured_rows.tiny
     assert all(f"| `{row.name}` |" in text for row in measured_rows.results)
     assert (DOCS / "costs.png").is_file()
+
+
+def test_a_bound_that_no_branch_fits_is_told_and_no_difference(cli: CommandLine) -> None:
+    assert cli("bench", "--limit", "1", "--tasks", "base", "--policies", "knorm", "--max-kv-gb", "0.000001") == 1
+    assert "generations differ, as some are not there: " in cli.complaint
+    assert "--max-kv-gb allows" in cli.complaint

@@ -215,3 +215,12 @@ def test_a_row_without_a_score_has_no_rank() -> None:
     row = Imported("ruler", "m", "", "snapkv", 0.5, "", (), 1, 0, 0, None, None)
     (told,) = rows_of(build_imported("results", [row]))
     assert (told["rank"], told["rank at its ratio"], told["score, by kvpress"], told["F1, by kvbench"]) == ("–",) * 4
+
+
+def test_rows_of_another_width_are_refused(tmp_path: Path) -> None:
+    """pandas takes the first column for an index then, and the question would be scored as the answer."""
+    folder = evaluation(tmp_path / "x", 12.0)
+    lines = (folder / "predictions.csv").read_text().splitlines()
+    (folder / "predictions.csv").write_text("\n".join([lines[0], *(f"more,{line}" for line in lines[1:])]))
+    with pytest.raises(KVBenchError, match=r"cannot be read \(its rows have \d or \d columns\)"):
+        read_result(folder)

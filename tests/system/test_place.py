@@ -9,6 +9,7 @@ import pytest
 
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
+from kvbench.system import places
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable, write_atomically, write_text_atomically
 from kvbench.system.places import is_remote, place_of
@@ -19,8 +20,9 @@ TWO = ("full", "knorm")
 
 
 @pytest.fixture(autouse=True)
-def bucket() -> Iterator[None]:
-    """fsspec's memory is one for the whole process."""
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """fsspec's memory, which is one for the whole process, stands for a service, which keeps what it is given."""
+    monkeypatch.setattr(places, "FORGETFUL", ())
     filesystem = place_of(RUNS).fs  # type: ignore[attr-defined]
     yield
     if filesystem.exists("/bucket"):
@@ -34,6 +36,19 @@ def test_a_local_path_or_url_is_a_plain_path(tmp_path: Path) -> None:
     assert type(place_of(f"file://{tmp_path}/runs")) is type(tmp_path)
     assert not is_remote(place_of("runs"))
     assert is_remote(place_of(RUNS))
+
+
+@pytest.mark.parametrize("text", ["memory://runs", "simplecache::s3://bucket/runs", "://", "memory::file:///tmp/x"])
+def test_a_place_that_forgets_or_has_no_name_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    with pytest.raises(KVBenchError, match=r"(keeps nothing when the command ends|names no protocol): give a folder"):
+        place_of(text)
+
+
+def test_pages_are_written_into_a_folder(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "is a URL, and pages are written into a folder" in cli.error("run", "--site", "https://example.org/x")
+    assert list(tmp_path.glob("http*")) == []
 
 
 def test_a_remote_store_holds_what_a_local_one_does_and_goes_on(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:

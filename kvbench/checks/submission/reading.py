@@ -77,7 +77,7 @@ class Submission:
         here."""
         if self.model_folder is None:
             return None
-        config = AutoConfig.from_pretrained(str(self.model_folder)).get_text_config()
+        config = AutoConfig.from_pretrained(str(self.model_folder), trust_remote_code=False).get_text_config()
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         number_bytes = getattr(torch, self.identity.dtype).itemsize
         return config.num_hidden_layers * config.num_key_value_heads, size, number_bytes
@@ -89,7 +89,7 @@ class Submission:
         folder = self.model_folder
         if folder is None or fingerprint_of(str(folder)) != self.identity.model_fingerprint:
             return None
-        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder))
+        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
         return loaded
 
     @cached_property

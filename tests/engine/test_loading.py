@@ -1,0 +1,90 @@
+"""A model is what all of its files say, and a damaged one is refused in one line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedTokenizerFast
+
+from kvbench.models.load import fingerprint_of, load_model
+from kvbench.prompts.prompt import chat_template
+from kvbench.system.errors import KVBenchError
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def folder(toy_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(toy_folder, tmp_path / "model"))
+
+
+def in_shards(folder: Path, shard: str) -> Path:
+    """Moves the weights into one shard, which an index names; returns its place."""
+    weights = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    place = folder / shard
+    place.parent.mkdir(parents=True, exist_ok=True)
+    save_file(weights, place, {"format": "pt"})
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(weights, shard)}
+    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps(index))
+    return place
+
+
+def change(place: Path, to: float) -> None:
+    weights = load_file(place)
+    name = next(name for name in weights if "q_proj" in name)
+    weights[name] = weights[name].clone()
+    weights[name][0, 0] = to
+    save_file(weights, place, {"format": "pt"})
+
+
+@pytest.mark.parametrize("shard", ["model-00001-of-00001.safetensors", "parts/one.safetensors", ".hidden.safetensors"])
+def test_two_models_of_different_weights_are_two_wherever_the_shards_lie(folder: Path, shard: str) -> None:
+    place = in_shards(folder, shard)
+    first = load_model(str(folder), "cpu").fingerprint
+    assert load_model(str(folder), "cpu").fingerprint == first
+    change(place, 0.5)
+    assert load_model(str(folder), "cpu").fingerprint != first
+
+
+def test_weights_outside_of_the_folder_are_refused(folder: Path) -> None:
+    in_shards(folder, "../elsewhere.safetensors")
+    with pytest.raises(KVBenchError, match=r"lie outside of it, in \.\./elsewhere\.safetensors: put them into"):
+        fingerprint_of(str(folder))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_named(folder: Path, value: float) -> None:
+    change(folder / WEIGHTS, value)
+    with pytest.raises(KVBenchError, match=r"is damaged: its weight model\.layers\.0\.\S+ is infinite or NaN"):
+        load_model(str(folder), "cpu")
+
+
+def test_code_of_a_folder_is_never_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers would ask on a terminal, and run it on "y"."""
+    config = json.loads((folder / "config.json").read_text())
+    config |= {
+        "auto_map": {"AutoConfig": "theirs.Theirs", "AutoModelForCausalLM": "theirs.Model"},
+        "model_type": "theirs",
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "theirs.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(KVBenchError, match="cannot load the model"):
+        load_model(str(folder), "cpu")
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{% for m in messages | reverse %}{{ m['content'] }}{% endfor %}", "puts the question before the context"),
+        ("{{ messages[0]['content'] }}{{ messages[0]['content'] }}", "holds the system's turn 2 times"),
+    ],
+)
+def test_a_template_that_asks_first_is_refused(tokenizer: PreTrainedTokenizerFast, template: str, reason: str) -> None:
+    other = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, chat_template=template)
+    with pytest.raises(KVBenchError, match=reason):
+        chat_template(other, "system")
