@@ -68,6 +68,11 @@ def _connect(address: str | None) -> Any:
         raise KVBenchError("--executor ray needs Ray, which is not installed: pip install 'kvbench[ray]'") from error
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
     if address is None:
+        # Ray listens on all interfaces, and whoever reaches it runs code: since 2.52 it can ask for a token, which it
+        # makes for itself.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        where = ray.util.get_node_ip_address()
+        console.print(f"starting Ray at {where}, where it takes nobody without its token", soft_wrap=True)
         ray.init(address="local", include_dashboard=False, **quiet)
         return ray
     try:

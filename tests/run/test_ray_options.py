@@ -1,12 +1,14 @@
 """What a run on Ray is asked for: addresses, and who gets which CPUs, GPUs and memory. No cluster is started."""
 
 import importlib.util
+import os
 import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from kvbench.run import on_ray
 from kvbench.run.on_ray import Cluster, busy_resource, gpus_of_a_worker, places, sharing
 from kvbench.run.worker import Worker
 from kvbench.store.run_file import Job
@@ -154,3 +156,28 @@ def test_a_worker_that_would_write_another_run_refuses(toy_folder: Path) -> None
         worker.work(None, ready.identity.model_copy(update={"model_fingerprint": "another"}))  # type: ignore[arg-type]
     with pytest.raises(KVBenchError, match="there is no model at /nowhere"):
         Worker(job("cpu", model="/nowhere"), ROOT, 1).prepare()
+
+
+def test_a_cluster_of_its_own_asks_for_a_token_and_says_where_it_listens(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ray listens on all interfaces: who reaches it without a token could run code."""
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    started: list[tuple[str | None, str]] = []
+
+    class Ray:
+        class util:
+            @staticmethod
+            def get_node_ip_address() -> str:
+                return "192.0.2.7"
+
+        @staticmethod
+        def init(address: str, **_: object) -> None:
+            started.append((os.environ.get("RAY_AUTH_MODE"), capsys.readouterr().err))
+
+    monkeypatch.setattr(on_ray.importlib, "import_module", lambda _: Ray)
+    on_ray._connect(None)
+    ((mode, said),) = started
+    assert mode == "token"
+    assert "starting Ray at 192.0.2.7" in said
+    monkeypatch.delenv("RAY_AUTH_MODE")
