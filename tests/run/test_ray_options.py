@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -166,16 +167,13 @@ def test_a_cluster_of_its_own_asks_for_a_token_and_says_where_it_listens(
     started: list[tuple[str | None, str]] = []
 
     class Ray:
-        class util:
-            @staticmethod
-            def get_node_ip_address() -> str:
-                return "192.0.2.7"
+        util = SimpleNamespace(get_node_ip_address=lambda: "192.0.2.7")
 
         @staticmethod
         def init(address: str, **_: object) -> None:
             started.append((os.environ.get("RAY_AUTH_MODE"), capsys.readouterr().err))
 
-    monkeypatch.setattr(on_ray.importlib, "import_module", lambda _: Ray)
+    monkeypatch.setattr("kvbench.run.on_ray.importlib.import_module", lambda _: Ray)
     on_ray._connect(None)
     ((mode, said),) = started
     assert mode == "token"
