@@ -163,7 +163,8 @@ def test_a_cluster_of_its_own_asks_for_a_token_and_says_where_it_listens(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ray listens on all interfaces: who reaches it without a token could run code."""
-    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # so that it is put back
+    monkeypatch.delenv("RAY_AUTH_MODE")
     started: list[tuple[str | None, str]] = []
 
     class Ray:
@@ -178,4 +179,3 @@ def test_a_cluster_of_its_own_asks_for_a_token_and_says_where_it_listens(
     ((mode, said),) = started
     assert mode == "token"
     assert "starting Ray at 192.0.2.7" in said
-    monkeypatch.delenv("RAY_AUTH_MODE")
