@@ -62,15 +62,16 @@ def _connect(address: str | None) -> Any:
     """Connects the ``ray`` package and returns it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or it reports each run to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
+    if address is None:
+        # Ray listens on all interfaces, and whoever reaches it runs code: since 2.52 it can ask for a token, which it
+        # makes for itself. It reads this when it is imported, and no later.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         ray = importlib.import_module("ray")
     except ImportError as error:
         raise KVBenchError("--executor ray needs Ray, which is not installed: pip install 'kvbench[ray]'") from error
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
     if address is None:
-        # Ray listens on all interfaces, and whoever reaches it runs code: since 2.52 it can ask for a token, which it
-        # makes for itself.
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
         where = ray.util.get_node_ip_address()
         console.print(f"starting Ray at {where}, where it takes nobody without its token", soft_wrap=True)
         ray.init(address="local", include_dashboard=False, **quiet)

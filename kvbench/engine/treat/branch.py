@@ -98,9 +98,9 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an exit too
-        if isinstance(error, PolicyError):
+        if isinstance(error, PolicyError | TookTooLongError):
             text = first_line(error)
-        elif isinstance(error, PressError | TookTooLongError):
+        elif isinstance(error, PressError):
             text = first_line(error) + where_defined(branch.press)
         else:
             text = description_of(error, branch.press)
