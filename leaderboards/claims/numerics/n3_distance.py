@@ -45,7 +45,7 @@ CLAIM = Claim(
     experiments=(WALKED,),
     measure=_measure,
     unit="nats",
-    because="In `reference` and `reference-qwen`, distributions with the cache and without it differ by rounding alone, "
+    because="In `reference` and `reference-qwen`, distributions with the cache and without it differ by rounding, "
     "at most 3e-5 nats at any step. The same logits of `reference`, held against those of the step before, give 16 "
     "to 20 nats on `base` and 5.4 on running text: the text's figures lie between.",
     remark="ln(32,000) = 10.37 is what a distribution that knows nothing is from one that is certain, so that means of "
