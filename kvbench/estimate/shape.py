@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from kvbench.models.load import check_heads
 from kvbench.models.names import model_source
+from kvbench.models.pretrained import read_config
 from kvbench.models.shape import head_size_of
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
@@ -59,7 +60,7 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
     try:
         if not Path(source).exists():
             look_for_hub()
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        config = read_config(source)
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(config)
     except KVBenchError:

@@ -16,9 +16,7 @@ import torch
 from huggingface_hub import logging as hub_logging
 from kvpress import SUPPORTED_MODELS
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
-    AutoTokenizer,
     Gemma3ForConditionalGeneration,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -26,6 +24,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from kvbench.models.names import model_source
+from kvbench.models.pretrained import NO_CODE, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
@@ -145,7 +144,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     if not Path(source).exists():
         look_for_hub()
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        config = read_config(source)
         _check_architecture(name, config.architectures or [])
         text = config.get_text_config()
         check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
@@ -153,12 +152,12 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
             source,
             dtype=precision,
             attn_implementation="sdpa",
-            trust_remote_code=False,  # else transformers asks on a terminal, and runs what the folder holds
             output_loading_info=True,
+            **NO_CODE,
             **({} if device_map is None else {"device_map": device_map}),
         )
         network: PreTrainedModel = loaded[0]
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        tokenizer = read_tokenizer(source)
     except KVBenchError:
         raise
     except Exception as error:  # damaged files raise anything
@@ -208,7 +207,7 @@ def check_spread(name: str, kinds: Mapping[str, str]) -> None:
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """Loads the tokenizer alone: a process that only sends work to others needs no weights."""
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_source(name), trust_remote_code=False)
+        tokenizer = read_tokenizer(model_source(name))
     except KVBenchError:
         raise
     except Exception as error:

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from transformers import AutoConfig
-
 from kvbench.models.load import choose_device, choose_dtype
 from kvbench.models.names import model_source
+from kvbench.models.pretrained import read_config
 from policies.declaration.shape import ModelShape
 
 
@@ -14,7 +13,7 @@ def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShap
     cannot be read, of which loading tells."""
     numbers = str(choose_dtype(dtype, choose_device(device))).removeprefix("torch.")
     try:
-        config = AutoConfig.from_pretrained(model_source(model), trust_remote_code=False).get_text_config()
+        config = read_config(model_source(model)).get_text_config()
         return ModelShape(config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), numbers)
     except (OSError, ValueError, AttributeError):
         return None

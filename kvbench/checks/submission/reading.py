@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 from pandas import DataFrame
 from pydantic import ValidationError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Task
 from kvbench.checks.findings import Finding, finding_of
@@ -17,6 +17,7 @@ from kvbench.experiments.question_fields import described_context, described_que
 from kvbench.experiments.source import source_hash
 from kvbench.experiments.suites import task_of_version
 from kvbench.models.load import fingerprint_of
+from kvbench.models.pretrained import read_config, read_tokenizer
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.store.identity import Identity
 from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
@@ -77,7 +78,7 @@ class Submission:
         here."""
         if self.model_folder is None:
             return None
-        config = AutoConfig.from_pretrained(str(self.model_folder), trust_remote_code=False).get_text_config()
+        config = read_config(str(self.model_folder)).get_text_config()
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         number_bytes = getattr(torch, self.identity.dtype).itemsize
         return config.num_hidden_layers * config.num_key_value_heads, size, number_bytes
@@ -89,8 +90,7 @@ class Submission:
         folder = self.model_folder
         if folder is None or fingerprint_of(str(folder)) != self.identity.model_fingerprint:
             return None
-        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
-        return loaded
+        return read_tokenizer(str(folder))
 
     @cached_property
     def examples(self) -> Mapping[str, tuple[Example, ...]]:
