@@ -29,6 +29,15 @@ class NoEvidenceError(Exception):
     """Raised where records that a claim needs are not there; the message says which."""
 
 
+def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
+    """Returns a table of a study; :class:`NoEvidenceError` where it has no rows, since nothing was ``filled``, such as
+    "observed"."""
+    table = tables.get(name)
+    if table is None or table.empty:
+        raise NoEvidenceError(f"nothing was {filled}: there is no table {name}")
+    return table
+
+
 @dataclass(frozen=True)
 class TaskEvidence:
     """The records of one task."""

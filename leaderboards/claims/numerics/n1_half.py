@@ -4,15 +4,16 @@ from collections.abc import Mapping
 
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.evidence import Evidence
-from leaderboards.claims.numerics.walked import HALF, WALKED, differing
+from leaderboards.claims.numerics.walked import HALF, WALKED, pairs_of, statistic_of
 from leaderboards.claims.texts import N
+from leaderboards.studies.numerics.pairs import FREE
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    rows, share = differing(evidence, HALF)
-    other, in_bfloat16 = differing(evidence, "bfloat16")
-    note = f"{rows['flip'].notna().sum()} of {len(rows)} pairs; in bfloat16 {in_bfloat16[0]:.2f} of {len(other)}"
-    return [Statistic(share, rows["draw_id"].nunique(), note=note)]
+    rows, other = (pairs_of(evidence, FREE, dtype) for dtype in (HALF, "bfloat16"))
+    differs, also = rows["flip"].notna(), other["flip"].notna()
+    note = f"{differs.sum()} of {len(rows)} pairs; in bfloat16 {also.mean():.2f} of {len(other)}"
+    return [statistic_of(evidence, rows, differs, note)]
 
 
 CLAIM = Claim(

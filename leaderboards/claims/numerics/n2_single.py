@@ -2,23 +2,24 @@
 
 from collections.abc import Mapping
 
-from leaderboards.claims.declaration import Claim, Measured, NoStatistic, Statistic
+from leaderboards.claims.declaration import Claim, Measured, NoStatistic
 from leaderboards.claims.evidence import Evidence
-from leaderboards.claims.numerics.walked import WALKED, differing
+from leaderboards.claims.numerics.walked import WALKED, pairs_of, statistic_of
 from leaderboards.claims.texts import N
 from leaderboards.statistics.significance import highest_unseen_share
+from leaderboards.studies.numerics.pairs import FREE
 
 NEVER = 0.05
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    rows, share = differing(evidence, "float32")
-    contexts = rows["draw_id"].nunique()
+    rows = pairs_of(evidence, FREE, "float32")
+    differs, contexts = rows["flip"].notna(), rows["draw_id"].nunique()
     # Resamples of pairs that are all equal do not vary, which shows nothing of contexts that were not asked.
-    if not share[0] and (highest := highest_unseen_share(contexts)) > NEVER:
+    if not differs.any() and (highest := highest_unseen_share(contexts)) > NEVER:
         reason = f"none of {len(rows)} pairs of {contexts} contexts differs, which leaves up to {highest:.2f} possible"
         return [NoStatistic("", reason)]
-    return [Statistic(share, contexts, note=f"{rows['flip'].notna().sum()} of {len(rows)} pairs")]
+    return [statistic_of(evidence, rows, differs, f"{differs.sum()} of {len(rows)} pairs")]
 
 
 CLAIM = Claim(

@@ -9,7 +9,7 @@ from leaderboards.claims.declaration import Claim, Measured, Statistic, each_par
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
 from leaderboards.claims.numerics.walked import HALF, WALKED, contexts_of, pairs_of
 from leaderboards.claims.texts import N
-from leaderboards.studies.numerics.pairs import FORCED
+from leaderboards.studies.numerics.pairs import FORCED, finite_sums, joined
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> Measured:
@@ -21,15 +21,13 @@ def _mean_kl(evidence: Mapping[str, Evidence], task: str) -> Statistic:
     """Averages KL over the steps at which all logits are finite."""
     rows = pairs_of(evidence, FORCED, HALF)
     rows = rows[rows["task"] == task]
-    steps = [np.asarray(kl, dtype=np.float64) for kl in rows["kl"]]
-    finite = [kl[np.isfinite(kl)] for kl in steps]
-    if not sum(map(len, finite)):
+    sums, counts = finite_sums(rows["kl"])
+    if not counts.any():
         raise NoEvidenceError(f"no step of {task} has finite logits")
     contexts = contexts_of(evidence, rows)
-    sums, counts = (contexts.sums(np.array([of(kl) for kl in finite], dtype=np.float64)) for of in (np.sum, len))
     with np.errstate(invalid="ignore"):
-        mean = sums / counts
-    note = f"{sum(map(len, finite))} steps, largest {max(kl.max(initial=0.0) for kl in finite):.1g}"
+        mean = contexts.sums(sums) / contexts.sums(counts)
+    note = f"{counts.sum():.0f} steps, largest {np.nanmax(joined(rows['kl'])):.1g}"
     return Statistic(mean, contexts.count, note=note)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
-from leaderboards.claims.numerics.walked import HALF, WALKED, contexts_of, mean_of, pairs_of
+from leaderboards.claims.numerics.walked import HALF, WALKED, pairs_of, statistic_of
 from leaderboards.claims.texts import N
 from leaderboards.statistics.significance import mcnemar_p, p_text
 from leaderboards.studies.numerics.pairs import FREE
@@ -24,7 +24,7 @@ def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
     note = (
         f"{only_on} right with the cache alone, {only_off} without it alone, p {p_text(mcnemar_p(only_on, only_off))}"
     )
-    return [Statistic(mean_of(evidence, rows, on - off), contexts_of(evidence, rows).count, note=f"{note} (McNemar)")]
+    return [statistic_of(evidence, rows, on - off, f"{note} (McNemar)")]
 
 
 CLAIM = Claim(

@@ -8,10 +8,10 @@ from pandas import DataFrame
 
 from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
-from leaderboards.claims.numerics.walked import HALF, WALKED, contexts_of, flipped, mean_of, pairs_of
+from leaderboards.claims.numerics.walked import HALF, WALKED, contexts_of, flipped, pairs_of, statistic_of
 from leaderboards.claims.texts import N
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.numerics.pairs import FORCED
+from leaderboards.studies.numerics.pairs import FORCED, joined
 
 THIRDS = 3
 
@@ -23,14 +23,13 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 def _margin(evidence: Mapping[str, Evidence]) -> Statistic:
     """Counts the flips at which the margin is below the median margin of all steps behind the same tokens."""
     parted, forced = flipped(evidence, HALF), pairs_of(evidence, FORCED, HALF)
-    median = float(np.nanmedian(np.concatenate([np.asarray(one, dtype=np.float64) for one in forced["margin"]])))
+    median = float(np.nanmedian(joined(forced["margin"])))
     margins = _at_flip(parted, "margin")
     rows, known = parted[~np.isnan(margins)], margins[~np.isnan(margins)]
     if not len(known):
         raise NoEvidenceError("all answers that differ part where one has ended: no margin is known there")
-    share = mean_of(evidence, rows, known < median) - 0.5
     note = f"{len(known)} flips; median margin {np.median(known):.2g} there and {median:.2g} at all steps"
-    return Statistic(share, contexts_of(evidence, rows).count, note=note)
+    return statistic_of(evidence, rows, (known < median) - 0.5, note)
 
 
 def _early(evidence: Mapping[str, Evidence]) -> Statistic:

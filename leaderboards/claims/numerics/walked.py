@@ -7,8 +7,8 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.claims.contexts import Contexts
-from leaderboards.claims.declaration import Experiment
-from leaderboards.claims.evidence import Evidence, NoEvidenceError
+from leaderboards.claims.declaration import Experiment, Statistic
+from leaderboards.claims.evidence import Evidence, NoEvidenceError, table_of
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.numerics.pairs import CACHE, FREE, TABLE, flip_of, with_draws
 
@@ -21,9 +21,7 @@ def pairs_of(evidence: Mapping[str, Evidence], regime: str, dtype: str, sampling
     """Returns the pairs of cache on and cache off in a type of numbers, with the context of each, and the step at which
     free-running answers part, or NaN; :class:`NoEvidenceError` where there are none. ``sampling``: None for all."""
     given = evidence[WALKED.name]
-    table = given.tables.get(TABLE)
-    if table is None or table.empty:
-        raise NoEvidenceError(f"nothing was walked: there is no table {TABLE}")
+    table = table_of(given.tables, TABLE, "walked")
     rows = table[(table["pair"] == CACHE) & (table["regime"] == regime) & (table["dtype"] == dtype)]
     if sampling is not None:
         rows = rows[rows["sampling"] == sampling]
@@ -39,15 +37,12 @@ def contexts_of(evidence: Mapping[str, Evidence], rows: DataFrame) -> Contexts:
     return Contexts.of(names, evidence[WALKED.name].seed, WALKED.name)
 
 
-def mean_of(evidence: Mapping[str, Evidence], rows: DataFrame, values: Sequence[float] | FloatArray) -> FloatArray:
-    """Averages a number of each row: shape (1 + resamples,)."""
-    return contexts_of(evidence, rows).mean(np.asarray(values, dtype=np.float64))
-
-
-def differing(evidence: Mapping[str, Evidence], dtype: str) -> tuple[DataFrame, FloatArray]:
-    """Returns the free-running greedy pairs of a type of numbers, and the share of them that differ."""
-    rows = pairs_of(evidence, FREE, dtype)
-    return rows, mean_of(evidence, rows, rows["flip"].notna())
+def statistic_of(
+    evidence: Mapping[str, Evidence], rows: DataFrame, values: Sequence[float] | FloatArray, note: str
+) -> Statistic:
+    """Averages a number of each row, and resamples their contexts."""
+    contexts = contexts_of(evidence, rows)
+    return Statistic(contexts.mean(np.asarray(values, dtype=np.float64)), contexts.count, note=note)
 
 
 def flipped(evidence: Mapping[str, Evidence], dtype: str) -> DataFrame:

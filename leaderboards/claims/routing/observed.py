@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pandas import DataFrame
 
 from leaderboards.claims.declaration import Experiment
-from leaderboards.claims.evidence import Evidence, NoEvidenceError
+from leaderboards.claims.evidence import Evidence, table_of
 from leaderboards.claims.routing.routes import ONE_FACT, MasteredTasks
 
 # The tasks, policies and levels of the suite ``routing``, so that a finished run of it lends its answers.
@@ -22,7 +22,7 @@ OBSERVED = Experiment(
 
 @dataclass(frozen=True)
 class Observed:
-    """What was observed of the tasks that the model can do."""
+    """Holds the observed tables of the tasks that the model can do."""
 
     records: DataFrame
     tables: Mapping[str, DataFrame]
@@ -38,7 +38,5 @@ class Observed:
 
     def table(self, name: str) -> DataFrame:
         """Returns the rows of a table about these tasks; :class:`NoEvidenceError` where there are none."""
-        table = self.tables.get(name)
-        if table is None or table.empty:
-            raise NoEvidenceError(f"nothing was observed: there is no table {name}")
+        table = table_of(self.tables, name, "observed")
         return table[table["task"].isin(self.records["task"].unique())]

@@ -84,7 +84,7 @@ def forced_of(table: DataFrame) -> list[Forced]:
     rows = table[(table["regime"] == FORCED) & (table["sampling"] == "greedy")]
     found = []
     for (task, dtype), group in _groups(rows, ["task", "dtype"]):
-        means = {pair: _mean(_joined(of_pair["kl"])) for pair, of_pair in group.groupby("pair", sort=False)}
+        means = {pair: _mean(joined(of_pair["kl"])) for pair, of_pair in group.groupby("pair", sort=False)}
         null = max((means[pair] for pair in NULL if pair in means), default=0.0)
         for pair, of_pair in group.groupby("pair", sort=False):
             above = means[str(pair)] > null if pair == CACHE else None
@@ -99,7 +99,7 @@ def _groups(rows: DataFrame, by: list[str]) -> Iterator[tuple[tuple[str, ...], D
 
 
 def _forced(task: str, dtype: str, pair: str, rows: DataFrame, above: bool | None) -> Forced:
-    kl = _joined(rows["kl"])
+    kl = joined(rows["kl"])
     known = kl[np.isfinite(kl)]
     return Forced(
         task,
@@ -109,15 +109,15 @@ def _forced(task: str, dtype: str, pair: str, rows: DataFrame, above: bool | Non
         kl=_mean_kl(rows),
         kl_999=float(np.quantile(known, 0.999)) if len(known) else float("nan"),
         kl_largest=float(known.max(initial=0.0)),
-        js=_mean(_joined(rows["js"])),
-        largest=float(np.nanmax(_joined(rows["largest"]), initial=0.0)),
-        same_top=float(_joined(rows["same_top"]).mean()),
-        cause=cause_of(kl.tolist(), *(_joined(rows[name]).tolist() for name in ("kl_earlier", "kl_later"))),
+        js=_mean(joined(rows["js"])),
+        largest=float(np.nanmax(joined(rows["largest"]), initial=0.0)),
+        same_top=float(joined(rows["same_top"]).mean()),
+        cause=cause_of(kl.tolist(), *(joined(rows[name]).tolist() for name in ("kl_earlier", "kl_later"))),
         above_null=above,
     )
 
 
-def _joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
+def joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
     """Puts the numbers of all rows one behind the other."""
     return np.concatenate([np.empty(0), *(np.asarray(one, dtype=np.float64) for one in lists)])
 
@@ -130,17 +130,18 @@ def _mean(values: FloatArray) -> float:
 
 def _mean_kl(rows: DataFrame) -> Estimate | None:
     """Averages KL over steps, and resamples contexts."""
-    sums, counts = (
-        np.array([of(np.asarray(one)) for one in rows["kl"]], dtype=np.float64) for of in (np.nansum, _count)
-    )
+    sums, counts = finite_sums(rows["kl"])
     if not counts.any():
         return None
     drawn = resampled_means(sums, rows["draw_id"].to_numpy(dtype=str), 0, weights=counts)
     return Estimate.of(float(sums.sum() / counts.sum()), drawn, int(counts.sum()))
 
 
-def _count(values: FloatArray) -> int:
-    return int(np.isfinite(values).sum())
+def finite_sums(lists: Iterable[Sequence[float] | FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Adds up the finite numbers of each row, and counts them: two arrays of shape (rows,)."""
+    values = [np.asarray(one, dtype=np.float64) for one in lists]
+    finite = [one[np.isfinite(one)] for one in values]
+    return np.array([one.sum() for one in finite]), np.array([float(len(one)) for one in finite])
 
 
 def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
@@ -179,7 +180,7 @@ def _free(key: tuple[str, ...], rows: DataFrame, p: float | None, tests: int, p_
     flips = [flip_of(one, other) for one, other in zip(rows["tokens"], rows["other_tokens"], strict=True)]
     differ = np.array([flip is not None for flip in flips], dtype=np.float64)
     sides = [_split(kl, flip) for kl, flip in zip(rows["kl"], flips, strict=True)]
-    before, after = (_joined([side[part] for side in sides]) for part in (0, 1))
+    before, after = (joined([side[part] for side in sides]) for part in (0, 1))
     shares = rows.assign(differs=differ).groupby("question_id")["differs"].mean()
     task, dtype, sampling = key
     return Free(
@@ -234,6 +235,6 @@ def mistakes_of(table: DataFrame) -> list[Mistakes]:
     for (task, dtype), group in _groups(rows, ["task", "dtype"]):
         forced, free = (group[group["regime"] == regime] for regime in (FORCED, FREE))
         flipped = any(flip_of(*pair) is not None for pair in zip(free["tokens"], free["other_tokens"], strict=True))
-        aligned, earlier, later = (_mean(_joined(forced[name])) for name in ("kl", "kl_earlier", "kl_later"))
-        found.append(Mistakes(task, dtype, aligned, earlier, later, _mean(_joined(free["kl"])) if flipped else None))
+        aligned, earlier, later = (_mean(joined(forced[name])) for name in ("kl", "kl_earlier", "kl_later"))
+        found.append(Mistakes(task, dtype, aligned, earlier, later, _mean(joined(free["kl"])) if flipped else None))
     return found
