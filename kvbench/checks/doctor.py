@@ -212,7 +212,7 @@ def _unique(patient: Patient) -> Result:
     if patient.policy.while_decoding:
         return "note", "not compared: it acts while decoding"
     digests = [patient.treat(prompt, [patient.middle]).branches[0].digest for prompt in patient.prompts]
-    if _keeps_all(patient, digests):
+    if _alike(patient, [POLICIES[FULL]], digests):
         return "note", f"at ratio {patient.middle:g} it leaves the full cache, in which every token is kept"
     others = patient.others
     alike = {other.name for other in _alike(patient, others, digests)}
@@ -221,12 +221,6 @@ def _unique(patient: Patient) -> Result:
     if patient.policy.name not in POLICIES and (what := _other_arguments(patient, others, digests)):
         return "note", what
     return "ok", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts"
-
-
-def _keeps_all(patient: Patient, digests: Sequence[str]) -> bool:
-    """Tells whether every cache is the full one."""
-    full = (patient.treat(prompt, [0.0], POLICIES[FULL]).branches[0].digest for prompt in patient.prompts)
-    return list(full) == list(digests)
 
 
 def _other_arguments(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -> str:
