@@ -26,7 +26,7 @@ _BOUND = frozenset(("a", "an", "the", "of"))
 _ORDER = frozenset(("first", "last", "earliest", "latest", "recently"))  # tell which of several facts is asked for
 
 
-def loosened(rng: random.Random, templates: Sequence[str], forbidden: Iterable[str]) -> str:
+def loosened(rng: random.Random, templates: tuple[str, ...], forbidden: Iterable[str]) -> str:
     """Returns a sentence of the meaning of these templates that is mostly none of them, and none of the forbidden."""
     words = _telling_words()[templates[0]]
     template = rng.choice(templates)
@@ -36,15 +36,23 @@ def loosened(rng: random.Random, templates: Sequence[str], forbidden: Iterable[s
     return rng.choice(templates) if template in forbidden else template
 
 
-def _mixed(rng: random.Random, templates: Sequence[str], template: str, telling: frozenset[str]) -> str:
+def _mixed(rng: random.Random, templates: tuple[str, ...], template: str, telling: frozenset[str]) -> str:
     """Puts a sentence together from pieces of all the templates that have the slots of this one in the same order."""
-    slots = _SLOT.findall(template)
-    alike = [_SLOT.split(one) for one in templates if _SLOT.findall(one) == slots]
+    places = _pieces(templates)[tuple(_SLOT.findall(template))]
     for _ in range(ATTEMPTS):
-        mixture = "".join(rng.choice(pieces) for pieces in zip(*alike, strict=True))
+        mixture = "".join(rng.choice(pieces) for pieces in places)
         if telling & words_of(mixture):
             return mixture
     return template
+
+
+@cache  # a meaning is drawn thousands of times
+def _pieces(templates: tuple[str, ...]) -> Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]:
+    """Returns, by their slots in order, what the templates have at each place between the slots, and the slots."""
+    alike: dict[tuple[str, ...], list[list[str]]] = {}
+    for template in templates:
+        alike.setdefault(tuple(_SLOT.findall(template)), []).append(_SLOT.split(template))
+    return {slots: list(zip(*split, strict=True)) for slots, split in alike.items()}
 
 
 def _changed(rng: random.Random, template: str, telling: frozenset[str]) -> str:
