@@ -14,8 +14,8 @@ from kvbench.system.errors import KVBenchError
 
 @dataclass
 class Walk:
-    """What two paths did at each step. Free-running, one may go on when the other has ended, and the steps that both
-    have are compared."""
+    """Holds what two paths did at each step. Free-running, one may go on when the other has ended, and the steps that
+    both have are compared."""
 
     tokens: list[int] = field(default_factory=list)  # that the first path chose
     other_tokens: list[int] = field(default_factory=list)  # that the second chose

@@ -25,7 +25,7 @@ NULL = {
 
 @dataclass(frozen=True)
 class Behind:
-    """What both paths stand behind, and how they go on."""
+    """Holds what both paths stand behind, and how they go on."""
 
     ids: Sequence[int]  # of the prompt
     choose: Choose
