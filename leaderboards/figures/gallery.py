@@ -12,6 +12,7 @@ from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.heatmaps import HeatMap, layer_map, question_map, task_map
 from leaderboards.figures.scatter import Scatter, correlation_text, p_equation, scatter
 from leaderboards.metrics import CURVES, Measure, Over
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Blank
@@ -42,8 +43,7 @@ class Gallery:
 
     pictures: tuple[GalleryPlot, ...]
     blanks: tuple[tuple[str, str], ...]  # name and reason of what is not drawn, as it has no value anywhere
-    columns: tuple[str, ...]  # of the correlations
-    correlations: tuple[tuple[str, ...], ...]  # a row for each policy
+    correlations: Listing
     maps: tuple[HeatMap, ...]
 
 
@@ -93,16 +93,18 @@ def gallery(
     return Gallery(
         tuple(pictures),
         _blanks(board_rows),
-        COLUMNS,
-        tuple(
-            _correlation_row(standing.policy, measure.title, standing[correlated])
-            for measure, correlated in CORRELATIONS.items()
-            for standing in standings
-        )
-        if drawn
-        else (),
+        _correlations(standings if drawn else ()),
         tuple(one for one in maps if not isinstance(one, Blank)),
     )
+
+
+def _correlations(standings: Sequence[Standing]) -> Listing:
+    rows = (
+        _correlation_row(standing.policy, measure.title, standing[correlated])
+        for measure, correlated in CORRELATIONS.items()
+        for standing in standings
+    )
+    return Listing("GER with hallucination over the levels of each policy", COLUMNS, tuple(rows))
 
 
 def _curve(plot: Plot, measure: Measure) -> GalleryPlot:

@@ -10,6 +10,7 @@ from leaderboards.aggregate.pooled import Pooled
 from leaderboards.boards.cells import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.templating import render
 from leaderboards.statistics.significance import p_text
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line
@@ -66,10 +67,9 @@ class OpponentSection:
     level_title: str
     columns: tuple[str, ...]
     tables: tuple[MeasureGrid, ...]
-    how: tuple[tuple[str, ...], ...]
-    where: tuple[tuple[str, ...], ...]
-    listing_columns: tuple[str, ...]
-    listing: tuple[tuple[str, ...], ...]
+    how: Listing
+    where: Listing
+    cells: Listing  # every measure of every cell
 
 
 def build_comparison(
@@ -99,7 +99,11 @@ def build_comparison(
             for number, other in enumerate(others, start=1)
         ],
         pooled=pooled,
-        presses=argument_rows(presses),
+        presses=Listing(
+            "Arguments that the presses ran with",
+            ("policy", "arguments", "on the tasks"),
+            tuple(argument_rows(presses)),
+        ),
         adapted={one.policy for one in presses if one.is_adapted},
         definitions=[one for one in STATISTICS.definitions if one.name in DEFINED],
         missing=missing,
@@ -116,6 +120,7 @@ def _section(
     levels = sorted({duel.level for duel in duels})
     measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
     family = max(duel.family for duel in duels)
+    sides = ("", "answers", duels[0].policy, duels[0].other, "difference")
     return OpponentSection(
         identifier=f"section-{number}",
         other=duels[0].other,
@@ -128,14 +133,25 @@ def _section(
             MeasureGrid(measure.name, measure.title, measure.unit, _lines(duels, levels, measure, unmastered))
             for measure in measures
         ),
-        how=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part == HOW),
-        where=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part != HOW),
-        listing_columns=(*OF_CELL, *(column.format(measure.title) for measure in measures for column in OF_MEASURE)),
-        listing=tuple(_listed(duel, measures) for duel in judged),
+        how=Listing(
+            "How they answer, percent of all answers",
+            sides,
+            tuple(_contrasted(contrast) for contrast in contrasts if contrast.part == HOW),
+        ),
+        where=Listing(
+            "Where they are not right (wrong or unanswered), percent of such questions; the largest difference first",
+            sides,
+            tuple(_contrasted(contrast) for contrast in contrasts if contrast.part != HOW),
+        ),
+        cells=Listing(
+            "Every cell",
+            (*OF_CELL, *(column.format(measure.title) for measure in measures for column in OF_MEASURE)),
+            tuple(_cell_texts(duel, measures) for duel in judged),
+        ),
     )
 
 
-def _listed(duel: Duel, measures: Sequence[Compared]) -> tuple[str, ...]:
+def _cell_texts(duel: Duel, measures: Sequence[Compared]) -> tuple[str, ...]:
     contests = [duel.contests.get(measure.name) for measure in measures]
     texts = [text(contest) if contest else "–" for contest in contests for text in OF_MEASURE.values()]
     return (*(text(duel) for text in OF_CELL.values()), *texts)

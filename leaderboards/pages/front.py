@@ -27,7 +27,6 @@ from leaderboards.pages.findings import Headline, findings_of
 from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
-from leaderboards.pages.tables import LISTING
 from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_matrix
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle, line_styles
@@ -92,7 +91,6 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     shared: dict[str, Any] = {
         "model": ", ".join(distinct(one.model for one in results)),
         "styles": styles,
-        "listing_columns": LISTING,
     }
     examples = _examples_pages(results)
     front = partial(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from leaderboards.aggregate.imported import Imported
 from leaderboards.downloads.sheets import Sheet
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.templating import render
 
 BLANK = "–"
@@ -33,7 +34,7 @@ class ImportedSection:
     identifier: str
     title: str
     note: str
-    rows: tuple[tuple[str, ...], ...]  # texts in the order of :data:`COLUMNS`
+    results: Listing
 
 
 def build_imported(
@@ -47,7 +48,6 @@ def build_imported(
     return render(
         "imported.html.j2",
         source=source,
-        columns=COLUMNS,
         sections=[_section(number, *key, groups[key]) for number, key in enumerate(sorted(groups), start=1)],
         broken=broken,
         sheets=sheets,
@@ -57,7 +57,8 @@ def build_imported(
 def _section(number: int, dataset: str, model: str, setting: str, rows: Sequence[Imported]) -> ImportedSection:
     ordered = sorted(rows, key=lambda row: (-_value(row), row.press, row.ratio))
     note = ", ".join(part for part in (model, setting) if part)
-    return ImportedSection(f"section-{number}", dataset, note, tuple(_texts(row, rows) for row in ordered))
+    results = Listing(f"Results on {dataset}", COLUMNS, tuple(_texts(row, rows) for row in ordered))
+    return ImportedSection(f"section-{number}", dataset, note, results)
 
 
 def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:

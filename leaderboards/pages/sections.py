@@ -7,8 +7,9 @@ from leaderboards.aggregate.row import ALL_TASKS, F1, OBEYED, WRONG_OF_ANSWERED,
 from leaderboards.figures.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
-from leaderboards.pages.tables import Table, listing, measure_table
+from leaderboards.pages.tables import Table, every_measure, measure_table
 from leaderboards.pages.uses import kind_of, with_use
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from policies.declaration.names import FULL
 
@@ -23,7 +24,7 @@ class TaskSection:
     styles: Mapping[str, LineStyle]  # by policy, methods first
     gallery: Gallery
     tables: tuple[Table, ...]
-    listing: list[tuple[str, ...]]  # every measure; empty for the mean over tasks, whose tasks have pages with theirs
+    listing: Listing | None  # every measure; the mean over tasks has none, as its tasks have pages with theirs
 
 
 def sections_of(results: Sequence[Results], task: str) -> list[TaskSection]:
@@ -155,7 +156,7 @@ def _section(
             for measure in TABLES
             if measure is F1 or is_told(measure, rows_of_task)
         ),
-        listing=[] if task == ALL_TASKS else listing(rows_of_task),
+        listing=None if task == ALL_TASKS else every_measure(rows_of_task, title),
     )
 
 

@@ -20,6 +20,7 @@ from leaderboards.boards.cells import TableCell, TableRow, heat_of
 from leaderboards.figures.gallery import CAUTIONS
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
+from leaderboards.rendering.listing import Listing
 from policies.declaration.levels import kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
 
@@ -154,12 +155,12 @@ def _bars(layers: Sequence[float]) -> str:
 
 
 LISTED = tuple(measure for measure in MEASURES.values() if measure.heading)
-LISTING = ("policy", "level", "questions", "contexts", *(measure.heading for measure in LISTED), "reason")
+LISTED_COLUMNS = ("policy", "level", "questions", "contexts", *(measure.heading for measure in LISTED), "reason")
 
 
-def listing(rows: Sequence[SummaryRow]) -> list[tuple[str, ...]]:
-    """Writes every measure of every row as text, in the columns of ``LISTING``; rates in percent."""
-    return [_texts(row) for row in rows]
+def every_measure(rows: Sequence[SummaryRow], title: str) -> Listing:
+    """Writes every measure of every row as text; rates in percent."""
+    return Listing(f"Every measure of {title}", LISTED_COLUMNS, tuple(_texts(row) for row in rows))
 
 
 def _texts(row: SummaryRow) -> tuple[str, ...]:

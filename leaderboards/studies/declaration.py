@@ -14,6 +14,7 @@ from pandas import DataFrame
 from leaderboards.boards.board import Losses
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle
 
 
@@ -35,15 +36,6 @@ class Picture:
     title: str
     note: str  # stands beside the title
     drawing: Markup
-
-
-@dataclass(frozen=True)
-class Listing:
-    """A table of texts."""
-
-    title: str
-    columns: tuple[str, ...]  # the first holds the name of each row
-    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from leaderboards.studies.declaration import Listing, StudyInput, StudySection
+from leaderboards.rendering.listing import Listing
+from leaderboards.studies.declaration import StudyInput, StudySection
 from leaderboards.studies.faults.study import STUDY
 from leaderboards.studies.page import build_study
 from leaderboards.studies.treatments.damage import damages

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 DECLARED = """
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter, Definition
-from leaderboards.studies.declaration import Listing, Study, StudyContent, StudySection
+from leaderboards.rendering.listing import Listing
+from leaderboards.studies.declaration import Study, StudyContent, StudySection
 
 
 def find(given):

@@ -9,6 +9,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics import METRICS
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Frame
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Dots, Mark, PolicyLine
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
@@ -22,7 +23,7 @@ from leaderboards.studies.bytes.frontier import (
     near,
     points_of,
 )
-from leaderboards.studies.declaration import Listing, Picture, StudyContent, StudyInput, StudySection
+from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.treatments.measured import MeasuredTask, facts_of, measured_tasks, policies_in
 from leaderboards.studies.treatments.parts import in_percent, in_points, is_clear
 from policies.declaration.levels import RATIO, Level

@@ -8,7 +8,8 @@ from leaderboards.claims.errors.e2_uniform import CLAIM as UNIFORM_CLAIM
 from leaderboards.claims.errors.e5_normal import CLAIM as NORMAL_CLAIM
 from leaderboards.claims.errors.published import ROWS, ReportedFigures
 from leaderboards.claims.errors.tables import BIASED, CENTRED, FLIPPED, NORMALS, SAME_SIGN, WIDE
-from leaderboards.studies.declaration import Listing, StudySection
+from leaderboards.rendering.listing import Listing
+from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.errors.treatments import BITS, BOTH, ErrorTreatment
 from leaderboards.studies.treatments.measured import OUTCOMES, MeasuredTask
 from leaderboards.studies.treatments.parts import in_percent, in_points, is_clear

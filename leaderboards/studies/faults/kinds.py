@@ -7,10 +7,11 @@ from markupsafe import Markup
 
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import SHARE, Axis, Frame
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Band
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.declaration import Listing, Picture, StudySection
+from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.treatments.damage import Damage
 from leaderboards.studies.treatments.measured import OUTCOMES, MeasuredTask
 from leaderboards.studies.treatments.parts import curves, half_lost_from, in_percent, in_points, is_clear

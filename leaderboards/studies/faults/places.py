@@ -6,8 +6,9 @@ import numpy as np
 from markupsafe import Markup
 
 from leaderboards.figures.panels import share_map
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
-from leaderboards.studies.declaration import Listing, Picture, StudySection
+from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.treatments.damage import Damage
 from leaderboards.studies.treatments.measured import MeasuredTask
 from leaderboards.studies.treatments.parts import KEPT, curves, in_percent, in_points, is_clear

@@ -8,8 +8,9 @@ from pandas import DataFrame
 
 from leaderboards.figures.panels import BandedLine, layer_map, panel
 from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.studies.declaration import Listing, Picture, StudySection
+from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords, spans_kept
 from leaderboards.studies.instructions.parts import kind_of, level_listing, over_levels, percent
 from leaderboards.studies.instructions.protection import forms_of

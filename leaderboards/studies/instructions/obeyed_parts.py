@@ -8,9 +8,10 @@ from pandas import DataFrame
 
 from leaderboards.figures.panels import panel
 from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Picture, StudySection
+from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.instructions.obedience import PromptRecords, accuracy, rank_correlations
 from leaderboards.studies.instructions.parts import (
     cells_of,

@@ -6,8 +6,9 @@ from typing import Any
 from markupsafe import Markup
 from pandas import DataFrame
 
+from leaderboards.rendering.listing import Listing
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, StudyContent, StudyInput, StudySection
+from leaderboards.studies.declaration import StudyContent, StudyInput, StudySection
 from leaderboards.studies.instructions.amnesia import (
     LEAKED_MORE,
     STILL_OBEYED,

@@ -10,9 +10,10 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.metrics import MEASURES
 from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Picture, StudyContent, StudyInput, StudySection
+from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.next_tokens.places import TABLE, PlaceResult, part_name, parts_of
 from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level, names_of

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from leaderboards.downloads.sheets import Sheet
+from leaderboards.rendering.listing import Listing
 from leaderboards.statistics.significance import p_text
-from leaderboards.studies.declaration import Listing, StudyContent, StudyInput, StudySection
+from leaderboards.studies.declaration import StudyContent, StudyInput, StudySection
 from leaderboards.studies.numerics.pairs import (
     CACHE,
     TABLE,

@@ -10,9 +10,10 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.dots import dots_by_name
 from leaderboards.figures.panels import layer_map
 from leaderboards.metrics.declaration.definition import Definition, estimates
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Picture, StudyInput, StudySection
+from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.routing.causes import (
     SMALLEST,
     TABLE,

@@ -10,13 +10,14 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import SHARE, Axis, Frame
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Band
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.routing.edges import EPSILON
 from leaderboards.routing.failures import FailureClass
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Picture, StudySection
+from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.routing.classes import CONTEXT, chances, classify, shares
 from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level

@@ -6,9 +6,10 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.panels import BandedLine, layer_map, panel, share_map
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Picture, StudyInput, StudySection
+from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.routing.heads import (
     SPANS,
     TABLE,

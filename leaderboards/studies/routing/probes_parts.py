@@ -10,9 +10,10 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Picture, StudySection
+from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.routing.probes import (
     LABELS,
     LETTER,

@@ -11,11 +11,12 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.routing.edges import EPSILON
 from leaderboards.routing.independent_routes import MOST
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.declaration import Listing, Picture, StudySection
+from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.routing.reaching import Reached, RouteFit, fitted_routes, reach_curves
 from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level
