@@ -240,7 +240,7 @@ MUTANTS = (
         f"{AGGREGATE}/paired.py",
         " or self.opposed:",
         ":",
-        "tests/statistics/test_paired.py::test_two_measures_that_disagree_are_no_verdict",
+        "tests/aggregate/comparison/test_paired.py::test_two_measures_that_disagree_are_no_verdict",
     ),
     Mutant(
         f"{AGGREGATE}/ranking.py",

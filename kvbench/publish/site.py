@@ -28,9 +28,9 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
-from leaderboards.aggregate.failures import Contrast, contrasts
-from leaderboards.aggregate.paired import OF_EVERY_TWO, Duel, duels, every_duel
-from leaderboards.aggregate.pooled import Pooled, pool, with_cells
+from leaderboards.aggregate.comparison.failures import Contrast, contrasts
+from leaderboards.aggregate.comparison.paired import OF_EVERY_TWO, Duel, duels, every_duel
+from leaderboards.aggregate.comparison.pooled import Pooled, pool, with_cells
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.aggregate.unmastered import reasons_by_task

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from leaderboards.aggregate.paired import OF_EVERY_TWO, Duel, Verdict
-from leaderboards.aggregate.pooled import Pooled
+from leaderboards.aggregate.comparison.paired import OF_EVERY_TWO, Duel, Verdict
+from leaderboards.aggregate.comparison.pooled import Pooled
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from leaderboards.aggregate.paired import MeanDifference
+from leaderboards.aggregate.comparison.paired import MeanDifference
 from leaderboards.statistics.resampling import Estimate
 from policies.declaration.levels import Level
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from leaderboards.aggregate.comparison.failures import Contrast
+from leaderboards.aggregate.comparison.paired import COMPARED, POINTS, Duel, MeanDifference
+from leaderboards.aggregate.comparison.pooled import Pooled
 from leaderboards.aggregate.facets import Facet
-from leaderboards.aggregate.failures import Contrast
 from leaderboards.aggregate.imported import Imported
-from leaderboards.aggregate.paired import COMPARED, POINTS, Duel, MeanDifference
-from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import Boards, values_of
 from leaderboards.boards.registry import DERIVED

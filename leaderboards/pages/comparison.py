@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
-from leaderboards.aggregate.failures import HOW, Contrast
-from leaderboards.aggregate.paired import COMPARED, Compared, Contest, Duel
-from leaderboards.aggregate.pooled import Pooled
+from leaderboards.aggregate.comparison.failures import HOW, Contrast
+from leaderboards.aggregate.comparison.paired import COMPARED, Compared, Contest, Duel
+from leaderboards.aggregate.comparison.pooled import Pooled
 from leaderboards.boards.cells import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS

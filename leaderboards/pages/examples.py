@@ -12,7 +12,7 @@ import numpy as np
 from pandas import DataFrame, Index, isna
 
 from leaderboards.aggregate.answer_tables import QUESTION
-from leaderboards.aggregate.failures import worst_first
+from leaderboards.aggregate.comparison.failures import worst_first
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.levels import with_levels
 from policies.declaration.levels import Level

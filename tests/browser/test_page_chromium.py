@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.aggregate.failures import contrasts
-from leaderboards.aggregate.paired import duels
+from leaderboards.aggregate.comparison.failures import contrasts
+from leaderboards.aggregate.comparison.paired import duels
 from leaderboards.metrics import TABLES
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from kvbench.store.tables import JOINED
+from leaderboards.aggregate.comparison.failures import contrasts
+from leaderboards.aggregate.comparison.paired import duels
 from leaderboards.aggregate.facets import facets
-from leaderboards.aggregate.failures import contrasts
 from leaderboards.aggregate.imported import Imported
-from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import _at_level, _columns, boards_of

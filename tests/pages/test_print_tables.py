@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from leaderboards.aggregate.paired import duels
-from leaderboards.aggregate.pooled import pool
+from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.pooled import pool
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
 from leaderboards.downloads.print_tables import (

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, ttest_1samp
 
-from leaderboards.aggregate.pooled import Pooled, pool
+from leaderboards.aggregate.comparison.pooled import Pooled, pool
 from leaderboards.statistics.bootstrap import resampled_means
 from leaderboards.statistics.significance import ALPHA, bootstrap_p
 from leaderboards.statistics.student import StudentTest

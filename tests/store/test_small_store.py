@@ -14,7 +14,7 @@ import pytest
 from kvbench.publish.site import summary_rows
 from kvbench.store.store import Store
 from kvbench.store.tables import SCHEMA_VERSION
-from leaderboards.aggregate.paired import duels
+from leaderboards.aggregate.comparison.paired import duels
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.area import AREA
 from leaderboards.boards.cliff import CLIFF

@@ -7,7 +7,7 @@ from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.paired import every_duel
+from leaderboards.aggregate.comparison.paired import every_duel
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.front import FRONT, page_renderers
 from leaderboards.pages.results import Results

@@ -1,7 +1,7 @@
 """Failures: the worst answers of policies, and how and where two policies fail differently.
 
 What compares two policies explores: it looks at all tasks and levels that were compared, with intervals that are not
-corrected for how many there are. What decides is a :class:`~leaderboards.aggregate.paired.Duel`.
+corrected for how many there are. What decides is a :class:`~leaderboards.aggregate.comparison.paired.Duel`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame, MultiIndex, Series
 
 from leaderboards.aggregate.answer_tables import QUESTION
-from leaderboards.aggregate.paired import SIDES, MeanDifference, Pair, both, difference, join_pairs
+from leaderboards.aggregate.comparison.paired import SIDES, MeanDifference, Pair, both, difference, join_pairs
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from policies.declaration.names import FULL
 

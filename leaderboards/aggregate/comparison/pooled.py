@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
-from leaderboards.aggregate.paired import (
+from leaderboards.aggregate.comparison.paired import (
     COMPARED,
     F1,
     LEAKED,

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from leaderboards.aggregate.failures import FEWEST, HOW, KINDS, contrasts
-from leaderboards.aggregate.paired import duels
+from leaderboards.aggregate.comparison.failures import FEWEST, HOW, KINDS, contrasts
+from leaderboards.aggregate.comparison.paired import duels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.verdicts import failure_table, verdict_tables
 from policies import Level
