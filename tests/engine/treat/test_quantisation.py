@@ -1,12 +1,11 @@
 """Every quantisation in the batch against a plain loop, and against transformers' own quantised cache."""
 
-from shutil import which
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from transformers import QuantizedCache
-from transformers.utils.import_utils import is_optimum_quanto_available
 
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
@@ -73,8 +72,19 @@ def treatment_of(branch: Branch) -> Any:
     return build([branch.treatment.situation], [""])
 
 
-@pytest.mark.skipif(not is_optimum_quanto_available(), reason="optimum-quanto is not installed: kvbench[quant]")
-@pytest.mark.skipif(which("c++") is None, reason="optimum-quanto compiles what unpacks its codes: a C++ compiler")
+@pytest.fixture
+def quanto(monkeypatch: pytest.MonkeyPatch) -> None:
+    """optimum-quanto whose codes are unpacked in Python: to compile its few lines of C++ takes a minute."""
+    compiled = pytest.importorskip("optimum.quanto.library.extensions.cpp", reason="not installed: kvbench[quant]")
+    monkeypatch.setattr(compiled.ext, "_lib", SimpleNamespace(unpack=unpack))
+
+
+def unpack(packed: torch.Tensor, bits: int) -> torch.Tensor:
+    """Takes codes out of bytes: the lowest bits of all bytes come first."""
+    return torch.cat([packed >> shift & 2**bits - 1 for shift in range(0, 8, bits)])
+
+
+@pytest.mark.usefixtures("quanto")
 @pytest.mark.parametrize("bits", [2, 4])
 @pytest.mark.parametrize("residual", [1, 4, 128])
 @pytest.mark.parametrize("architecture", ["llama", "qwen2"])
