@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import kvbench.experiments.catalogue
 import kvbench.experiments.suites
@@ -23,7 +22,7 @@ from kvbench.store.store import Store
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import POLICIES, REFERENCES, at_ratios
 from policies.declaration.levels import RATIO
-from tests.support.models.processes import wait_until
+from tests.support.models.processes import Copy, wait_until
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import pressing
 
@@ -102,25 +101,23 @@ def test_brackets_in_a_path_are_no_markup_and_the_terminal_shows_the_table(cli: 
     assert "knorm" in cli.out
 
 
-def test_ctrl_c_twice_ends_a_run_of_several_processes_in_one_line(cli: CommandLine) -> None:
-    run = subprocess.Popen(
-        [sys.executable, "-m", "kvbench", *map(str, cli.words("--limit", "500"))],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "2"},
-        start_new_session=True,  # a process group of its own, as in a terminal
-    )
-    wait_until(lambda: any((cli.folder / "runs").rglob("*.parquet")) or run.poll() is not None)
-    os.killpg(run.pid, signal.SIGINT)
-    time.sleep(0.05)
-    os.killpg(run.pid, signal.SIGINT)
-    _, said = run.communicate()
-    assert run.returncode == 130, said
+def test_ctrl_c_twice_ends_a_run_of_several_processes_in_one_line(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    with Copy.of_program([str(word) for word in cli.words("--limit", "500")]) as run:
+        group = run.process.pid
+        assert group
+        wait_until(lambda: any((cli.folder / "runs").rglob("*.parquet")) or not run.process.is_alive())
+        os.killpg(group, signal.SIGINT)
+        time.sleep(0.05)
+        os.killpg(group, signal.SIGINT)
+        status, said = run.ended()
+    assert status == 130, said
     assert "interrupted: what was finished is kept" in said
     assert "Traceback" not in said
     with pytest.raises(ProcessLookupError):
-        os.killpg(run.pid, 0)
+        os.killpg(group, 0)
     assert Store.open(cli.folder / "runs/x").run.reason == "interrupted"
 
 

@@ -264,7 +264,7 @@ def test_a_task_without_gold_answers_shows_what_it_has_and_why_the_rest_is_blank
     assert len(found.pictures[0].plot.spots) == 3 + 2
     assert dict(found.blanks)["F1"] == reason
     assert {"Hallucination rate", "Global Eviction Ratio"} <= dict(found.blanks).keys()
-    assert found.correlations == ()
+    assert found.correlations.rows == ()
 
 
 @pytest.mark.parametrize(("kind", "level", "gone", "drawn"), [("rate", 0.1, 0.0, False), ("ratio", 0.5, 0.5, True)])
@@ -295,8 +295,8 @@ def test_the_correlations_of_a_gallery_are_those_of_the_standings() -> None:
     rows = summarise(records)
     standings = all_standings(records, rows)
     found = gallery(rows, "base", "agnostic", Details(standings))
-    shown = {row[0]: row[2:] for row in found.correlations if row[1] == HALLUCINATION.title}
-    assert {row[1] for row in found.correlations} == {"Wrong of answered", "Hallucination rate"}
+    shown = {row[0]: row[2:] for row in found.correlations.rows if row[1] == HALLUCINATION.title}
+    assert {row[1] for row in found.correlations.rows} == {"Wrong of answered", "Hallucination rate"}
     (snapkv,) = [one for one in standings["agnostic", "base"] if one.policy == "snapkv"]
     correlation = snapkv[CORRELATION]
     assert isinstance(correlation, Correlation)

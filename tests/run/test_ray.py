@@ -20,7 +20,7 @@ from kvbench.cli.program import main
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.identity import PROVENANCE
 from kvbench.store.store import Store
-from tests.support.models.processes import is_running, wait_until
+from tests.support.models.processes import Copy, is_running, wait_until
 from tests.support.models.runs import timeless
 from tests.support.models.toy import toy_tokenizer
 
@@ -80,25 +80,11 @@ class Runs:
         out = ["--name", "x", "--out", str(self.folder / name), "--site", str(self.folder / "site")]
         return ["run", "--model", str(self.model), "--device", "cpu", *grid, *policies, *out, *more]
 
-    def start(self, name: str, *more: str, **environment: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "kvbench", *self.words(name, *more)],
-            env=self.environment(environment),
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def on_ray(self, name: str, address: str | None = None) -> "subprocess.Popen[str]":
-        """A run with two workers, on the cluster at the address or on one that it starts."""
+    def on_ray(self, name: str, address: str | None = None) -> Copy:
+        """Starts a run with two workers, on the cluster at the address or on one that it starts."""
         where = [] if address is None else ["--address", address]
-        return self.start(name, "--executor", "ray", "--workers", "2", *where, **(OPEN if where else {}))
-
-    def ended(self, process: "subprocess.Popen[str]") -> str:
-        """What it said, when it has ended well."""
-        _, said = process.communicate()
-        assert process.returncode == 0, said
-        return said
+        words = self.words(name, "--executor", "ray", "--workers", "2", *where)
+        return Copy.of_program(words, self.environment(OPEN if where else {}))
 
     def store(self, name: str) -> Store:
         return Store.open(self.folder / name / "x")
@@ -174,16 +160,14 @@ def test_a_run_that_is_killed_takes_its_workers_along(runs: Runs) -> None:
 
 def assert_workers_end_with_the_run(runs: Runs) -> None:
     """Kills a run of which two units are stored and one is held."""
-    driver = runs.on_ray("driver")
     chunks = runs.folder / "driver" / "x" / "records" / "base"
 
     def has_two_chunks() -> bool:  # of each, the press is written last
         return {path.parent.name for path in chunks.glob("*/Press.parquet")} == {"00000", "00001"}
 
-    wait_until(lambda: has_two_chunks() or driver.poll() is not None)
-    assert has_two_chunks(), driver.communicate()[1]
-    driver.kill()
-    driver.communicate()
+    with runs.on_ray("driver") as driver:
+        wait_until(lambda: has_two_chunks() or not driver.process.is_alive())
+        assert has_two_chunks(), driver.ended()
     wait_until(lambda: not runs.workers())
     assert runs.store("driver").run.status == "started"
 
@@ -241,15 +225,15 @@ def test_a_cluster_is_waited_for_and_a_worker_that_is_killed_changes_no_record(
     runs: Runs, local: bytes, cluster: BusyCluster
 ) -> None:
     (runs.folder / "deadly").touch()
-    driver = runs.on_ray("workers", cluster.address)
-    assert driver.stderr is not None
-    said = ""
-    while "all CPUs of the cluster are in use: waiting for a place" not in said:
-        line = driver.stderr.readline()
-        assert line, said
-        said += line
-    cluster.free()
-    said = runs.ended(driver)
+    with runs.on_ray("workers", cluster.address) as driver:
+        said = ""
+        while "all CPUs of the cluster are in use: waiting for a place" not in said:
+            line = driver.stderr.readline()
+            assert line, said
+            said += line
+        cluster.free()
+        status, said = driver.ended()
+    assert status == 0, said
     assert (runs.folder / "died").exists()
     assert said.count("a worker ended while it worked on base") == 1
     store = runs.store("workers")
@@ -260,10 +244,12 @@ def test_a_cluster_is_waited_for_and_a_worker_that_is_killed_changes_no_record(
 
 
 @needs_ray
-def test_a_run_that_was_killed_goes_on_with_what_is_missing(runs: Runs, local: bytes, cluster: BusyCluster) -> None:
+def test_a_run_that_was_killed_goes_on_without_ray_with_what_is_missing(
+    runs: Runs, local: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     (runs.folder / "calls").unlink()
-    said = runs.ended(runs.on_ray("driver", cluster.address))
-    assert "there already" in said
+    assert main(runs.words("driver")) == 0
+    assert "there already" in capsys.readouterr().err
     assert (runs.folder / "calls").stat().st_size == 2 * LAYERS
     assert runs.store("driver").run.status == "complete"
     assert content(runs.store("driver")) == local

@@ -2,11 +2,13 @@
 
 import errno
 import json
-import os
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,7 +17,7 @@ import torch
 import kvbench.experiments.collect
 import kvbench.run.resume
 import kvbench.run.unit
-from datasets_gen import TASKS
+from datasets_gen import TASKS, Example, Task
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
@@ -24,11 +26,11 @@ from kvbench.run.execute import execute
 from kvbench.store.record import Record
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
-from kvbench.store.tables import RECORDS
+from kvbench.store.tables import RECORDS, RowsByTable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES, at_ratios
-from tests.support.models.processes import wait_until
+from tests.support.models.processes import Copy, wait_until
 from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
 
 
@@ -267,25 +269,6 @@ def test_records_are_closed() -> None:
         Record.model_validate({"surprise": 1})
 
 
-# A run of which every worker waits at the fifth context.
-RUN_THAT_STOPS = """
-import sys, time
-from pathlib import Path
-import kvbench.run.execute, kvbench.run.resume, kvbench.run.unit
-from tests.support.models.runs import grid
-from tests.support.models.toy import toy_model
-
-collect = kvbench.run.unit.collect
-
-def stopping(model, task, examples, *others):
-    while examples[0].index == 4:
-        time.sleep(1)
-    return collect(model, task, examples, *others)
-
-kvbench.run.unit.collect = stopping
-kvbench.run.resume.CONTEXTS_IN_CHUNK = 1
-kvbench.run.execute.execute(toy_model(), grid(contexts=8), Path(sys.argv[1]), "a test")
-"""
 CONTEXTS = 8
 
 
@@ -293,17 +276,25 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
     runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     killed, undisturbed = tmp_path / "killed", tmp_path / "elsewhere" / "undisturbed"  # or it would borrow
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", RUN_THAT_STOPS, str(killed)]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    wait_until(lambda: len(list(killed.glob("records/*/*/*.parquet"))) >= 3)
-    process.kill()
-    process.wait()
+    monkeypatch.setattr(kvbench.run.resume, "CONTEXTS_IN_CHUNK", 1)
+    collect = kvbench.experiments.collect.collect
+
+    def stopping(model: LoadedModel, task: Task, examples: Sequence[Example], *others: Any) -> RowsByTable:
+        while examples[0].index == 4:  # every worker comes to the fifth context and waits
+            time.sleep(1)
+        return collect(model, task, examples, *others)
+
+    def run() -> None:
+        monkeypatch.setattr(kvbench.run.unit, "collect", stopping)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+        runs(killed, contexts=CONTEXTS)
+
+    with Copy.of(run):
+        wait_until(lambda: len(list(killed.glob("records/*/*/*.parquet"))) >= 3)
     store = Store.open(killed)
     assert store.run.status == "started"
     assert 3 <= len(store.record_files()) <= 4 * 3
     assert len(store.frame()) > 0  # whatever is there is whole
-    monkeypatch.setattr(kvbench.run.resume, "CONTEXTS_IN_CHUNK", 1)
     for folder in (killed, undisturbed):
         runs(folder, contexts=CONTEXTS)
     assert Store.open(killed).run.status == "complete"

@@ -70,8 +70,8 @@ def first_architecture() -> list[Any]:
 
 
 def of_some_questions(generations: Iterable[Generation]) -> list[Generation]:
-    """Returns the answers to the first question of a context and to the last, where the first architecture compares
-    all: one whose row treats the context, and one whose row gets a copy."""
+    """Returns the answers to the first question of a context, whose row treats the context, and to the last, whose row
+    gets a copy. Those between tell little more."""
     generations = list(generations)
     last = max(generation.question for generation in generations)
     return [generation for generation in generations if generation.question in (0, last)]

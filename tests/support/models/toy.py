@@ -4,7 +4,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -136,9 +136,10 @@ def toy_example(task: str = "base", index: int = 1) -> Example:
     return TASKS[task].example(0, index)
 
 
-def toy_prompt(mode: Mode = "agnostic", task: str = "base", index: int = 1) -> Prompt:
-    """The first prompt of an example."""
-    return build_prompts(toy_tokenizer(), TASKS[task], toy_example(task, index), mode)[0]
+def toy_prompt(mode: Mode = "agnostic", task: str = "base", index: int = 1, questions: int | None = None) -> Prompt:
+    """The first prompt of an example, with the first of its questions, by default with all."""
+    prompt = build_prompts(toy_tokenizer(), TASKS[task], toy_example(task, index), mode)[0]
+    return replace(prompt, questions=prompt.questions[:questions])
 
 
 def prompt_for(policy: Policy) -> Prompt:
