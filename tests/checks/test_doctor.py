@@ -104,7 +104,11 @@ def test_what_is_broken_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["snapkv", "leverage", "adakv_snapkv", "think", "finch", "snapkv+fair", "decoding_knorm"]
+    "name",
+    [
+        *("snapkv", "finch", "snapkv+fair", "decoding_knorm"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("leverage", "adakv_snapkv", "think")),
+    ],
 )
 def test_registered_policies_are_sound(llama: LoadedModel, name: str) -> None:
     findings = findings_of(llama, POLICIES[name])

@@ -88,11 +88,11 @@ def spell(tokenizer: PreTrainedTokenizerBase, token_ids: Iterable[int]) -> str:
 @cache
 def built(tokenizer: PreTrainedTokenizerBase, name: str, mode: Mode) -> list[tuple[Example, Prompt]]:
     task = TASKS[name]
-    return [(e, prompt) for e in task.generate(0, 5) for prompt in build_prompts(tokenizer, task, e, mode)]
+    return [(e, prompt) for e in task.generate(0, 3) for prompt in build_prompts(tokenizer, task, e, mode)]
 
 
 def prompts(tokenizer: PreTrainedTokenizerBase, task: Task, mode: Mode) -> list[tuple[Example, Prompt]]:
-    """Prompts of five examples, built once for all tests."""
+    """Prompts of three examples, built once for all tests."""
     return built(tokenizer, task.name, mode)
 
 
@@ -226,7 +226,7 @@ def test_segments_are_those_of_kvpress(
         pytest.skip("kvpress's pipeline writes no system's turn")
     tokenizer = make()
     pipeline = KVPressTextGenerationPipeline(model=llama.network, tokenizer=tokenizer)
-    for example in task.generate(0, 5):
+    for example in task.generate(0, 3):
         (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
         template = chat_template(tokenizer)
         questions = [split_question(template, task, question, "agnostic")[1] for question in example.questions]
@@ -258,7 +258,7 @@ def test_a_system_prompt_is_the_turn_of_the_system_and_the_question_that_of_the_
 ) -> None:
     tokenizer = make()
     task = TASKS["instructions"]
-    for example in task.generate(0, 5):
+    for example in task.generate(0, 3):
         (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
         for ask in prompt.questions:
             turns = [("system", example.context), ("user", ask.question.text)]
