@@ -20,9 +20,10 @@ def consensus(top: npt.NDArray[np.integer]) -> FloatArray:
     return distinct
 
 
-def chance_of_consensus(heads: int, tokens: int) -> float:
+def chance_of_consensus(heads: int, tokens: FloatArray) -> FloatArray:
     """Returns the expected consensus of heads that look at one of ``tokens`` tokens at random, each for itself."""
-    return float(tokens * -np.expm1(heads * np.log1p(-1 / tokens)) / heads) if tokens > 1 else 1 / heads
+    seen: FloatArray = tokens * (1 - (1 - 1 / tokens) ** heads)
+    return seen / heads
 
 
 def agreement(top: npt.NDArray[np.integer]) -> FloatArray:

@@ -5,11 +5,11 @@ Nodes are (layer, token), layer 0 before the first layer. Each layer has the edg
 accessibility, use" are told apart as in arXiv 2603.01426, which gives no algorithm.
 
 All here are products of the edges of one layer after the other with a vector over tokens, from the sink back to
-layer 0: boolean, of largest and smallest, or of sums. One pass so answers for all tokens at once.
+layer 0: of largest and smallest, or of sums. One pass so answers for all tokens at once, and one widest path for every
+threshold of an edge: a token is reached at each up to its width.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,31 +17,17 @@ import numpy.typing as npt
 from leaderboards.routing.edges import EPSILON, Edges
 
 FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 # The thresholds of a curve: that of an edge, and stricter ones.
 EPSILONS = (EPSILON, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 
 
-def reach(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> BoolArray:
-    """Tells from which nodes a path leads to ``sink`` behind the last layer: bool (layers + 1, tokens).
-
-    ``sink``: a token, or several, of which one is enough. The first row says it of the tokens themselves. Tokens that
-    are neither read nor the sink reach nothing.
-    """
-    reached = np.zeros((len(layers) + 1, tokens), dtype=np.bool_)
-    reached[-1, sink] = True
-    for number, edges in reversed(list(enumerate(layers))):
-        reached[number] = reached[number + 1]
-        reached[number, edges.keys[reached[number + 1, edges.queries]]] = True
-    return reached
-
-
 def widest(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> FloatArray:
     """Returns of each node the largest smallest edge of any path to the sink: float (layers + 1, tokens).
 
-    A residual edge is 1 wide; 0 where there is no path. A token is reached at every epsilon up to its width.
+    ``sink``: a token, or several, of which one is enough. The first row says it of the tokens themselves; tokens that
+    are neither read nor the sink reach nothing. A residual edge is 1 wide; 0 where there is no path.
     """
     width = np.zeros((len(layers) + 1, tokens))
     width[-1, sink] = 1.0
@@ -82,34 +68,6 @@ def rollout(layers: Sequence[Edges], tokens: int, sink: int) -> tuple[FloatArray
     for edges in reversed(layers):
         flow = 0.5 * flow + 0.5 * np.bincount(edges.keys, edges.mean * flow[edges.queries], tokens)
     return flow, max(0.0, 1.0 - float(flow.sum()))
-
-
-@dataclass(frozen=True)
-class Route:
-    """Says how the evidence of an answer reaches it.
-
-    ``alive``: some slot of it is left. ``reached``: a path leads from one of its tokens to the sink. ``relayed``: it is
-    reached although none of its slots is left: through tokens that read it during the prefill. ``width``: of its widest
-    path. ``share``: of the rollout.
-    """
-
-    alive: bool
-    reached: bool
-    relayed: bool
-    width: float
-    share: float
-
-
-def route_of(evidence: Collection[int], kept: BoolArray, layers: Sequence[Edges], tokens: int, sink: int) -> Route:
-    """Finds the routes of some tokens. ``kept``: bool (context tokens,), which survive in some slot. ``layers``: the
-    edges of the prefill and of the turn, joined; an evicted token has no edge to a token of the turn, as nothing of it
-    is read."""
-    chosen = sorted(evidence)
-    alive = bool(kept[chosen].any())
-    reached = bool(reach(layers, tokens, sink)[0, chosen].any())
-    width = float(widest(layers, tokens, sink)[0, chosen].max(initial=0.0))
-    share = float(rollout(layers, tokens, sink)[0][chosen].sum())
-    return Route(alive, reached, reached and not alive, width, share)
 
 
 def chance_of_reach(width: FloatArray, epsilons: Sequence[float] = EPSILONS) -> list[float]:

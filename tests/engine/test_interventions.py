@@ -21,7 +21,7 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.interventions import DRAWS, INTERVENTIONS, MAPPED, SMALLEST_SETS
 from kvbench.store.record import Record
 from kvbench.store.tables import RECORDS, StoredTable, fault_in, fault_of_values
-from leaderboards.routing.evidence import chance_of_share, retrieval_scores
+from leaderboards.routing.evidence import reads_span
 from policies import FULL, POLICIES, at_ratios
 from tests.support.models import circuit as planted
 from tests.support.models.circuit import KEY_HEAD, KEY_HEADS, LAYER, LAYERS, TASK, circuit
@@ -72,11 +72,12 @@ def test_the_planted_head_is_the_one_that_retrieves() -> None:
     decode(circuit(), trace, 1, PLENTY, observers=[observer])
     readings = [observer.readings[id(trace.branches[0]), number, QUESTION] for number in range(len(prompt.questions))]
     tops = [np.stack([layer.top for layer in reading.layers]) for reading in readings]
-    scores = retrieval_scores(tops, [one.answer_tokens for one in prompt.questions])
+    answers = [one.answer_tokens for one in prompt.questions]
+    scores = np.mean([reads_span(top, answer) for top, answer in zip(tops, answers, strict=True)], axis=0)
     assert scores[LAYER, planted.HEAD] == 1
     scores[LAYER, planted.HEAD] = 0
     assert scores.max() < 1
-    assert scores.mean() < 3 * chance_of_share(prompt.questions[0].answer_tokens, trace.length)
+    assert scores.mean() < 3 * len(answers[0]) / trace.length
 
 
 def test_evicting_just_its_slot_kills_the_answer() -> None:

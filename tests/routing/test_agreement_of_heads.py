@@ -25,10 +25,10 @@ def test_consensus_and_agreement_by_hand() -> None:
 
 
 def test_the_chance_of_consensus_is_that_of_heads_that_look_at_random() -> None:
-    assert chance_of_consensus(2, 4) == pytest.approx((0.25 * 1 + 0.75 * 2) / 2)
-    assert chance_of_consensus(3, 1) == pytest.approx(1 / 3)
+    by_hand = [(0.25 * 1 + 0.75 * 2) / 2, 1 / 2]
+    assert chance_of_consensus(2, np.array([4.0, 1.0])) == pytest.approx(by_hand)
     drawn = consensus(np.random.default_rng(0).integers(0, 20, (20_000, 8)))
-    assert chance_of_consensus(8, 20) == pytest.approx(drawn.mean(), abs=0.005)
+    assert chance_of_consensus(8, np.array([20.0])) == pytest.approx(drawn.mean(), abs=0.005)
 
 
 def test_jaccard_by_hand() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from leaderboards.routing.edges import EPSILON, Edges, joined
-from leaderboards.routing.reach import EPSILONS, chance_of_reach, reach, rollout, route_of, widest, widest_path
+from leaderboards.routing.reach import EPSILONS, chance_of_reach, rollout, widest, widest_path
 
 TOKENS, SINK = 5, 4  # the context is 0 to 3, the answer is written at 4
 Matrix = npt.NDArray[np.float32]
@@ -30,7 +30,7 @@ GRAPH = [layer((3, 0, 0.3)), layer((4, 1, 0.05)), layer((4, 3, 0.6), (3, 2, 0.9)
 
 
 def test_reach_by_hand() -> None:
-    assert reach(GRAPH, TOKENS, SINK).tolist() == [
+    assert (widest(GRAPH, TOKENS, SINK) > 0).tolist() == [
         [True, True, False, True, True],
         [False, True, False, True, True],
         [False, False, False, True, True],
@@ -54,17 +54,11 @@ def test_rollout_by_hand() -> None:
     assert shares.sum() + lost == pytest.approx(1)
 
 
-def test_evidence_that_is_evicted_is_reached_through_a_token_that_read_it() -> None:
-    evicted = np.array([False, True, True, True])
-    relayed = route_of([0], evicted, GRAPH, TOKENS, SINK)
-    assert (relayed.alive, relayed.reached, relayed.relayed) == (False, True, True)
-    assert relayed.width == pytest.approx(0.3)
-    kept = route_of([0, 1], ~evicted, GRAPH, TOKENS, SINK)
-    assert (kept.alive, kept.reached, kept.relayed) == (True, True, False)
-    no_way = route_of([2], np.ones(4, dtype=bool), GRAPH, TOKENS, SINK)
-    assert (no_way.alive, no_way.reached, no_way.width, no_way.share) == (True, False, 0.0, 0.0)
+def test_a_token_that_the_turn_does_not_read_is_reached_through_one_that_read_it() -> None:
+    """Nothing of an evicted token is read behind the prefill: 0 has the one edge by which 3 read it in layer 0."""
+    assert widest(GRAPH, TOKENS, SINK)[0, 0] == pytest.approx(0.3)
     cut = [*GRAPH[:2], layer((4, 1, 1.0))]
-    assert not route_of([0], evicted, cut, TOKENS, SINK).reached
+    assert widest(cut, TOKENS, SINK)[0, 0] == 0
 
 
 def test_the_chance_is_the_share_of_the_context_that_is_reached() -> None:
@@ -76,7 +70,6 @@ def test_the_chance_is_the_share_of_the_context_that_is_reached() -> None:
 def test_one_of_several_sinks_is_enough() -> None:
     """Token 2 is read by 3 in the last layer, and by nothing that the answer reads."""
     assert widest(GRAPH, TOKENS, [SINK, 3])[0].tolist() == pytest.approx([0.3, 0.05, 0.9, 1.0, 1.0])
-    assert reach(GRAPH, TOKENS, [SINK, 3])[0].all()
 
 
 def test_the_widest_path_is_named() -> None:
@@ -116,22 +109,21 @@ def paths_to_sink(attention: Sequence[Matrix], source: int) -> list[float]:
 @given(graphs)
 def test_it_is_what_a_search_along_all_paths_finds(attention: list[Matrix]) -> None:
     layers = [Edges.of(one, one) for one in attention]
-    width, reached = widest(layers, TOKENS, SINK), reach(layers, TOKENS, SINK)
+    width = widest(layers, TOKENS, SINK)
     for source in range(TOKENS):
         assert width[0, source] == max(paths_to_sink(attention, source))
         path = widest_path(layers, width, source)
         steps = zip(attention, path, path[1:], strict=False)
         smallest = min((1.0 if key == query else float(of[query, key]) for of, key, query in steps), default=0.0)
         assert smallest == width[0, source]
-    assert ((width > 0) == reached).all()
-    assert (reached[:-1] >= reached[1:]).all()  # what reaches late reaches early, by its residual stream
+    assert (width[:-1] >= width[1:]).all()  # what reaches late reaches early, by its residual stream
 
 
 @given(graphs, st.sampled_from([0.1, 0.25, 0.3]))
 def test_a_curve_over_epsilon_is_the_width(attention: list[Matrix], epsilon: float) -> None:
     layers = [Edges.of(one, one) for one in attention]
-    strict = reach([Edges.of(one, one, epsilon) for one in attention], TOKENS, SINK)
-    assert (strict == (widest(layers, TOKENS, SINK) >= epsilon)).all()
+    strict = widest([Edges.of(one, one, epsilon) for one in attention], TOKENS, SINK)
+    assert ((strict > 0) == (widest(layers, TOKENS, SINK) >= epsilon)).all()
 
 
 @given(graphs)

@@ -59,10 +59,12 @@ def test_agreement_of_heads_by_hand() -> None:
     found = {(one.policy, one.level): one for one in heads.agreements(heads.with_questions(attention(), records()))}
     one = found["snapkv", HALF]
     assert one.consensus.tolist() == [0.5, 1.0]
+    of_two_heads = (1 / 20 * 1 + 19 / 20 * 2) / 2  # half of 40 tokens are left: they look at one with 1 / 20
+    assert one.consensus_by_chance.tolist() == [pytest.approx(of_two_heads)] * 2
     assert one.agreement.tolist() == [1.0, 0.5]
     assert one.slope.mean == 0.5
     assert one.jaccard.tolist() == [0.25, 0.5]
-    assert one.chance.tolist() == [pytest.approx(0.5 / 1.5)] * 2
+    assert one.jaccard_by_chance.tolist() == [pytest.approx(0.5 / 1.5)] * 2
     assert (np.isnan(one.kappa[0]), one.kappa[1]) == (True, 0.5)
 
 

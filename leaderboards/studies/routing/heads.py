@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from pandas import DataFrame
 
-from leaderboards.routing.agreement import agreement, chance_of_jaccard, consensus, slope
+from leaderboards.routing.agreement import agreement, chance_of_consensus, chance_of_jaccard, consensus, slope
 from leaderboards.statistics.bootstrap import resampled_means
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Estimate
@@ -19,6 +19,7 @@ from policies.declaration.names import FULL
 TABLE = "attention"  # of a store (kvbench.store.observed)
 QUESTION_STEP, ANSWER_STEP = 0, 1
 SPANS = ("answer", "subject", "bridge", "fact", "distractor")
+AT_ANSWER = ("consensus", "consensus_by_chance", "agreement")
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -26,13 +27,15 @@ FloatArray = npt.NDArray[np.float64]
 class Agreement:
     """Says how far the heads of each layer agree at the first token of the answer. Arrays go by layer.
 
-    ``slope``: consensus of the late half of the layers less that of the early half. ``jaccard``, ``kappa`` and
-    ``kept``: of the tokens that heads keep, means over contexts; ``chance`` is that of the Jaccard index.
+    ``slope``: consensus of the late half of the layers less that of the early half. ``consensus_by_chance``: of heads
+    that look at any token that the layer keeps. ``jaccard``, ``kappa``, ``kept``: of the tokens that heads keep, means
+    over contexts.
     """
 
     policy: str
     level: Level
     consensus: FloatArray
+    consensus_by_chance: FloatArray
     agreement: FloatArray
     slope: Estimate
     jaccard: FloatArray
@@ -40,7 +43,7 @@ class Agreement:
     kept: FloatArray
 
     @property
-    def chance(self) -> FloatArray:
+    def jaccard_by_chance(self) -> FloatArray:
         return np.array([chance_of_jaccard(share) for share in self.kept])
 
 
@@ -86,6 +89,9 @@ def agreements(attention: DataFrame) -> Iterator[Agreement]:
     at_answer = at_answers(attention)
     if at_answer.empty:  # every answer ends at once
         return
+    left = (at_answer["kept"] * at_answer["context_tokens"]).clip(lower=1)
+    chance = chance_of_consensus(len(at_answer["top"].iloc[0]), left.to_numpy(dtype=np.float64))
+    at_answer = at_answer.assign(consensus_by_chance=chance)
     kept = attention[attention["step"] == QUESTION_STEP]
     kept = kept.drop_duplicates([CONTEXT, "policy", "level", "repeat", "layer"])
     of_kept = {key: _by_layer(group) for key, group in kept.groupby(["policy", "level"], observed=True)}
@@ -114,7 +120,7 @@ def depths(given: StudyInput) -> Iterator[tuple[str, Agreement]]:
 
 
 def _by_layer(group: DataFrame) -> dict[str, FloatArray]:
-    columns = [name for name in ("consensus", "agreement") if name in group] or ["jaccard", "kappa", "kept"]
+    columns = [name for name in AT_ANSWER if name in group] or ["jaccard", "kappa", "kept"]
     means = group.groupby("layer")[columns].mean()
     return {name: means[name].to_numpy(dtype=np.float64) for name in columns}
 

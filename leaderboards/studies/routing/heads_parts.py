@@ -11,6 +11,7 @@ from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.routing.heads import (
+    AT_ANSWER,
     SPANS,
     TABLE,
     Agreement,
@@ -30,6 +31,7 @@ from policies.declaration.names import FULL
 BEST = 4  # heads whose fate is told
 WITH_NUMBERS = 12  # heads of a layer, at most
 BY_DEPTH = ("consensus", "agreement")
+CONSENSUS = ("consensus", "consensus by chance", "agreement")
 
 
 class Heads:
@@ -53,7 +55,7 @@ class Heads:
             _by_layer({"consensus": one.consensus, "agreement": one.agreement}, styles, model, f"depth/{model}")
             for model, one in self.depths
         )
-        rows = tuple((model, _mean(one.consensus), _mean(one.agreement), _slope(one)) for model, one in self.depths)
+        rows = tuple((model, *_consensus(one), _slope(one)) for model, one in self.depths)
         return StudySection(
             "depth",
             "Do heads agree early or late?",
@@ -62,7 +64,7 @@ class Heads:
             "models of the same site stand beside this one.",
             tuple(styles.values()),
             pictures,
-            (Listing("By model", ("model", "consensus", "agreement", "slope"), rows),),
+            (Listing("By model", ("model", *CONSENSUS, "slope"), rows),),
         )
 
     def _agreement(self) -> StudySection:
@@ -81,7 +83,7 @@ class Heads:
         )
         listing = Listing(
             "Over all layers",
-            ("policy", "level", "consensus", "agreement", "slope", "Jaccard", "Jaccard by chance", "kappa"),
+            ("policy", "level", *CONSENSUS, "slope", "Jaccard", "Jaccard by chance", "kappa"),
             tuple(_row(one) for one in self.agreements),
         )
         return StudySection(
@@ -136,8 +138,8 @@ class Heads:
     def sheets(self) -> list[Sheet]:
         by_layer = [
             {"policy": one.policy, "level": one.level, "layer": layer}
-            | {name: _plain(getattr(one, name)[layer]) for name in ("consensus", "agreement", "jaccard", "kappa")}
-            | {"jaccard_chance": _plain(one.chance[layer])}
+            | {name: _plain(getattr(one, name)[layer]) for name in (*AT_ANSWER, "jaccard", "kappa")}
+            | {"jaccard_chance": _plain(one.jaccard_by_chance[layer])}
             for one in self.agreements
             for layer in range(len(one.consensus))
         ]
@@ -168,9 +170,12 @@ def _plain(value: float) -> float | None:
 
 
 def _row(one: Agreement) -> tuple[str, ...]:
-    means = [one.consensus, one.agreement, one.jaccard, one.chance, one.kappa]
-    numbers = [_mean(values) for values in means]
-    return (one.policy, str(one.level), *numbers[:2], _slope(one), *numbers[2:])
+    of_kept = (_mean(values) for values in (one.jaccard, one.jaccard_by_chance, one.kappa))
+    return (one.policy, str(one.level), *_consensus(one), _slope(one), *of_kept)
+
+
+def _consensus(one: Agreement) -> tuple[str, ...]:
+    return tuple(_mean(values) for values in (one.consensus, one.consensus_by_chance, one.agreement))
 
 
 def _slope(one: Agreement) -> str:
@@ -203,11 +208,12 @@ DEFINITIONS = (
     Definition(
         "Consensus, agreement, and slope",
         "By layer, of the token that each head attends to most at the first token of the answer. Consensus, as the "
-        "paper writes it, is low where heads agree. Agreement is the largest share of heads on one token. The slope is "
-        "the mean consensus of the late half of the layers less that of the early half.",
-        "consensus = distinct top tokens / heads",
+        "paper writes it, is low where heads agree; beside it that of heads which look at any of the n tokens that the "
+        "layer keeps, at random. Agreement is the largest share of heads on one token. The slope is the mean consensus "
+        "of the late half of the layers less that of the early half.",
+        "consensus = distinct top tokens / heads; chance = n (1 − (1 − 1 / n)^heads) / heads",
         "arXiv 2603.01426",
-        names=("consensus", "agreement", "slope"),
+        names=("consensus", "consensus by chance", "consensus_by_chance", "agreement", "slope"),
     ),
     Definition(
         "Jaccard index and kappa of heads",
