@@ -10,7 +10,7 @@ from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.system.markdown import table
 from leaderboards.claims.declaration import Text
 from leaderboards.claims.registry import claims
-from leaderboards.claims.verdict import VERDICTS
+from leaderboards.claims.verdict import VERDICTS, number_text
 
 MEASURED = Path(__file__).parents[2] / "docs" / "claims"  # the register of each model, as the command wrote it
 NOT_MEASURED = "–"
@@ -97,5 +97,6 @@ def _in_short(model: str, letter: str) -> str:
 def _measurement(row: Mapping[str, Any]) -> str:
     if row["measured"] is None:
         return f"{row['claim_verdict']}: {row['why']}"
-    interval = "" if row["measured_low"] is None else f" [{row['measured_low']:z.2f} to {row['measured_high']:z.2f}]"
-    return f"**{row['claim_verdict']}** {row['measured']:z.2f}{interval}, n = {row['measured_n']}"
+    mean, low, high = (row[name] for name in ("measured", "measured_low", "measured_high"))
+    interval = "" if low is None else f" [{number_text(low)} to {number_text(high)}]"
+    return f"**{row['claim_verdict']}** {number_text(mean)}{interval}, n = {row['measured_n']}"

@@ -137,3 +137,12 @@ def contexts_needed(claim: Claim, estimate: Estimate) -> str:
     if contexts > MOST_NEEDED:
         return "it lies at the threshold: no number of contexts would decide"
     return f"about {math.ceil(contexts):,} contexts would decide"
+
+
+def number_text(value: float) -> str:
+    """Writes a number of a claim with two decimals, and with its first digit where these would be 0: distances of
+    distributions go down to 1e-9 nats."""
+    if not value or abs(value) >= 0.005:
+        return f"{value:z.2f}"
+    digit, _, exponent = f"{value:.0e}".partition("e")
+    return f"{digit}e{int(exponent)}"

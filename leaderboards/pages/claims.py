@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from leaderboards.claims.declaration import Claim, Text
 from leaderboards.claims.definitions import CLAIMS
-from leaderboards.claims.verdict import VERDICTS, Judgement
+from leaderboards.claims.verdict import VERDICTS, Judgement, number_text
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.intervals import axis_of, interval_drawing
 from leaderboards.rendering.templating import render
@@ -113,8 +113,8 @@ def _row(one: Judgement, beside: Sequence[Judgement]) -> StatisticRow:
     threshold = f"{claim.side} {claim.threshold:g}"
     drawing, value, interval = "", "–", ""
     if estimate is not None:
-        value = f"{estimate.mean:z.2f}"
-        interval = "" if estimate.interval is None else f"{estimate.interval[0]:z.2f} to {estimate.interval[1]:z.2f}"
+        value = number_text(estimate.mean)
+        interval = "" if estimate.interval is None else " to ".join(map(number_text, estimate.interval))
         axis = axis_of([other.estimate for other in beside if other.estimate is not None], claim.threshold)
         title = f"{claim.identifier} {one.part}: {value}, 95 % {interval or 'unknown'}; threshold {threshold}"
         salt = f"{claim.identifier}/{one.part}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from leaderboards.claims.verdict import Judgement
+from leaderboards.claims.verdict import Judgement, number_text
 from leaderboards.terminal.result_table import Column, ResultTable
 
 STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
@@ -13,7 +13,7 @@ def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
     columns = (
         Column("claim"),
         Column("part", title="what", of_sentences=True),
-        Column("value", right=True, text=lambda value: "-" if value is None else f"{value:z.2f}"),
+        Column("value", right=True, text=lambda value: "-" if value is None else number_text(value)),
         Column("interval", title="95 %", text=_interval),
         Column("threshold"),
         Column("contexts", title="n", right=True, text=lambda n: "-" if n is None else str(n)),
@@ -37,4 +37,4 @@ def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f"{interval[0]:z.2f} to {interval[1]:z.2f}"
+    return "" if interval is None else " to ".join(map(number_text, interval))

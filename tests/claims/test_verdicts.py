@@ -14,7 +14,7 @@ from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Experiment, S
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
 from leaderboards.claims.registry import chosen_claims, claims
 from leaderboards.claims.texts import F
-from leaderboards.claims.verdict import Judgement, judge
+from leaderboards.claims.verdict import Judgement, judge, number_text
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.naming import split_outside_brackets
@@ -174,3 +174,8 @@ def test_only_takes_letters_and_claims() -> None:
     assert [one.identifier for one in chosen_claims("F2,E")][:2] == ["E1", "E2"]
     with pytest.raises(LeaderboardError, match="unknown claim"):
         chosen_claims("Q9")
+
+
+def test_a_tiny_number_is_written_with_its_first_digit_and_not_as_zero() -> None:
+    values = (0.333, 12.0, -0.0051, -0.004, 1.2e-9, 9.6e-4, 0.0)
+    assert [number_text(value) for value in values] == ["0.33", "12.00", "-0.01", "-4e-3", "1e-9", "1e-3", "0.00"]
