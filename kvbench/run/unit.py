@@ -10,6 +10,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
+from kvbench.run.same_answers import same_full_answers
 from kvbench.store.tables import RowsByTable
 from policies import Point
 
@@ -53,10 +54,12 @@ def count_in(grid: Grid, part: UnitPart) -> int:
 
 
 def rows_of(model: LoadedModel, grid: Grid, part: UnitPart, max_kv_bytes: int) -> RowsByTable:
-    """Runs a part and returns its rows. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
+    """Runs a part and returns its rows. ``max_kv_bytes``: this worker's share of the bound on keys and values. Raises
+    :class:`KVBenchError` if a press of a user changed what others read."""
     task, setting = task_in(grid, part.task), replace(part.setting_in(grid), max_kv_bytes=max_kv_bytes)
-    donor_of = partial(grid.donor, task)
-    return collect(model, task, [grid.example(task, part.index)], setting, donor_of)
+    example, donor_of = grid.example(task, part.index), partial(grid.donor, task)
+    with same_full_answers(model, task, example, setting):
+        return collect(model, task, [example], setting, donor_of)
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
