@@ -20,7 +20,6 @@ WRONG_OF_ANSWERED = MEASURES["wrong_of_answered"]
 ABSTENTION, SLOT_COVERAGE = MEASURES["abstention_rate"], MEASURES["slot_coverage"]
 OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence"]
 NEXT_TOKENS, PERPLEXITY = MEASURES["next_token_accuracy"], MEASURES["perplexity"]
-LEAKAGE_RISE = MEASURES["leakage_rise"]
 
 
 def _columns() -> dict[str, Any]:
