@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 
+from policies.declaration.levels import KINDS
+
 OTHER = "Options"
+_LEVELS = " ".join(f"{kind.plural} {kind.name}" for kind in KINDS.values())
 _PANELS: Mapping[str, str] = {
     "What": (
         "suite tasks profile limit phrasings context_tokens questions depth data defence max_new_tokens seed index "
@@ -12,7 +15,7 @@ _PANELS: Mapping[str, str] = {
     "Model": (
         "model larger beside dtype device_map tokenizer layers heads key_heads head_size parameters bytes_per_number"
     ),
-    "Treatment": "press policies policy ratios ratio budgets budget rates rate bits repeats mode compress",
+    "Treatment": f"press policies policy {_LEVELS} repeats mode compress",
     "Resources": (
         "device cell_seconds max_kv_gb executor address workers cpus_per_worker gpus_per_worker machine memory_gb "
         "constants measure"
@@ -40,5 +43,5 @@ EXAMPLES: Mapping[str, str] = {
 
 
 def panel_of(parameter: str) -> str:
-    """Returns the panel of an option; kinds of levels that a plug-in adds stand with the treatment's."""
+    """Returns the panel of an option; one that no panel names stands with ``--help``."""
     return PANEL_OF.get(parameter, OTHER)
