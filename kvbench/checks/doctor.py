@@ -23,6 +23,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.workers import is_small
 from policies import FULL, POLICIES, Point, Policy, Situation, argument_warnings, arguments_of, at_ratios
+from policies.declaration.names import RANDOM
 
 RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)
 MIDDLE = 0.5
@@ -33,7 +34,6 @@ WINDOW = "window_size"
 USUAL_WINDOWS = (64, 32, 16, 8)  # which a press may have without an argument
 STEPS = 8
 CONTEXTS = 3
-RANDOM = "random"
 MOST_OFF = 0.05  # of the tokens of a context
 RUNS, LEFT_ALONE = "does it run?", "is the model left alone?"
 Result = tuple[Outcome, str]
@@ -161,7 +161,7 @@ def _budget(patient: Patient) -> Result:
 
 def _ratio_zero(patient: Patient) -> Result:
     trace = patient.treat(patient.prompts[0], [0.0])
-    full = patient.treat(patient.prompts[0], [0.0], POLICIES["full"])
+    full = patient.treat(patient.prompts[0], [0.0], POLICIES[FULL])
     if error := _error(trace.branches):
         return "wrong", error
     same = sorted(patient.answers(trace)) == sorted(patient.answers(full))

@@ -27,7 +27,7 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.resume import CONTEXTS_IN_CHUNK
 from kvbench.store.parquet import parquet_bytes
 from kvbench.system.process import processor_name
-from policies import POLICIES, Policy, at_ratios
+from policies import FULL, POLICIES, Policy, at_ratios
 
 CPU = torch.device("cpu")
 LENGTHS = (256, 1024)
@@ -143,7 +143,7 @@ def _press_cost(
 
 def _decode_share(model: LoadedModel, shape: DecoderShape, prompt: Prompt, machine: Machine) -> float:
     """Returns the time that the machine's speed would allow, over the engine's."""
-    steps, policies = 16, [POLICIES["full"], POLICIES["knorm"]]
+    steps, policies = 16, [POLICIES[FULL], POLICIES["knorm"]]
     trace = prefill(model, prompt, plan(policies, at_ratios(RATIOS), prompt, 0))
     lengths = [len(question.token_ids) for question in prompt.questions]
     load = Load("", 1, 1, trace.length, len(lengths), mean(lengths), steps, 0.0, ())

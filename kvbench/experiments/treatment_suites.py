@@ -3,6 +3,7 @@
 from datasets_gen import TASKS
 from datasets_gen.tasks.prose import PROSE
 from kvbench.experiments.suite import Suite, at
+from policies.faults.options import AIMED
 
 RATES = "0,0.005,0.01,0.02,0.05,0.1,0.2,0.3,0.5"
 KINDS = (
@@ -11,7 +12,6 @@ KINDS = (
 )
 AIMED_KINDS = ("gaussian", "zeros")  # noise and nothing: what bands, aims and tensors are tried with
 BANDS = ("Q1", "Q2", "Q3", "Q4", "H1", "H2")
-AIMS = ("evidence", "answer", "other", "random")
 FRESH = "unit=value,phase=every_step,persistence=transient"  # text F: single values, drawn anew before every pass
 
 
@@ -22,7 +22,7 @@ def _with(**options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _AT_FEW_RATES = at((*_with(layers=BANDS), *_with(tensor=("K", "V"))), rate="0.02,0.1,0.3") | at(
-    _with(tokens=AIMS), rate="0.1,0.3"
+    _with(tokens=AIMED), rate="0.1,0.3"
 )
 # The rates at which text F has figures for both its models. Every pass is another draw, which takes its time.
 _AS_IN_TEXT_F = at((f"gaussian({FRESH})",), rate="0.02") | at((f"distractor({FRESH})",), rate="0.3")

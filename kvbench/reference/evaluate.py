@@ -14,7 +14,7 @@ from kvbench.checks.read_profile import PARTS, reads_of
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import folder_of
 from kvbench.system.files import write_text_atomically
-from policies import POLICIES
+from policies import FULL, POLICIES
 
 PROFILE_CONTEXTS = 24  # at most: each question is answered as often as there are layers, and three times more
 FIRST_CONTEXTS = 4  # of each task, whose scores are kept apart: a test measures them anew
@@ -23,7 +23,7 @@ SCORES = ("f1", "em", "directives_obeyed", "leakage")
 
 def measure(loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out: bool = False) -> pd.DataFrame:
     """Records of the full cache on so many contexts of a task."""
-    return answers_of(loaded, task, [POLICIES["full"]], contexts, seed, held_out=held_out)
+    return answers_of(loaded, task, [POLICIES[FULL]], contexts, seed, held_out=held_out)
 
 
 def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:

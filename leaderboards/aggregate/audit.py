@@ -12,13 +12,12 @@ from pandas import DataFrame, factorize
 
 from leaderboards.statistics.levels import with_levels
 from policies.declaration.levels import UNTREATED, Level
-from policies.declaration.names import CONTROLS, FULL
+from policies.declaration.names import CONTROLS, FULL, ORACLE
 
 UNCHANGED_FROM = 0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
 REMOVED_FROM = 0.1  # the mean share removed from which a context is compressed, whatever was asked for
 FEWEST_TOKENS = 8  # kept in a head, below which two methods may agree by chance: the last token is everybody's choice
 SAME_NATS = 1e-3  # likelihoods closer than this differ by rounding alone
-ORACLE = "oracle"
 KEY = ["task", "mode", "example_id", "question_id"]
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, get_args
 
-from leaderboards.aggregate.audit import ORACLE
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.cells import TableCell
@@ -14,6 +13,7 @@ from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.resampling import Blank, Estimate
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
+from policies.declaration.names import ORACLE
 
 TOLERATED_LOSS = 5.0  # points of what leads the task
 CHANCE = "may be chance"

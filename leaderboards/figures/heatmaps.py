@@ -242,7 +242,7 @@ def _by_policy(
         note,
         corner,
         kind_title(levels),
-        ("full", *names_of(levels).values()),
+        (FULL, *names_of(levels).values()),
         tuple(groups),
         (_measure_choice(measures), choice),
         layers,

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.audit import ORACLE
 from leaderboards.aggregate.lead import leading_measures
 from leaderboards.aggregate.row import (
     ABSTENTION,
@@ -25,7 +24,7 @@ from leaderboards.pages.uses import Use, UseCell, UseMatrix, kind_of, safe_ratio
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import highest_unseen_share
 from policies.declaration.levels import UNTREATED, Level
-from policies.declaration.names import FULL
+from policies.declaration.names import FULL, ORACLE
 
 Address = Callable[[str, str], str]  # of the figure of a task and a measure
 RatioOf = Callable[[UseCell], float | None]

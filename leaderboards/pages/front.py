@@ -35,12 +35,12 @@ from leaderboards.statistics.bootstrap import COVERAGE
 from leaderboards.statistics.resampling import Blank
 from leaderboards.statistics.subset_means import clusters_to_detect
 from policies.declaration.levels import Level, LevelKind, kind_name, names_of
-from policies.declaration.names import CONTROLS, FULL
+from policies.declaration.names import CONTROLS, FULL, ORACLE, RECENCY
 
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 METHOD = "method.html"
-SINKS = ("streaming_llm", "recency")
+SINKS = ("streaming_llm", RECENCY)
 # What a run says of itself: its name here, the field, and how many letters of it are shown.
 PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 A_LITTLE = 0.5  # percent of the bytes
@@ -230,7 +230,7 @@ def _notes(results: Results, matrix: UseMatrix) -> list[str]:
         if row.task == task and (value := F1.value(row)) is not None:
             best[row.policy] = max(best.get(row.policy, 0.0), value)
     notes = []
-    if best.get("oracle", 0.0) > best.get(FULL, 0.0) > 0:
+    if best.get(ORACLE, 0.0) > best.get(FULL, 0.0) > 0:
         notes.append("The oracle is above the full cache: it removes the distractors too.")
     notes += _oracle_not_shown(results)
     notes += _sinks(results, matrix)
@@ -273,7 +273,7 @@ def _safer_all_the_same(matrix: UseMatrix) -> str:
 
 def _oracle_not_shown(results: Results) -> list[str]:
     """Says why even the control that keeps the evidence is not shown to be safe: its intervals are too wide."""
-    safe = {task: one for task in results.tasks if isinstance(one := safe_ratio_of(results, task, "oracle"), SafeRatio)}
+    safe = {task: one for task in results.tasks if isinstance(one := safe_ratio_of(results, task, ORACLE), SafeRatio)}
     unclear = {
         task: one.losses[0].high for task, one in safe.items() if one.outcome == "not shown" and one.losses[0].high
     }

@@ -4,11 +4,12 @@
 from dataclasses import dataclass
 
 from leaderboards.rendering.style import LineStyle
+from policies.declaration.names import FULL, ORACLE, RANDOM, RECENCY
 
 Place = tuple[float, float]  # in the units of the axes
 FAINT = 0.08  # opacity of the area around a line
 BEHIND = 1  # the depth of what lies under all lines
-HOLLOW = {"full": "*", "oracle": "o", "random": "s", "recency": "D"}  # the dots of controls
+HOLLOW = {FULL: "*", ORACLE: "o", RANDOM: "s", RECENCY: "D"}  # the dots of controls
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from leaderboards.aggregate.row import SummaryRow
-from policies.declaration.names import CONTROLS, FULL
+from policies.declaration.names import CONTROLS, FULL, ORACLE, RANDOM, RECENCY
 from policies.declaration.policy import Policy
 from policies.registry import POLICIES
 
@@ -37,10 +37,10 @@ MARKERS = {
 SOLID: tuple[float, ...] = ()
 CONTROL_DASHES = {
     FULL: (7.0, 3.0),
-    "oracle": SOLID,
-    "random": (1.0, 1.6),
+    ORACLE: SOLID,
+    RANDOM: (1.0, 1.6),
     "random+ends": (1.0, 3.2),
-    "recency": (4.0, 1.6, 1.0, 1.6),
+    RECENCY: (4.0, 1.6, 1.0, 1.6),
 }
 REPEAT_DASHES = (SOLID, (4.0, 1.5), (1.2, 1.2))
 

@@ -2,10 +2,10 @@
 
 import re
 
-FULL = "full"
-REFERENCES = (FULL, "oracle", "random", "recency")  # of every run
+FULL, ORACLE, RANDOM, RECENCY = "full", "oracle", "random", "recency"
+REFERENCES = (FULL, ORACLE, RANDOM, RECENCY)  # of every run
 CONTROLS = (*REFERENCES, "random+ends")  # have no rank; the last one is in a run that names no policies
-TO_BEAT = ("random", "recency")  # a method that is no better than these should look like it
+TO_BEAT = (RANDOM, RECENCY)  # a method that is no better than these should look like it
 PLAIN = "plain"  # the way of a policy that protects nothing
 # As policies are named; a plug-in with arguments ends with a bracket.
 PROTECTED = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*(\([^()]*\))?)")

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from policies.declaration import names
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
 
@@ -15,7 +16,7 @@ def _oracle(situation: Situation) -> Press:
 
 
 FULL = control(
-    name="full",
+    name=names.FULL,
     paper="-",
     description="The whole cache: what every other row is compared with",
     build=lambda situation: presses.FullPress(),
@@ -25,7 +26,7 @@ FULL = control(
     more_tokens_than=0,
 )
 RANDOM = control(
-    name="random",
+    name=names.RANDOM,
     paper="-",
     description="Independent random tokens for every layer, head and example",
     build=lambda situation: presses.RandomControlPress(situation.ratio, situation.seed, situation.example_id),
@@ -33,14 +34,14 @@ RANDOM = control(
     ratio_free_score=True,
 )
 RECENCY = control(
-    name="recency",
+    name=names.RECENCY,
     paper="-",
     description="The most recent tokens",
     build=lambda situation: presses.RecencyPress(situation.ratio),
     ratio_free_score=True,
 )
 ORACLE = control(
-    name="oracle",
+    name=names.ORACLE,
     paper="-",
     description="Knows the question and keeps its evidence",
     build=_oracle,

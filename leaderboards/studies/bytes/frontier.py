@@ -8,7 +8,7 @@ import numpy as np
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.treatments.measured import MeasuredTask
 from policies.composition import built_in, is_treatment
-from policies.declaration.names import CONTROLS, plain_and_way
+from policies.declaration.names import CONTROLS, FULL, plain_and_way
 from policies.quantisation.registry import KINDS as FORMATS
 from policies.treatments.options import is_one_of
 
@@ -43,7 +43,7 @@ def family_of(policy: str) -> str:
 
 def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint]:
     """Returns the points of all policies that have a family."""
-    full = task.evidence.mean("full", None, "kv_bytes")[0]
+    full = task.evidence.mean(FULL, None, "kv_bytes")[0]
     return [
         FrontierPoint(
             policy,
