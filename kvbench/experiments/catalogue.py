@@ -245,11 +245,11 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
 
 def _unknown(name: str, known: Mapping[str, Policy]) -> str:
     """Says that there is no such policy. All names would fill the screen."""
-    if kind_in(name) in known:
-        return f"{kind_in(name)} takes no arguments: name the class of a press, as kvpress:SnapKVPress(window_size=16)"
-    return (
-        f"unknown policy '{name}': {nearest(kind_in(name), known)}python -m kvbench ls policies lists all {len(known)}"
-    )
+    if (kind := kind_in(name)) in TREATMENTS:
+        return f"{name}: write the options in one pair of brackets, as in {kind}(NAME=VALUE)"
+    if kind in known:
+        return f"{kind} takes no arguments: name the class of a press, as kvpress:SnapKVPress(window_size=16)"
+    return f"unknown policy '{name}': {nearest(kind, known)}python -m kvbench ls policies lists all {len(known)}"
 
 
 def _compose(plain: str, way: str) -> Policy:

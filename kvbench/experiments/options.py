@@ -38,7 +38,7 @@ def parse_points(
             given = [Level(kind, value) for kind, text in defaults.items() for value in KINDS[kind].parse(text)]
     except LevelError as error:
         raise KVBenchError(str(error)) from error
-    for policy in policies:
+    for policy in sorted(policies, key=lambda policy: policy.name in CONTROLS):  # controls last: nobody named them
         _check_kinds(policy, kinds)
     if not 1 <= repeats <= MOST_REPEATS:
         raise KVBenchError(f"--repeats is 1 or more and at most {MOST_REPEATS}, not {repeats}")

@@ -80,6 +80,7 @@ def test_a_run_that_cannot_be_read_is_one_clear_line(
             "0.1",
             "snapkv takes no arguments: name the class of a press, as kvpress:",
         ),
+        ("zeros(rate=0.1", "0.1", "zeros(rate=0.1: write the options in one pair of brackets"),
         ("zeros", "1.5", "--rates 1.5: 1.5 is outside [0, 1]"),
         ("zeros(rate=2)", "0.1", "rate=2: Input should be less than or equal to 1"),
         ("bitflip(bits=40)", "0.1", "bits=40: float32 has 32 bits, 0 to 31"),
