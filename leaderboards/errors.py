@@ -2,7 +2,7 @@
 
 
 class LeaderboardError(ValueError):
-    """No board can be made of some records. The message says in one line what to do."""
+    """Says that no board can be made of some records. The message says in one line what to do."""
 
 
 class MetricError(Exception):

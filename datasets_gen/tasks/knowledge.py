@@ -116,8 +116,8 @@ class Lives:
         return [s for s in self.passage.facts if s.fact.relation is relation]
 
     def gap(self, rng: random.Random, relations: Sequence[Relation]) -> tuple[Relation, str]:
-        """Draws one of the relations, and someone of whom it is not stated: where it can be, half of them someone of
-        whom the passage states other things."""
+        """Draws a relation, and someone of whom it is not stated: half of the time a person of the passage, if there is
+        one, else a stranger."""
         stated = {(s.fact.relation.name, s.fact.subject) for s in self.passage.facts}
         gaps = [(r, person) for r in relations for person in self.people if (r.name, person) not in stated]
         return rng.choice(gaps) if gaps and rng.random() < 0.5 else (rng.choice(relations), self.stranger)

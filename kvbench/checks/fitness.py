@@ -36,7 +36,7 @@ LEAST_BY_UPPER_HALF = 10.0  # with the upper half of its layers
 
 @dataclass(frozen=True)
 class Mastery:
-    """Whether a model can do a task with the full cache, by the rule of every board."""
+    """Says whether a model can do a task with the full cache, by the rule of every board."""
 
     task: str
     measure: str

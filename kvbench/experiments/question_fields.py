@@ -24,7 +24,7 @@ def described_context(task: Task, example: Example) -> dict[str, object]:
 
 
 def described_question(task: Task, example: Example, question: Question) -> dict[str, object]:
-    """Returns the same by column of a question."""
+    """Describes a question by column: what is said of it once."""
     directives = [str(directive) for directive in question.directives]
     return {
         "task": task.name,

@@ -23,13 +23,13 @@ NONE_RIGHT = "the full cache has no question right"
 
 
 def _score(name: str) -> Callable[[Answer], object]:
-    """Computes one of the scores against the golds, None where there are no golds."""
+    """Returns what reads a score against the golds, None where there are no golds."""
     return lambda answer: getattr(answer.scores, name, None)
 
 
 def _made_up(name: str) -> Callable[[Answer], object]:
-    """Returns the same, None for attacks too: what an attack is answered is no statement about the text, leakage judges
-    it."""
+    """Returns what reads a score that attacks have not: an answer to one states nothing about the text, and leakage
+    judges it."""
     return lambda answer: None if answer.protected else getattr(answer.scores, name, None)
 
 

@@ -1,4 +1,4 @@
-"""Whether the heads of a layer look at, or keep, the same tokens."""
+"""Measures whether the heads of a layer look at, or keep, the same tokens."""
 
 import numpy as np
 import numpy.typing as npt

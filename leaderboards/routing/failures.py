@@ -1,4 +1,4 @@
-"""Why an answer is wrong: each is in exactly one class, in the order of the tests below."""
+"""Says why an answer is wrong: each is in exactly one class, in the order of the tests below."""
 
 from dataclasses import dataclass
 from enum import StrEnum

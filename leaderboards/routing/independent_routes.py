@@ -1,4 +1,4 @@
-"""How many independent routes explain that evidence is reached: where a cliff may come from.
+"""Fits how many independent routes explain that evidence is reached: where a cliff may come from.
 
 If evidence can reach the answer by k routes that are each open with probability p, independently, then P(reach) =
 1 - (1 - p)^k [Proposition 1 of arXiv 2603.01426]. With p the share of the slots that are left, k is fitted.

@@ -1,4 +1,4 @@
-"""Whether a route leads through attention from a token of the context to the place where the answer is written.
+"""Finds routes through attention from tokens of the context to the place where the answer is written.
 
 Nodes are (layer, token), layer 0 before the first layer. Each layer has the edges of
 :class:`~leaderboards.routing.edges.Edges` and one from every token to itself, its residual stream. "Storage,

@@ -94,7 +94,7 @@ def _kinds(pairs: DataFrame, side: str) -> Series:
 
 
 def _groups_of_questions(pairs: DataFrame) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
-    """Groups of questions that are not all of them: by property and value, with a mask."""
+    """Yields each value that only some of the questions have in a property, with the mask of those questions."""
     for column, title in FACETS.items():
         outcomes = pairs[f"{column}{SIDES[0]}"].astype(str)
         for value in sorted(set(outcomes)):

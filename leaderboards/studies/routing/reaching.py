@@ -1,4 +1,4 @@
-"""How often answers are reached by their evidence, over the threshold of an edge and over what is kept."""
+"""Counts how often answers are reached by their evidence, over the threshold of an edge and over what is kept."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
