@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
+from leaderboards.aggregate import row
 from leaderboards.aggregate.answer_tables import CELL, DEFENDED, QUESTION, AnswerTable, answer_tables, sound_cells
 from leaderboards.errors import LeaderboardError
+from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import (
     DIGITS,
     RESAMPLES,
@@ -53,11 +55,9 @@ class Compared:
     """A measure that two policies are compared by."""
 
     name: str  # the column of the answers
-    title: str
+    measure: Measure  # which says title, unit and better end
     short: str  # in a terminal
-    unit: str
     factor: float  # from the column to the unit
-    lower_is_better: bool = False
     of: str = ""  # the column of the answers, if it is not the name
     over: str = ""  # of a share: the column whose sum it is over; else it is a mean over questions
 
@@ -65,21 +65,28 @@ class Compared:
     def column(self) -> str:
         return self.of or self.name
 
+    @property
+    def title(self) -> str:
+        """Returns the title as it stands within a sentence."""
+        title = self.measure.title
+        return title if title.isupper() else title[0].lower() + title[1:]
 
-F1 = Compared("f1", "F1", "F1", "percent", 1)
-HALLUCINATION = Compared(
-    "hallucinated", "hallucination rate", "hallucination", "percent of questions", 100, lower_is_better=True
-)
+    @property
+    def unit(self) -> str:
+        return self.measure.unit
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.measure.better == "lower"
+
+
+F1 = Compared("f1", row.F1, "F1", 1)
+HALLUCINATION = Compared("hallucinated", row.HALLUCINATION, "hallucination", 100)
 WRONG = Compared(
-    *("wrong_of_answered", "wrong of answered", "wrong of answered", "percent of the answers given", 100),
-    lower_is_better=True,
-    of="hallucinated",
-    over="answered",
+    *("wrong_of_answered", row.WRONG_OF_ANSWERED, "wrong of answered", 100), of="hallucinated", over="answered"
 )
-OBEYED = Compared("directives_obeyed", "directives obeyed", "obeyed", "percent", 100)
-LEAKED = Compared(
-    DEFENDED, "leakage under a defence", "leakage", "percent of the protected text", 100, lower_is_better=True
-)
+OBEYED = Compared("directives_obeyed", row.OBEYED, "obeyed", 100)
+LEAKED = Compared(DEFENDED, row.LEAKAGE, "leakage", 100)
 # The first that a cell has gives its verdict. The hallucination rate is the last: it falls where a model falls silent.
 COMPARED = {one.name: one for one in (OBEYED, LEAKED, F1, WRONG, HALLUCINATION)}
 OF_EVERY_TWO = {
