@@ -17,7 +17,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     "unknown command 'submit': did you mean 'check-submission'? Known: check-submission, site"
     """
     names = sorted(known)
-    return f"unknown {kind} '{name}': {nearest(name, names)}Known: {', '.join(names)}"
+    meant = nearest(name, names)
+    return f"unknown {kind} '{name}': {meant}{'Known' if meant else 'known'}: {', '.join(names)}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -25,5 +26,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     # A word of a name stands for it: "submit" is nearer to "submission" than to "site".
     by_word = {word: whole for whole in names for word in whole.split("-")} | {whole: whole for whole in names}
-    close = difflib.get_close_matches(name, by_word, n=1, cutoff=0.4)
+    close = difflib.get_close_matches(name, by_word, n=1, cutoff=0.5)
     return f"did you mean '{by_word[close[0]]}'? " if close else ""

@@ -40,7 +40,7 @@ class LocalExecutor:
         console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
 
         def work(model: LoadedModel, item: tuple[Unit, UnitPart]) -> RowsByTable:
-            return rows_of(model, self.grid, item[1], share)
+            return rows_of(model, self.grid, *item, share)
 
         with workers.map(work, parts) as results:
             yield ((unit, rows) for (unit, _), rows in zip(parts, results, strict=True))

@@ -58,7 +58,7 @@ class Worker:
                 f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): all "
                 "machines need the same kvbench, packages, model and kind of device"
             )
-        return [rows_of(self._loaded_job.model, self._loaded_job.grid, part, self._share) for part in unit.parts]
+        return [rows_of(self._loaded_job.model, self._loaded_job.grid, unit, part, self._share) for part in unit.parts]
 
     @cached_property
     def _loaded_job(self) -> LoadedJob:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_origin
 
 import pandas as pd
 
@@ -11,10 +11,11 @@ from kvbench.store.identity import Identity, PolicyIdentity
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
+from leaderboards.metrics import METRICS
 from policies import UNTREATED, Level
 
 KEY = list(RECORDS.key)
-SCORES = ["f1", "em", "right", "abstained", "hallucinated", "directives_obeyed", "leakage", "ger", "slot_coverage"]
+SCORES = [one.name for one in METRICS.values() if (one.of_answer or one.of_kept) and get_origin(one.type) is not list]
 ANSWER = ["status", "output_text", "cache_digest", *SCORES]  # equal in equal runs, as times are not
 HASHED = 8  # letters of a hash that are enough to tell it from others
 

@@ -414,7 +414,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no contexts": (lambda: BASE.generate(0, 0), "1 or more, not 0"),
     "fewer than no contexts": (lambda: BASE.generate(0, -3), "1 or more, not -3"),
     "mistyped task": (lambda: get_task("bsae"), "did you mean 'base'"),
-    "unknown task": (lambda: get_task("zzz"), "Known: arithmetic, base"),
+    "unknown task": (lambda: get_task("zzz"), "known: arithmetic, base"),
     "tampered lexicon": (_tampered, "lexicon.json was changed"),
     "name taken twice": (lambda: by_name([BASE, replace(BASE, version="9.0.0")]), "two tasks are named 'base'"),
 }
