@@ -9,14 +9,22 @@ import numpy as np
 from pandas import DataFrame, factorize, isna
 
 from leaderboards.aggregate.lead import DIRECTIVES, f1_of_silence, not_mastered, obeyed_by_silence
+from leaderboards.aggregate.over_tasks import (
+    Key,
+    SummaryCell,
+    in_order,
+    intervals_of,
+    join_reasons,
+    mean_ratio,
+    over_tasks,
+)
 from leaderboards.aggregate.ranking import mark_leaders
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
-from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means, task_seed
+from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, resampled_means, task_seed
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full
 from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import ENOUGH
 from policies.declaration.levels import Level, Point
 from policies.declaration.names import FULL
 
@@ -26,7 +34,6 @@ NO_TWIN = "the full cache was not run on every question"
 NO_GOLDS = "no gold answers: see the directives"
 NOT_RUN = "not run yet"
 ONE_CONTEXT = "no interval from one context"
-NONE_MASTERED = "the model can do none of the tasks with the full cache"
 
 HIDDEN = ("Cc", "Cf")  # control and format characters, those for direction among them
 CELL = ("task", "mode", "policy", "level")
@@ -39,7 +46,6 @@ READ = tuple(dict.fromkeys(column for measure in MEASURES.values() for column in
 COLUMNS = tuple(dict.fromkeys((*LEVEL, "task", "mode", "policy", *QUESTION, *OTHERS, *READ)))
 NUMBERS = tuple(name for name in READ if name in METRICS and METRICS[name].type in (float, int, bool))
 
-Key = tuple[str, str, str, Level]
 Samples = Mapping[Over, Columns | str]
 
 
@@ -66,14 +72,6 @@ class PlannedCells:
     def repeats(self, policy: str) -> int:
         """Draws at each level."""
         return 1 + max((point.repeat for point in self.policies.get(policy, ())), default=0)
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """A row, and the resampled means of the measures that have an interval, each of shape (resamples,)."""
-
-    row: SummaryRow
-    means: Mapping[str, FloatArray]
 
 
 def summarise(
@@ -103,23 +101,23 @@ def summarise(
         (str(task), str(mode), str(policy), level): columns.at(places)
         for (task, mode, policy, level), places in groups(in_order_of_questions, CELL)
     }
-    in_order = [(str(task), str(mode), str(policy), level) for task, mode, policy, level in appeared]
-    keys = dict.fromkeys([*(planned.keys() if planned else ()), *in_order])
+    in_records = [(str(task), str(mode), str(policy), level) for task, mode, policy, level in appeared]
+    keys = dict.fromkeys([*(planned.keys() if planned else ()), *in_records])
     cells = {
         key: _cell(key, columns_by_key.get(key, nothing), _Expected.of(key, questions, planned), seed, resamples)
-        for key in _in_order(list(keys))
+        for key in in_order(list(keys))
     }
     cells = _judge_cells(cells, planned.chances if planned else {}, silence, f1_of_silence(records))
-    cells |= _overall(cells, every_task=planned is not None and planned.every_task)
+    cells |= over_tasks(cells, every_task=planned is not None and planned.every_task)
     return _mark_leaders(cells)
 
 
 def _judge_cells(
-    cells: Mapping[Key, _Cell],
+    cells: Mapping[Key, SummaryCell],
     chances: Mapping[str, float],
     silence: Mapping[tuple[str, str], float],
     silent_f1: Mapping[tuple[str, str], float],
-) -> dict[Key, _Cell]:
+) -> dict[Key, SummaryCell]:
     """Lists the cells, each with what chance and silence reach in its task, and with why the model cannot do it, if
     so."""
     wholes = {key[:2]: cell.row for key, cell in cells.items() if key[2] == FULL}
@@ -157,12 +155,6 @@ def _check(records: DataFrame) -> DataFrame:
     return records
 
 
-def _in_order(keys: Sequence[Key]) -> list[Key]:
-    """Sorts keys: tasks, modes and policies as they first appear, levels ascending."""
-    tasks, modes, policies = (list(dict.fromkeys(key[part] for key in keys)) for part in range(3))
-    return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
-
-
 @dataclass(frozen=True)
 class _Expected:
     """Holds what a complete cell has."""
@@ -178,7 +170,7 @@ class _Expected:
         return cls(known, planned.contexts.get(task), planned.repeats(policy)) if planned else cls(known, None, None)
 
 
-def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: int) -> _Cell:
+def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: int) -> SummaryCell:
     task, mode, policy, level = key
     repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
     answered = group.where(group["status"] == "ok")
@@ -188,7 +180,7 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
         "policy": policy,
         "level_kind": level.kind,
         "level": level.value,
-        "ratio": _mean_ratio(level, [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]),
+        "ratio": mean_ratio(level, [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]),
         "repeats": repeats,
         "n": _questions(answered),
         "contexts": len(np.unique(answered["context"])),
@@ -196,7 +188,7 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
     }
     gap = _incomplete(group, expected, repeats)
     if gap:
-        return _Cell(SummaryRow(**shared, complete=False, reason=gap), {})
+        return SummaryCell(SummaryRow(**shared, complete=False, reason=gap), {})
     samples = {over: _sample(answered, over) for over in Over}
     measures, gaps = _measures(samples)
     means = _resample(samples, task, measures, seed, resamples)
@@ -204,8 +196,8 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
         gaps.append(ONE_CONTEXT)
     stated = samples[Over.STATEMENTS]
     given = int(np.nansum(stated["answered"])) if isinstance(stated, Columns) else None
-    row = SummaryRow(**shared, **measures, **_intervals(means), answers_given=given, reason=_join_reasons(gaps))
-    return _Cell(row, means)
+    row = SummaryRow(**shared, **measures, **intervals_of(means), answers_given=given, reason=join_reasons(gaps))
+    return SummaryCell(row, means)
 
 
 def _fewest_contexts(answered: Columns) -> int:
@@ -214,12 +206,6 @@ def _fewest_contexts(answered: Columns) -> int:
     known = [~np.isnan(_numbers(answered, measure)) for measure in DIRECTIVES.measures]
     contexts = [len(np.unique(answered["context"][there])) for there in known if there.any()]
     return min(contexts, default=len(np.unique(answered["context"])))
-
-
-def _mean_ratio(level: Level, ratios: Sequence[float | None]) -> float | None:
-    """Returns the share to remove, or the mean of what the level comes to in each context."""
-    fixed = level.fixed_share
-    return _average(ratios) if fixed is None else fixed
 
 
 def _questions(records: Columns) -> int:
@@ -243,7 +229,7 @@ def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None
         gaps.append(f"{len(failed)} of {expected_answers} failed: {first}")
     if len(group) < expected_answers:
         gaps.append(f"{expected_answers - len(group)} of {expected_answers} have no record")
-    return _join_reasons(gaps)
+    return join_reasons(gaps)
 
 
 def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
@@ -332,18 +318,9 @@ def _resample(
     return {name: array for name, array in means.items() if array is not None}
 
 
-def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:
-    intervals: dict[str, float] = {}
-    for name, array in means.items():
-        known = array[~np.isnan(array)]  # a ratio has no value in a resample without anything to divide by
-        if len(known) >= ENOUGH * len(array):
-            intervals[f"{name}_low"], intervals[f"{name}_high"] = percentile_interval(known)
-    return intervals
-
-
-def _mark_leaders(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
+def _mark_leaders(cells: Mapping[Key, SummaryCell]) -> list[SummaryRow]:
     """Returns the rows in their order, with what each is best in at its task and level."""
-    columns: dict[tuple[str, str, Level], dict[str, _Cell]] = {}
+    columns: dict[tuple[str, str, Level], dict[str, SummaryCell]] = {}
     for (task, mode, policy, level), cell in cells.items():
         columns.setdefault((task, mode, level), {})[policy] = cell
     marks_by_column = {
@@ -357,84 +334,7 @@ def _mark_leaders(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
     return [marks_by_column[key] for key in cells]
 
 
-def _overall(cells: Mapping[Key, _Cell], every_task: bool) -> dict[Key, _Cell]:
-    """Computes the unweighted mean over tasks of each (mode, policy, level) that is complete in every task that
-    counts."""
-    tasks = dict.fromkeys(task for task, *_ in cells)
-    excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
-    counted = {mode: [task for task in tasks if (task, mode) not in excluded] for _, mode, *_ in cells}
-    floors = {
-        mode: _floors([cells[key] for key in cells if key[0] in counted[mode] and key[1] == mode]) for mode in counted
-    }
-    anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
-    return {
-        key: _over_tasks(key, [(task, cells.get((task, *key[1:]))) for task in counted[key[1]]], floors[key[1]])
-        for key in _in_order(list(anywhere))
-    }
-
-
-def _floors(cells: Sequence[_Cell]) -> dict[str, float | None]:
-    """Returns the mean over tasks of what chance and silence reach in each that has such a number."""
-    floors: dict[str, float | None] = {}
-    for name in ("chance", "f1_of_silence"):
-        by_task = {cell.row.task: getattr(cell.row, name) for cell in cells}
-        floors[name] = _average([number for number in by_task.values() if number is not None])
-    return floors
-
-
-def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]], floors: Mapping[str, float | None]) -> _Cell:
-    _, mode, policy, level = key
-    present = [cell for _, cell in by_task if cell is not None]
-    gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
-    gaps += [f"{cell.row.task}: {cell.row.reason}" for cell in present if cell.row.reason]
-    shared: dict[str, Any] = {
-        "task": ALL_TASKS,
-        "mode": mode,
-        "policy": policy,
-        "level_kind": level.kind,
-        "level": level.value,
-        "ratio": _mean_ratio(level, [cell.row.ratio for cell in present]),
-        "repeats": max((cell.row.repeats for cell in present), default=1),
-        "n": sum(cell.row.n for cell in present),
-        "contexts": sum(cell.row.contexts for cell in present),
-        "fewest_contexts": min((cell.row.fewest_contexts for cell in present), default=0),
-        "mean_of": tuple(task for task, _ in by_task),
-        **floors,
-        "reason": _join_reasons(gaps) if by_task else NONE_MASTERED,
-    }
-    if not present or len(present) < len(by_task) or not all(cell.row.complete for cell in present):
-        return _Cell(SummaryRow(**shared, complete=False), {})
-    measures: dict[str, Any] = {}
-    means = {}
-    for name, measure in MEASURES.items():
-        # A task without directives is no reason to say nothing of the others.
-        counted = [c for c in present if measure.over is not Over.CONCERNED or getattr(c.row, name) is not None]
-        values = [getattr(cell.row, name) for cell in counted]
-        measures[name] = _average_by_layer(values) if measure.by_layer else _average(values)
-        if counted and all(name in cell.means for cell in counted):
-            means[name] = np.mean([cell.means[name] for cell in counted], axis=0)
-    given = [cell.row.answers_given for cell in present if cell.row.answers_given is not None]
-    return _Cell(SummaryRow(**shared, **measures, **_intervals(means), answers_given=min(given, default=None)), means)
-
-
-def _average(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def _average_by_layer(layers: Sequence[tuple[float, ...] | None]) -> tuple[float, ...] | None:
-    known = [layer for layer in layers if layer is not None]
-    if not known or len(known) < len(layers) or len({len(layer) for layer in known}) > 1:
-        return None
-    return tuple(float(mean) for mean in np.mean(np.asarray(known), axis=0))
-
-
 def visible(text: str) -> str:
     """Makes text of strangers safe to show: nothing of it is hidden, and it turns nothing round that stands beside
     it."""
     return "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in HIDDEN else letter for letter in text)
-
-
-def _join_reasons(gaps: Sequence[str]) -> str | None:
-    """Joins reasons in one line, each once."""
-    return "; ".join(dict.fromkeys(gaps)) or None

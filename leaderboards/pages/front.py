@@ -11,22 +11,19 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, Lead, lead_of
+from leaderboards.aggregate.lead import DIRECTIVES, Lead, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, FEW_CONTEXTS, SummaryRow
-from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.boards.area import AREA
-from leaderboards.boards.board import Board, BoardColumn
-from leaderboards.boards.cells import TableCell
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
-from leaderboards.downloads.encounters import encounters
 from leaderboards.figures.captions import MODES
 from leaderboards.figures.gallery import GalleryPlot
 from leaderboards.figures.tradeoff import HELD, KEPT, WHOLE, kept_by_silence, tradeoff
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.findings import Headline, findings_of
 from leaderboards.pages.method import TaskEntry
+from leaderboards.pages.placed_boards import board_data, legend, place_boards
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
-from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
+from leaderboards.pages.sections import sections_of
 from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_matrix
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle, line_styles
@@ -34,7 +31,7 @@ from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import COVERAGE
 from leaderboards.statistics.resampling import Blank
 from leaderboards.statistics.subset_means import clusters_to_detect
-from policies.declaration.levels import Level, LevelKind, kind_name, names_of
+from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL, ORACLE, RECENCY
 
 FRONT = "index.html"
@@ -48,22 +45,6 @@ TEACHING = "reference"  # how the names of the shipped models begin
 TRADEOFF_UNIT = Markup('Up: percent of the full cache’s answers (<a href="method.html#board">definition</a>). ')
 EACH_LEVEL = Markup("Across: percent of the full cache’s bytes; a line for each policy, a point for each level")
 SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>')
-
-
-@dataclass(frozen=True)
-class PlacedBoard:
-    """A board on the front page."""
-
-    identifier: str
-    title: str
-    note: str
-    board: Board
-    page: str  # the address of the page of its task, or nothing
-    task: str
-    number: int  # of its results among all of them, from 0 on
-    leads: str  # what its policies are ranked by, whose area is taken
-    few: bool  # whether the contexts are too few for verdicts to be trusted, whose cells are hatched then
-    results: Results
 
 
 @dataclass(frozen=True)
@@ -132,7 +113,7 @@ def _front_page(
     task_pages: Mapping[str, str],
     **values: Any,
 ) -> str:
-    boards = _place_boards(results, task_pages)
+    boards = place_boards(results, task_pages)
     return render(
         "index.html.j2",
         styles=styles,
@@ -142,7 +123,7 @@ def _front_page(
             for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
         ],
         boards=boards,
-        legend=_legend(boards),
+        legend=legend(boards),
         studies=[
             (f"{title}, {label}" if label else title, page)
             for label, one in zip(labels_of(results), results, strict=True)
@@ -152,7 +133,7 @@ def _front_page(
         enough=clusters_to_detect(TOLERATED_LOSS),
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
-        board_data=as_data(_board_data(results, boards)),
+        board_data=as_data(board_data(results, boards)),
         sections=sections_of(results, shown),
         **values,
     )
@@ -299,123 +280,6 @@ def _states(results: Results) -> list[str]:
         for folder, run in results.runs.items()
         if run.get("status", "complete") != "complete"
     ]
-
-
-def _place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
-    shown = [
-        (place, one, label, task)
-        for place, (one, label) in enumerate(zip(results, labels_of(results), strict=True))
-        for task in one.shown
-        if (one.mode, task) in one.boards
-    ]
-    return [
-        PlacedBoard(
-            f"board-{number}",
-            title_of(task, label),
-            f"{note_of(one, task)} {_why_area_differs(one, task)}".strip(),
-            one.boards[one.mode, task],
-            pages.get(task, ""),
-            task,
-            place,
-            _leads(one, task),
-            largest_of(one, task).few_contexts,
-            one,
-        )
-        for number, (place, one, label, task) in enumerate(shown, start=1)
-    ]
-
-
-def _tasks_by_lead(results: Results, task: str) -> dict[Lead, list[str]]:
-    """Groups tasks by what leads them: one alone, or over all tasks those that the mean is over."""
-    full = {row.task: row for row in results.rows if row.policy == FULL}
-    by_lead: dict[Lead, list[str]] = {}
-    for one in results.mastered if task == ALL_TASKS else [task]:
-        by_lead.setdefault(lead_of(full.get(one)), []).append(one)
-    return by_lead
-
-
-def _leads(results: Results, task: str) -> str:
-    """Names what leads a task; over all tasks what leads each of those that the mean is over."""
-    by_lead = _tasks_by_lead(results, task)
-    return "; ".join(
-        f"{lead.short} in {', '.join(tasks)}" if lead is not QUESTIONS and len(by_lead) > 1 else lead.short
-        for lead, tasks in by_lead.items()
-    )
-
-
-def _why_area_differs(results: Results, task: str) -> str:
-    """Says why the full cache has another area than F1, where some tasks are led by something else."""
-    by_lead = _tasks_by_lead(results, task)
-    if QUESTIONS not in by_lead or len(by_lead) == 1:
-        return ""
-    others = " and ".join(f"{lead.title} in {', '.join(of)}" for lead, of in by_lead.items() if lead is not QUESTIONS)
-    return (
-        f"The area is of {others}, of F1 elsewhere; the column F1 is F1 in all of them: so the two differ even for the "
-        "full cache."
-    )
-
-
-def _legend(boards: Sequence[PlacedBoard]) -> list[BoardColumn]:
-    """Lists the columns of all boards, each meaning once."""
-    columns = [column for placed in boards for column in placed.board.columns]
-    return list({(column.name, column.meaning): column for column in columns}.values())
-
-
-def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> dict[str, Any]:
-    """Returns what the script of the boards needs: which there are, what stands on them at each level, and who met
-    whom."""
-    # Their meanings stand there once, and not at each level of each board.
-    columns: dict[tuple[str, str, bool, str], int] = {}
-    reasons: dict[str, int] = {}
-    return {
-        "boards": [_one_board(placed, columns, reasons) for placed in boards],
-        "columns": list(columns),
-        "reasons": list(reasons),
-        "encounters": [_encounters(one) if one.duels else None for one in results],
-    }
-
-
-def _encounters(results: Results) -> dict[str, Any]:
-    names = names_of(row.at for row in results.rows if row.policy != FULL)
-    return encounters(results.duels, reasons_by_task(results.rows), names)
-
-
-def _one_board(
-    placed: PlacedBoard, columns: dict[tuple[str, str, bool, str], int], reasons: dict[str, int]
-) -> dict[str, Any]:
-    """Returns the data of a board. ``columns`` and ``reasons``: those of all boards, by their number, which this one
-    adds to."""
-    levels = placed.board.levels
-    return {
-        "id": placed.identifier,
-        "results": placed.number,
-        "model": placed.results.model,
-        "mode": placed.results.mode,
-        "setting": placed.results.setting,
-        "task": placed.task,
-        "name": title_of(placed.task, ""),
-        "kind": kind_name(level.level for level in levels).capitalize(),
-        "usual": " and ".join(placed.board.names[level] for level in placed.board.shown) or "none",
-        "levels": [
-            {
-                "level": placed.board.names[level.level],
-                "columns": [
-                    columns.setdefault((column.name, column.meaning, column.leads, column.short_for), len(columns))
-                    for column in level.columns
-                ],
-                "rows": ["|".join(_cell_data(cell, reasons) for cell in line.cells) for line in level.lines],
-            }
-            for level in levels
-        ],
-    }
-
-
-def _cell_data(cell: TableCell, reasons: dict[str, int]) -> str:
-    """Returns its text, what it is sorted by and what stands under it, with semicolons between them; of a blank one
-    "#" and the number of its reason among ``reasons``, which it adds to."""
-    if cell.sort is None:
-        return f"#{reasons.setdefault(cell.reason, len(reasons))}"
-    return f"{cell.text};{cell.key};{cell.detail}".rstrip(";")
 
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:

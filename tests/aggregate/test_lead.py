@@ -17,8 +17,9 @@ from leaderboards.aggregate.lead import (
     not_mastered,
     obeyed_by_silence,
 )
+from leaderboards.aggregate.over_tasks import NONE_MASTERED
 from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, SummaryRow
-from leaderboards.aggregate.summary import NONE_MASTERED, PlannedCells, summarise
+from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.aggregate.unmastered import ANSWERS, find_unmastered
 from leaderboards.boards.area import AREA
 from leaderboards.boards.beats import BEATS

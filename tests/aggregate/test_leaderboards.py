@@ -10,8 +10,9 @@ import pytest
 from pandas import DataFrame
 from pydantic import ValidationError
 
+from leaderboards.aggregate.over_tasks import intervals_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
-from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, _intervals, summarise
+from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, summarise
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
@@ -387,4 +388,4 @@ def test_a_ratio_has_no_interval_where_resamples_often_have_nothing_to_divide_by
     assert seldom is not None
     assert often is not None
     assert 0 < np.isnan(seldom).mean() < 0.05 < np.isnan(often).mean()
-    assert _intervals({"seldom": seldom, "often": often}) == {"seldom_low": 0.0, "seldom_high": 1.0}
+    assert intervals_of({"seldom": seldom, "often": often}) == {"seldom_low": 0.0, "seldom_high": 1.0}
