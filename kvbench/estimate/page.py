@@ -43,7 +43,7 @@ def rows_of(plan: Plan) -> list[Row]:
             (f"cache of a branch that holds {share:.0%} of it", size_text(share * plan.context))
             for share in dict.fromkeys((shares[0], shares[len(shares) // 2], shares[-1]))
         ),
-        ("caches of all branches of a context, held in waves", size_text(plan.branches)),
+        ("caches of all its branches, held in waves", size_text(plan.branches)),
         ("branches that wait to be decoded", size_text(plan.waiting_bytes)),
         ("room for a wave of branches", size_text(plan.room)),
     ]

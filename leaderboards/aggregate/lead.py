@@ -1,11 +1,12 @@
 """Chooses the measures that policies are ranked by in each kind of task, and tells whether a model can do it at all."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pandas import DataFrame
 
 from datasets_gen import Directive
-from leaderboards.aggregate.row import F1, LEAKAGE, NEXT_TOKENS, OBEYED, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, NEXT_TOKENS, OBEYED, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.statistics.bootstrap import FloatArray
@@ -46,6 +47,12 @@ def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
     the full cache has. Where nothing is attacked, nothing leaks, so that obedience leads alone."""
     first, *others = lead_of(full).measures
     return (first, *(measure for measure in others if full is not None and measure.value(full) is not None))
+
+
+def leading_first(measures: Sequence[Measure], task: str, full: SummaryRow | None) -> list[Measure]:
+    """Puts in front what leads a task; over all tasks no measure leads all of them."""
+    leading = () if task == ALL_TASKS else leading_measures(full)
+    return sorted(measures, key=lambda measure: measure not in leading)
 
 
 def good(measure: Measure, values: FloatArray) -> FloatArray:

@@ -45,6 +45,7 @@ METRICS = (
                 better="higher",
                 has_interval=True,
                 curve=True,
+                table=True,
                 board=Heading("obeyed", "directives obeyed", single=True),
             ),
         ),

@@ -106,6 +106,7 @@ METRICS = (
                 columns=("defence_leakage", "leakage"),
                 values=_under_defence,
                 curve=True,
+                table=True,
             ),
             Measure(
                 name="leakage-rise",

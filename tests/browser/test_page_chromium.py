@@ -6,12 +6,11 @@ import pytest
 
 from leaderboards.aggregate.comparison.failures import contrasts
 from leaderboards.aggregate.comparison.paired import duels
-from leaderboards.metrics import TABLES
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT
 from tests.support.browsing.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.browsing.pages import results_of, write_pages
+from tests.support.browsing.pages import OF_EVERY_TASK, results_of, write_pages
 from tests.support.records.synthetic_records import failing, realistic_records
 
 pytestmark = needs_chromium
@@ -75,7 +74,7 @@ def test_text_on_tiles_can_be_read(browser: Chromium, page: Path, scheme: str) -
 def test_every_table_is_there_without_the_script(browser: Chromium, page: Path) -> None:
     browser.open(page, script=False)
     shown = f"[...document.querySelectorAll('.panel table.heat')].filter({IN_VIEW}).length"
-    assert browser.evaluate(shown) == len(TABLES)
+    assert browser.evaluate(shown) == len(OF_EVERY_TASK)
     assert browser.evaluate(f"[...document.querySelectorAll('[role=tab]')].filter({IN_VIEW}).length") == 0
     browser.open(page)
     assert browser.evaluate(shown) == 1
@@ -88,7 +87,7 @@ def test_tabs_follow_the_arrow_keys(browser: Chromium, page: Path) -> None:
     panel = (
         f"[...document.querySelector('.measures').querySelectorAll('.panel')].filter({IN_VIEW}).map(each => each.id)"
     )
-    first, second, *_, last = TABLES
+    first, second, *_, last = OF_EVERY_TASK
     for key, measure in (("ArrowRight", second), ("End", last), ("ArrowRight", first), ("ArrowLeft", last)):
         browser.press(key)
         assert browser.evaluate(chosen) == measure.title

@@ -200,7 +200,7 @@ def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are
     assert "The line of snapkv in the chart is vertical: it masks tokens and frees no memory." in page
     assert "In simulated runs an interval of 95 % holds the true value in 81 % from 4 contexts." in page
     assert "Bytes held = 100 % − ratio, unless a policy only masks tokens." in page
-    assert "kvbench plan --model NAME --tasks long_context --context-tokens 32768 --limit 83" in Elements(page).text
+    assert "kvbench run --model NAME --tasks long_context --context-tokens 32768 --limit 83" in Elements(page).text
     assert "The cache is compressed before the question is seen (mode agnostic)." in page
     assert "masks, 0 bytes" not in page, "nothing is safe, and no number promises anything"
 

@@ -27,7 +27,7 @@ from leaderboards.aggregate.row import (
 from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import EXPECTED
-from leaderboards.metrics import TABLES, Measure
+from leaderboards.metrics import Measure
 from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
@@ -35,7 +35,7 @@ from leaderboards.pages.results import Results
 from leaderboards.pages.sections import note_of
 from leaderboards.rendering.style import line_styles
 from leaderboards.terminal.table import few_contexts, telling, terminal_table
-from tests.support.browsing.pages import HOSTILE, Elements, assert_inert, build_pages, results_of
+from tests.support.browsing.pages import HOSTILE, OF_EVERY_TASK, Elements, assert_inert, build_pages, results_of
 from tests.support.records.synthetic_records import (
     POLICIES,
     by_budget,
@@ -123,13 +123,13 @@ def test_the_page_names_every_policy_task_and_measure(pages: dict[str, str]) -> 
     text = Elements(pages[FRONT]).text
     for name in (*POLICIES, "base", "hops", "All tasks", "agnostic", "reference"):
         assert name in text
-    for measure in TABLES:
+    for measure in OF_EVERY_TASK:
         assert f"{measure.title}, " in text, f"no table of {measure.title}"
 
 
 def test_the_pages_show_the_numbers_of_the_rows(rows: list[SummaryRow], pages: dict[str, str]) -> None:
     shown = Counter(re.findall(r"<td[^>]*>(?:<span.*?</span>)*<b>(?:<a [^>]*>)?([\d.]+)</", "".join(tables_of(pages))))
-    values = [(measure, getattr(row, measure.field)) for measure in TABLES for row in rows]
+    values = [(measure, getattr(row, measure.field)) for measure in OF_EVERY_TASK for row in rows]
     expected = Counter(measure.text(value) for measure, value in values if value is not None)
     assert shown == expected
 
@@ -206,7 +206,7 @@ def test_ids_are_unique_and_every_link_and_label_has_its_target(pages: dict[str,
 
 def test_tables_are_labelled_for_a_screen_reader(pages: dict[str, str]) -> None:
     tables = tables_of(pages)
-    assert len(tables) == 3 * len(TABLES)
+    assert len(tables) == 3 * len(OF_EVERY_TASK)
     for table in tables:
         assert "<caption" in table
         assert table.count('<th scope="row">') == len(POLICIES)
@@ -328,6 +328,16 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
         "few contexts (4 of instructions): intervals are too narrow, and nothing is shown to be safe with fewer than "
         "10: --limit 10 or more"
     ]
+
+
+def test_a_task_with_directives_leads_with_those_and_with_leakage() -> None:
+    """On its own page; over all tasks nothing leads, and F1 comes first."""
+    records = frame([*of_directives(12), *realistic_records(["base"], ["full", "h2o"], [0.5]).to_dict("records")])
+    built = build_pages([results_of(records, "reference")])
+    for page, leading in (("task-instructions.html", ["directives-obeyed", "leakage-under-defence"]), (FRONT, ["f1"])):
+        tables = re.findall(r'<caption id="section-1-([\w-]+)-caption">', built[page])
+        pictures = re.findall(r'<figure [^>]*id="section-1-([\w-]+)-figure"', built[page])
+        assert tables[: len(leading)] == pictures[: len(leading)] == leading
 
 
 def test_fewer_wrong_answers_that_go_with_disobedience_are_said_to_be_no_gain() -> None:

@@ -9,9 +9,12 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.comparison.paired import every_duel
 from leaderboards.aggregate.summary import summarise
+from leaderboards.metrics import TABLES, Over
 from leaderboards.pages.front import FRONT, page_renderers
 from leaderboards.pages.results import Results
 
+# Measures that every task with questions has a table of; others concern directives alone.
+OF_EVERY_TASK = [measure for measure in TABLES if measure.over is not Over.CONCERNED]
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 # It ends a script, loads something from elsewhere, gives itself away in the title of the page, and talks to a terminal.
 HOSTILE_IN_A_BROWSER = (
