@@ -42,7 +42,9 @@ SINKS = ("streaming_llm", RECENCY)
 PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 A_LITTLE = 0.5  # percent of the bytes
 TEACHING = "reference"  # how the names of the shipped models begin
-TRADEOFF_UNIT = Markup('Up: percent of the full cache’s answers (<a href="method.html#board">definition</a>). ')
+TRADEOFF_UNIT = Markup(
+    'Up: what the full cache gets right, percent, mean over tasks (<a href="method.html#board">definition</a>). '
+)
 EACH_LEVEL = Markup("Across: percent of the full cache’s bytes; a line for each policy, a point for each level")
 SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>')
 
