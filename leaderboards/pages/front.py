@@ -43,7 +43,8 @@ PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machin
 A_LITTLE = 0.5  # percent of the bytes
 TEACHING = "reference"  # how the names of the shipped models begin
 TRADEOFF_UNIT = Markup(
-    'Up: what the full cache gets right, percent, mean over tasks (<a href="method.html#board">definition</a>). '
+    'Up: percent of the full cache’s<span class="wide">, mean over tasks</span> '
+    '(<a href="method.html#board">definition</a>). '
 )
 EACH_LEVEL = Markup("Across: percent of the full cache’s bytes; a line for each policy, a point for each level")
 SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>')
