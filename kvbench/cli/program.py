@@ -32,7 +32,7 @@ COMMANDS = {
     "ls": "List tasks, policies, metrics or models",
     "export": "Write a task as a Hugging Face dataset",
     "compare": "Tell where a press is better, worse or not distinguished from others, with its intervals",
-    "claims": "Put what four texts say of KV caches to the test: holds, does not hold, or undecided",
+    "claims": "Put what five texts say of KV caches to the test: holds, does not hold, or undecided",
     "doctor": "Examine a press (budget, determinism, time), or a model: is it fit, what can a board show",
     "show": "Print an example of a task, or the worst answers of a run, with their evidence in colour",
     "import-kvpress": "Put results of kvpress's own evaluation on a page, marked as imported",

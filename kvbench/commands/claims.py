@@ -1,4 +1,4 @@
-"""``python -m kvbench claims`` puts to the test on a model what four texts say of KV caches."""
+"""``python -m kvbench claims`` puts to the test on a model what five texts say of KV caches."""
 
 import shlex
 import sys

@@ -14,6 +14,7 @@ from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
 from kvbench.experiments.options import check_name
 from kvbench.store.run_file import Job
+from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from policies import LazyModule, argument_warnings
 
 local = LazyModule("kvbench.run.local")
@@ -82,4 +83,7 @@ def command(
     files = {"records": folder, "page": comparison.page}
     if tables:
         files["tables"] = sites.write_comparison_tables(comparison)
-    return Result(shown, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows))
+    notes = [f"{Path(model).name} is {CARRIES_OVER}"] if is_teaching(model) else []
+    return Result(
+        shown, notes=notes, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows)
+    )

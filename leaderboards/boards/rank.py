@@ -27,7 +27,12 @@ class RankInterval:
     low: int | None  # None from a single context
     high: int | None
     tied: tuple[str, ...]  # the policies whose paired difference from this one may be 0
-    alone: bool = False  # nobody else is ranked, so that its rank says nothing
+    among: int  # how many are ranked
+
+    @property
+    def alone(self) -> bool:
+        """Tells whether nobody else is ranked, so that the rank says nothing."""
+        return self.among == 1
 
 
 def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, RankInterval]:
@@ -47,7 +52,7 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
             other for other, lead in by_other.items() if other != policy and not MeanDifference.of(lead).is_clear
         )
         ends = (None if low is None else int(low), None if high is None else int(high))
-        intervals[policy] = RankInterval(rank, *ends, tied, alone=len(by_other) == 1)
+        intervals[policy] = RankInterval(rank, *ends, tied, len(by_other))
     return intervals
 
 
@@ -91,8 +96,8 @@ def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -
 def _cell(rank: RankInterval) -> TableCell:
     if rank.alone:
         return TableCell.blank(ALONE, ALONE)
-    interval = "" if rank.low is None else f"{rank.low}–{rank.high}"
-    return TableCell(f"{rank.rank}{' ○' if rank.tied else ''}", interval, rank.rank)
+    interval = "" if rank.low is None else f"{rank.low}–{rank.high} "
+    return TableCell(f"{rank.rank}{' ○' if rank.tied else ''}", f"{interval}of {rank.among}", rank.rank)
 
 
 ALONE = "only one ranked"

@@ -7,6 +7,7 @@ from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.comparison.failures import HOW, Contrast
 from leaderboards.aggregate.comparison.paired import COMPARED, Compared, Contest, Duel
 from leaderboards.aggregate.comparison.pooled import Pooled
+from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from leaderboards.boards.cells import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
@@ -93,6 +94,7 @@ def build_comparison(
     return render(
         "comparison.html.j2",
         model=model,
+        teaching=CARRIES_OVER if is_teaching(model) else "",
         policy=duels[0].policy,
         sections=[
             _section(number, [duel for duel in duels if duel.other == other], contrasts.get(other, ()), reasons)

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from leaderboards.aggregate.lead import DIRECTIVES, Lead, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, FEW_CONTEXTS, SummaryRow
+from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from leaderboards.boards.area import AREA
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
 from leaderboards.figures.captions import MODES
@@ -41,7 +42,6 @@ SINKS = ("streaming_llm", RECENCY)
 # What a run says of itself: its name here, the field, and how many letters of it are shown.
 PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 A_LITTLE = 0.5  # percent of the bytes
-TEACHING = "reference"  # how the names of the shipped models begin
 TRADEOFF_UNIT = Markup(
     'Up: percent of the full cache’s<span class="wide">, mean over tasks</span> '
     '(<a href="method.html#board">definition</a>). '
@@ -83,7 +83,7 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
         facts=_facts(results, rows, tasks),
         task_pages=pages,
         shown=ALL_TASKS if pages else tasks[0],
-        teaching=any(one.model.split("/")[-1].startswith(TEACHING) for one in results),
+        teaching=CARRIES_OVER if any(is_teaching(one.model) for one in results) else "",
         examples=[
             (f"{task}, {label}" if label else task, page)
             for task, of_task in examples.items()

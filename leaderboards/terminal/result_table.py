@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 GAP = 2  # characters between two columns
-NARROWEST = 20  # characters of a column of sentences
+NARROWEST = 13  # characters of a column of sentences
 
 
 def cell_text(value: Any) -> str:

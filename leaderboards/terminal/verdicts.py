@@ -72,7 +72,7 @@ def _verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resu
             for place, one in enumerate(measures)
         ),
         Column("unit", shown=False),
-        Column("verdict_in_words", "", style=lambda words: STYLES.get(words.partition(" ±")[0], "dim")),
+        Column("verdict_in_words", "", style=_verdict_style, of_sentences=True),
         *(Column(f"{one.name}_{what}", shown=False) for one in measures for what in ("p", "verdict", "smallest")),
         *(Column(name, shown=False) for name in ("verdict", "not_mastered", "questions", "contexts", "family")),
     )
@@ -95,6 +95,10 @@ def _verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resu
         f"{task}: {unmastered[task]}" for task in dict.fromkeys(duel.task for duel in duels) if task in unmastered
     ]
     return ResultTable("verdicts", columns, rows, title, "\n".join([*explanation(judged), *reasons]))
+
+
+def _verdict_style(words: str) -> str:
+    return STYLES.get(words.partition(" ±")[0], "dim")
 
 
 def _difference(difference: MeanDifference | None) -> str:
@@ -160,7 +164,7 @@ def failure_table(contrasts: Sequence[Contrast]) -> ResultTable:
     columns = (
         Column("policy", shown=False),
         Column("other_policy", shown=False),
-        Column("what", ""),
+        Column("what", "", of_sentences=True),
         Column("answers", right=True),
         Column("rate", "this", _percent, right=True),
         Column("other_rate", "other", _percent, right=True),

@@ -9,6 +9,7 @@ from types import FrameType
 
 OURS = ("kvbench", "policies", "datasets_gen", "leaderboards")
 INSTALLED = {"site-packages", "dist-packages"}
+ACTING = ("score", "compress", "forward_hook")  # methods of a press by which it acts on the cache
 NO_ATTENTIONS = (
     "; attentions is None: all presses share fused attention, which computes no weights; compute them from "
     "hidden_states and keys, as h2o does in policies/presses/h2o.py"
@@ -27,11 +28,12 @@ def description_of(error: BaseException, press: object = None) -> str:
 
 
 def where_defined(press: object) -> str:
-    """Returns the file and line of the class of a user's press, such as `` (MyPress, mine.py:7)``; nothing of one that
-    kvbench or an installed package defines."""
+    """Returns the file and line of a user's press, such as `` (MyPress, mine.py:7)``: where it begins to act, or else
+    its class; nothing of one that kvbench or an installed package defines."""
     kind = type(press)
+    acting = next((vars(kind)[name] for name in ACTING if name in vars(kind)), kind)
     try:
-        file, line = Path(inspect.getsourcefile(kind) or ""), inspect.getsourcelines(kind)[1]
+        file, line = Path(inspect.getsourcefile(kind) or ""), inspect.getsourcelines(acting)[1]
     except (OSError, TypeError):  # it was written in no file
         return ""
     return f" ({kind.__name__}, {file.name}:{line})" if _is_of_user_module(kind.__module__, file) else ""

@@ -88,7 +88,7 @@ def test_what_failed_is_blank_with_its_reason_and_has_no_rank() -> None:
     blank = [tova[measure] for measure in DERIVED if measure is not RECENCY]
     assert blank == [reason] * 8
     assert tova[RECENCY] == Blank("recency was not run")
-    assert value(snapkv[RANK]) == RankInterval(1, 1, 1, (), alone=True)
+    assert value(snapkv[RANK]) == RankInterval(1, 1, 1, (), 1)
     alone = blanks_of(records[records["policy"] != "tova"])
     assert value(snapkv[RANDOM]) == alone[RANDOM], "the family is of those that have a value"
 

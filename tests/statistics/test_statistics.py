@@ -355,15 +355,15 @@ def ahead(values: Mapping[str, Any]) -> dict[str, dict[str, FloatArray]]:
 def test_ranks_and_their_intervals_are_those_of_a_hand() -> None:
     best, second, third = [9, 9, 9, 4], [5, 5, 5, 5], [1, 1, 1, 1]
     found = rank_intervals(ahead({"a": best, "b": second, "c": third}))
-    assert found["a"] == RankInterval(1, 1, 2, ("b",))
-    assert found["b"] == RankInterval(2, 1, 2, ("a",))
-    assert found["c"] == RankInterval(3, 3, 3, ())
+    assert found["a"] == RankInterval(1, 1, 2, ("b",), 3)
+    assert found["b"] == RankInterval(2, 1, 2, ("a",), 3)
+    assert found["c"] == RankInterval(3, 3, 3, (), 3)
 
 
 def test_equals_share_the_better_rank_and_are_tied() -> None:
     found = rank_intervals(ahead({"a": [5.0, 5.0], "b": [5.0, 5.0 + 1e-12], "c": [1.0, 1.0]}))
-    assert found["a"] == RankInterval(1, 1, 1, ("b",))
-    assert found["b"] == RankInterval(1, 1, 1, ("a",))
+    assert found["a"] == RankInterval(1, 1, 1, ("b",), 3)
+    assert found["b"] == RankInterval(1, 1, 1, ("a",), 3)
     assert found["c"].rank == 3
     assert rank_intervals({}) == {}
 

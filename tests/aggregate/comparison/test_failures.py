@@ -10,6 +10,7 @@ from rich.console import Console
 from leaderboards.aggregate.comparison.failures import FEWEST, HOW, KINDS, contrasts
 from leaderboards.aggregate.comparison.paired import duels
 from leaderboards.pages.comparison import build_comparison
+from leaderboards.terminal.result_table import Column, ResultTable
 from leaderboards.terminal.verdicts import failure_table, verdict_tables
 from policies import Level
 from tests.support.records.synthetic_records import by_budget, frame, realistic_records, record
@@ -142,3 +143,15 @@ def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(contexts: int,
     verdict = table.plain()[0]["verdict_in_words"]
     assert ("±" in verdict) is told
     assert ("±: smaller differences cannot be seen" in table.caption) is told
+
+
+def test_the_widest_names_and_numbers_are_whole_in_80_columns() -> None:
+    """Those of the widest task, policy and intervals: what does not fit stands on another line."""
+    level = Column("level", right=True)
+    columns = (Column("task", cut=True), level, *(Column(name, right=True) for name in ("F1", "wrong of answered")))
+    verdict = Column("verdict", of_sentences=True)
+    row = ("multi_presence", "0.3", "-24.5 [-39.0, -10.5]", "-4.6 [-11.0, +0.4]", "not distinguished ±44")
+    file = io.StringIO()
+    Console(file=file, width=80).print(ResultTable("verdicts", (*columns, verdict), [row]))
+    words = file.getvalue().split()
+    assert {word for text in row for word in text.split()} <= set(words)
