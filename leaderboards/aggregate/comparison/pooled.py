@@ -201,9 +201,7 @@ def pool(
     of_policies = records[records["policy"].isin((policy, *others))]
     tables = answer_tables(of_policies) if len(of_policies) else []
     lines = (
-        _pool([table for table in tables if measure in _leads(table)], (policy, other), measure, unmastered or {})
-        for other in others
-        for measure in COMPARED.values()
+        _pool(tables, (policy, other), measure, unmastered or {}) for other in others for measure in COMPARED.values()
     )
     return _correct([line for line in lines if line is not None])
 
@@ -245,14 +243,16 @@ def _correct(lines: Sequence[Pooled]) -> list[Pooled]:
 
 
 def _pool(
-    tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, unmastered: Mapping[str, str]
+    every_table: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, unmastered: Mapping[str, str]
 ) -> Pooled | None:
-    """Makes one test before it is corrected. A task with fewer contexts than a test needs is left out, unless all have
-    fewer: then there is no test."""
+    """Makes one test before it is corrected, over the tasks that are judged by the measure. A task with fewer contexts
+    than a test needs is left out, unless all have fewer: then there is no test."""
+    tables = [table for table in every_table if measure in _leads(table)]
     by_task = {
         task: [table for table in tables if table.task == task and _shares(table, pair, measure)]
         for task in dict.fromkeys(table.task for table in tables)
     }
+    led_by_others = dict.fromkeys(table.task for table in every_table if measure is F1 and table.task not in by_task)
     known = {
         task: area
         for task, of_task in by_task.items()
@@ -286,7 +286,10 @@ def _pool(
         answered=tuple(100 * np.mean(over, axis=0)) if over else None,
         silent=sum(len(by_task[task]) for task in chosen) - len(at),
         span=_span(at),
-        left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in by_task if task not in chosen),
+        left_out=(
+            *(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in by_task if task not in chosen),
+            *(f"{task} (judged by directives)" for task in led_by_others),
+        ),
     )
 
 

@@ -446,6 +446,11 @@ def test_a_pooled_line_names_the_tasks_that_it_leaves_out_and_why() -> None:
     assert "hops (both answer in 5 contexts, 6 are needed)" in wrong.left_out
     (none,) = pool(of_f1(whole), "mine", ["theirs"], {})
     assert "left out" not in none.sentence
+    twice = pd.concat([whole, whole.assign(task="instructions")], ignore_index=True)
+    obeyed = np.where(twice["task"] == "instructions", 1.0, np.nan)
+    mixed = {line.measure.name: line for line in pool(twice.assign(directives_obeyed=obeyed), "mine", ["theirs"], {})}
+    assert mixed["f1"].left_out == ("instructions (judged by directives)",)
+    assert mixed["directives_obeyed"].left_out == ()
 
 
 @pytest.mark.parametrize(
