@@ -1,5 +1,7 @@
 """The errors that a user of boards and metrics sees."""
 
+from policies.declaration.faults import text_of
+
 
 class LeaderboardError(ValueError):
     """Says that no board can be made of some records. The message says in one line what to do."""
@@ -11,4 +13,4 @@ class MetricError(Exception):
 
 def first_line(error: BaseException) -> str:
     """Returns the first line of an error that is not blank, or an empty text."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return next((line.strip() for line in text_of(error).splitlines() if line.strip()), "")

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from kvbench.system.errors import KVBenchError
 
+OF_CLASS = object()  # stands for the forward pass of a class, where a module has none of its own
 PLAIN = (bool, int, float, str)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -115,9 +116,9 @@ def _attributes(part: Any) -> dict[str, Any]:
     A press that puts its own in place and then the old one back leaves the class's own on the part itself.
     """
     values = {name: value for name, value in vars(part).items() if isinstance(value, PLAIN)}
-    forward = vars(part).get("forward")
-    is_own = forward is None or getattr(forward, "__func__", None) is type(part).forward
-    return values if is_own else {**values, "forward": forward}
+    forward = vars(part).get("forward", OF_CLASS)
+    is_own = forward is OF_CLASS or getattr(forward, "__func__", None) is type(part).forward
+    return values if is_own else {**values, "forward": forward or "none"}
 
 
 def is_expected(hook: Any) -> bool:

@@ -9,6 +9,7 @@ from types import FrameType
 
 OURS = ("kvbench", "policies", "datasets_gen", "leaderboards")
 INSTALLED = {"site-packages", "dist-packages"}
+LONGEST = 300  # characters of what foreign code says
 ACTING = ("score", "compress", "forward_hook")  # methods of a press by which it acts on the cache
 NO_ATTENTIONS = (
     "; attentions is None: all presses share fused attention, which computes no weights; compute them from "
@@ -20,11 +21,18 @@ def description_of(error: BaseException, press: object = None) -> str:
     """Describes an error of foreign code in one line: its type, what it says, and :func:`where_in_user_code`, or
     :func:`where_defined` where a library raised it before the press ran, as for a wrong signature."""
     # The place of a syntax error stands in its text already, without the folder.
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    said = (line.strip() for line in (text or "").splitlines())
-    return ": ".join([type(error).__name__, *list(filter(None, said))[:1]]) + (
-        where_in_user_code(error) or where_defined(press)
-    )
+    text = error.msg if isinstance(error, SyntaxError) else text_of(error)
+    said = [line.strip() for line in (text or "").splitlines() if line.strip()][:1]
+    short = [line if len(line) <= LONGEST else f"{line[:LONGEST]} …" for line in said]
+    return ": ".join([type(error).__name__, *short]) + (where_in_user_code(error) or where_defined(press))
+
+
+def text_of(error: BaseException) -> str:
+    """Returns what an error says, as text that can be stored and printed whatever its class does."""
+    try:
+        return str(error).encode("utf-8", "backslashreplace").decode()
+    except Exception:
+        return "it cannot say what is wrong: its own text raises"
 
 
 def where_defined(press: object) -> str:
@@ -62,7 +70,7 @@ def _is_of_user_module(name: str, file: Path) -> bool:
 
 def _misses_attentions(error: BaseException, frames: Iterator[FrameType]) -> bool:
     """Tells whether an error is about the attention weights, which a frame of the traceback got as None."""
-    text = str(error)
+    text = text_of(error)
     is_bare = isinstance(error, AssertionError) and not text
     about = is_bare or any(word in text for word in ("NoneType", "attention", "attn"))
     return about and any(frame.f_locals.get("attentions", 0) is None for frame in frames)

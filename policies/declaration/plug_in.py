@@ -334,7 +334,7 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
 def _parameters(target: Callable[..., Any], text: str) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(target).parameters
-    except ValueError as error:  # of a builtin
+    except (TypeError, ValueError) as error:  # a signature that is none, or of a builtin
         raise BrokenPlugInError(f"{text}: it does not say what parameters it has") from error
 
 

@@ -216,8 +216,10 @@ def _ranked(
         seconds = model.clock() - started
     if scores.shape != inputs.keys.shape[:3]:
         raise PressError(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
+    if scores.dtype is torch.bool:
+        raise PressError("its scores are of type bool, which say of no two tokens which is worth more")
     if scores.isnan().any():
-        raise PressError("its scores are NaN")
+        raise PressError("some of its scores are NaN")
     started = model.clock()
     ranking = Ranking(scores, counts)
     return ranking, seconds + model.clock() - started

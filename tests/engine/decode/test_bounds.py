@@ -211,6 +211,7 @@ SPOILERS: list[tuple[Callable[[Any], object], str]] = [
     (lambda module: module.k_proj.weight.data.mul_(1.5), "k_proj.weight"),  # what autograd does not count
     (lambda module: setattr(module, "scaling", 0.0), "scaling"),
     (lambda module: setattr(module.o_proj, "forward", lambda states: states * 0), "o_proj.forward"),
+    (lambda module: setattr(module, "forward", None), "self_attn.forward"),
     (lambda module: module.rotary_emb.inv_freq.mul_(3), "inv_freq"),
     (lambda module: module.o_proj.register_forward_hook(lambda m, i, output: output * 0.5), "o_proj._forward_hooks"),
     (lambda module: module.o_proj.register_forward_pre_hook(lambda m, i: (i[0] * 0.5,)), "o_proj._forward_pre_hooks"),

@@ -96,6 +96,18 @@ class TakesTooLittle(ScorerPress):
         return keys
 
 
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raising(error: Exception) -> Any:
+    def act(*_: Any) -> Any:
+        raise error
+
+    return act
+
+
 FAULTS: dict[str, tuple[Policy, str]] = {
     "raises in layer 1": (acting(raises_in_the_second_layer), "failed in layer 1: RuntimeError: no room"),
     "NaN": (acting(gives_nan), "failed in layer 0: it returned NaN"),
@@ -108,10 +120,14 @@ FAULTS: dict[str, tuple[Policy, str]] = {
     "mask and cut": (acting(masks(0, first=1)), "both shortens the cache and masks keys"),
     "scores are NaN": (
         scoring(lambda m, h, keys, *_: keys[..., 0] * float("nan")),
-        "its scores are NaN (ActingScorer, toy.py:",
+        "some of its scores are NaN (ActingScorer, toy.py:",
     ),
     "scores of one head": (scoring(lambda m, h, keys, *_: keys[:, :1, :, 0]), "it scored with shape"),
     "takes too little": (pressing("faulty", lambda s: TakesTooLittle()), "(TakesTooLittle, test_engine_faults.py:"),
+    "scores are bool": (scoring(lambda m, h, keys, *_: keys[..., 0] > 0), "its scores are of type bool"),
+    "error without text": (scoring(raising(SilentError())), "SilentError: it cannot say what is wrong"),
+    "lone surrogates": (scoring(raising(ValueError("bad \udcff"))), "ValueError: bad \\udcff"),
+    "a long text": (scoring(raising(ValueError("x" * 9000))), f"ValueError: {'x' * 300} …"),
     "no scores": (scoring(lambda *_: None), "failed in layer 0: AttributeError"),
     "not ready": (pressing("faulty", lambda s: Unready(gives_nan)), "failed at the start: OSError: no statistics"),
     "wants eager": (pressing("faulty", lambda s: ObservedAttentionPress(s.ratio)), 'attn_implementation="eager"'),
