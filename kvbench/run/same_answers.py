@@ -13,7 +13,7 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError
-from policies import POLICIES
+from policies import FULL, POLICIES
 
 CLOSE = 1e-3  # nats; the same passes over the same tokens differ by rounding at most
 FullAnswers = list[tuple[tuple[int, ...], float]]  # tokens, and nats of the right answer
@@ -40,6 +40,6 @@ def same_full_answers(model: LoadedModel, task: Task, example: Example, setting:
 
 def _answers(model: LoadedModel, task: Task, example: Example, setting: Setting) -> FullAnswers:
     prompt = build_prompts(model.tokenizer, task, example, setting.mode)[0]
-    trace = prefill(model, prompt, plan([POLICIES["full"]], (), prompt, setting.seed, setting.time_limit))
+    trace = prefill(model, prompt, plan([POLICIES[FULL]], (), prompt, setting.seed, setting.time_limit))
     answers = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, gold=True)
     return [(tuple(answer.token_ids), answer.gold_nll or 0.0) for answer in answers]

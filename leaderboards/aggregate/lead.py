@@ -49,8 +49,9 @@ def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
     return (first, *(measure for measure in others if full is not None and measure.value(full) is not None))
 
 
-def leading_first(measures: Sequence[Measure], task: str, full: SummaryRow | None) -> list[Measure]:
-    """Puts in front what leads a task; over all tasks no measure leads all of them."""
+def leading_first(measures: Sequence[Measure], task: str, rows: Sequence[SummaryRow]) -> list[Measure]:
+    """Puts in front what leads a task; over all tasks no measure leads all of them. ``rows``: of the task."""
+    full = next((row for row in rows if row.policy == FULL), None)
     leading = () if task == ALL_TASKS else leading_measures(full)
     return sorted(measures, key=lambda measure: measure not in leading)
 

@@ -17,7 +17,6 @@ from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Blank
-from policies.declaration.names import FULL
 
 
 @dataclass(frozen=True)
@@ -74,11 +73,10 @@ def gallery(
     """Draws one task, or ``all``, in one mode. ``rows``: of all tasks. ``styles``: of all policies of a site, if the
     rows are not. ``place``: of the gallery on its page, if there are several."""
     board_rows = [row for row in rows if (row.task, row.mode) == (task, mode)]
-    full = next((row for row in board_rows if row.policy == FULL), None)
     standings = details.standings.get((mode, task), ())
     pictures = [
         _curve(curve_plot(rows, task, mode, measure, _cliffs(standings, measure), styles, place), measure)
-        for measure in leading_first(CURVES, task, full)
+        for measure in leading_first(CURVES, task, board_rows)
         if is_told(measure, board_rows)
     ]
     scatters = [

@@ -140,7 +140,6 @@ def _section(
     highest: Mapping[str, float],
 ) -> TaskSection:
     rows_of_task = [row for row in results.rows if row.task == task]
-    full = next((row for row in rows_of_task if row.policy == FULL), None)
     board = results.boards.get((results.mode, task))
     adapted = {policy for policy in styles if board is not None and board.is_adapted(policy)}
     styles = with_adapted(styles, adapted)
@@ -155,7 +154,7 @@ def _section(
         gallery=gallery(results.rows, task, results.mode, results.details, styles, identifier),
         tables=tuple(
             measure_table(rows_of_task, measure, highest[measure.name], examples)
-            for measure in leading_first(TABLES, task, full)
+            for measure in leading_first(TABLES, task, rows_of_task)
             if measure is F1 or is_told(measure, rows_of_task)
         ),
         listing=None if task == ALL_TASKS else every_measure(rows_of_task, title),
