@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
-from datasets_gen.examples.taught import TAUGHT
+from datasets_gen.examples.taught import taught_phrasings
 
 MIXED_SHARE = 0.6  # of the loosened sentences consist of pieces of several phrasings
 CHANGED_SHARE = 0.1  # of the words of a loosened sentence are left out, replaced or preceded by another
@@ -81,9 +81,10 @@ def words_of(template: str) -> frozenset[str]:
 @cache
 def _telling_words() -> Mapping[str, frozenset[str]]:
     """Returns, by the first phrasing of a meaning, the words that hardly another meaning with the same slots has."""
-    said = {first: words_of(" ".join((first, *others))) for first, others in TAUGHT.items()}
-    slots = {first: frozenset(_SLOT.findall(first)) for first in TAUGHT}
-    families = {one: [first for first in TAUGHT if slots[first] == one] for one in set(slots.values())}
+    taught = taught_phrasings()
+    said = {first: words_of(" ".join((first, *others))) for first, others in taught.items()}
+    slots = {first: frozenset(_SLOT.findall(first)) for first in taught}
+    families = {one: [first for first in taught if slots[first] == one] for one in set(slots.values())}
     counts = {one: Counter(word for first in family for word in said[first]) for one, family in families.items()}
     return {
         first: frozenset(
@@ -91,11 +92,11 @@ def _telling_words() -> Mapping[str, frozenset[str]]:
             for word in said[first]
             if counts[slots[first]][word] <= (2 if len(families[slots[first]]) >= MANY else 1)
         )
-        for first in TAUGHT
+        for first in taught
     }
 
 
 @cache
 def _all_words() -> tuple[str, ...]:
     """Returns the words of all the templates in which someone or something is spoken of."""
-    return tuple(sorted(set().union(*(words_of(first) for first in TAUGHT if "{" in first))))
+    return tuple(sorted(set().union(*(words_of(first) for first in taught_phrasings() if "{" in first))))

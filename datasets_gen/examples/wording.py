@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from datasets_gen.examples.loosening import loosened
-from datasets_gen.examples.taught import TAUGHT
+from datasets_gen.examples.taught import taught_phrasings
 
 TAUGHT_SHARE = 0.6  # of the texts of training
 LOOSE_SHARE = 0.6  # of these
@@ -21,7 +21,7 @@ class Phrasings:
     @property
     def taught(self) -> tuple[str, ...]:
         """Lists the phrasings that training shows beside the common ones, and no test."""
-        return TAUGHT.get(self.common[0], ())
+        return taught_phrasings().get(self.common[0], ())
 
 
 def phrasings(*common: str, held_out: Iterable[str]) -> Phrasings:

@@ -8,9 +8,10 @@ import pytest
 
 from datasets_gen.examples import loosening
 from datasets_gen.examples.loosening import loosened, words_of
-from datasets_gen.examples.taught import TAUGHT
+from datasets_gen.examples.taught import taught_phrasings
 from datasets_gen.examples.wording import Phrasings, Wording
 
+TAUGHT = taught_phrasings()
 MEANINGS = {one.common[0]: one for one in gc.get_objects() if type(one) is Phrasings}
 SLOT = re.compile(r"\{\w+\}")
 DRAWS = 40

@@ -7,9 +7,10 @@ from string import Formatter
 import pytest
 
 from datasets_gen import TASKS
-from datasets_gen.examples.taught import TAUGHT
+from datasets_gen.examples.taught import taught_phrasings
 from datasets_gen.examples.wording import Phrasings
 
+TAUGHT = taught_phrasings()
 MEANINGS = [one for one in gc.get_objects() if type(one) is Phrasings]  # of all that the tasks are made of
 COMMON = {phrasing for meaning in MEANINGS for phrasing in meaning.common}
 # Compiled once: they are more than the module ``re`` remembers.
