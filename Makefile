@@ -11,9 +11,11 @@ INSTALLED := $(VENV)/installed
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# The newest pip first: the one that comes with Python 3.11 takes twice as long to choose and install the same versions.
 # Compiled when first imported: to compile all of torch and transformers beforehand takes a minute.
 unexport PYTHONDONTWRITEBYTECODE
 $(INSTALLED): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	touch $@
 
