@@ -22,12 +22,19 @@ from kvbench.checks.read_profile import PARTS
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.training.architecture import ARCHITECTURES, SHAPES, new_model
 from kvbench.reference.training.batches import Batch, evaluation_batch, training_batch
-from kvbench.reference.training.conversion import under_tokens, without_norms
+from kvbench.reference.training.conversion import (
+    is_fading,
+    learn_usual_lengths,
+    make_fading,
+    set_faded,
+    under_tokens,
+    without_norms,
+)
 from kvbench.reference.training.crew import Crew
 from kvbench.reference.training.drills import DRILL_WEIGHT, drill_loss, drills
 from kvbench.reference.training.lessons import Assignment, Curriculum, Lesson
-from kvbench.reference.training.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
-from kvbench.reference.training.read_profile import read_profile
+from kvbench.reference.training.losses import COPY_BATCH, COPY_LENGTH, copying_loss, task_loss
+from kvbench.reference.training.read_profile import read_profile, right_answers
 from kvbench.reference.training.reads import HiddenShares, Readable, draw_readable
 from kvbench.reference.training.state import begin_with_state, read_state, write_state
 from kvbench.reference.training.tokenizer import END, train_tokenizer
@@ -98,21 +105,11 @@ def rate_factor(step: int, fall_from: int | None = None, end: int = 0) -> float:
 
 @torch.no_grad()
 def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, seed: int) -> dict[str, float]:
-    """Measures the exact-match rate of each task on the test split, in percent.
-
-    All tokens of an answer are the argmax given the ones before: just then greedy decoding writes that answer.
-    """
+    """Measures the exact-match rate of each task on the test split, in percent."""
     rates = {}
     for name, task in TASKS.items():
-        outcomes = []
-        for first in range(0, EVALUATION_CONTEXTS, 4):
-            batch = evaluation_batch(tokenizer, task, seed, first, 4)
-            chosen = batch.labels >= 0
-            right = torch.ones(batch.labels.shape, dtype=torch.bool)
-            right[chosen] = answer_logits(model, batch, chosen).argmax(-1) == batch.labels[chosen]
-            for row, example in enumerate(batch.examples):
-                numbers = range(1, len(example.questions) + 1)
-                outcomes += [bool(right[row][batch.segments[row] == number].all()) for number in numbers]
+        batches = (evaluation_batch(tokenizer, task, seed, first, 4) for first in range(0, EVALUATION_CONTEXTS, 4))
+        outcomes = [is_right for batch in batches for is_right in right_answers(model, batch)]
         rates[name] = 100 * sum(outcomes) / len(outcomes)
     return rates
 
@@ -120,13 +117,15 @@ def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, se
 @dataclass(frozen=True)
 class TrainingPlan:
     """Says how a training goes on. ``fall_from`` is the step from which the learning rate falls, until the last of
-    ``steps``; None while that is not decided. ``confident`` trains without questions that cannot be answered."""
+    ``steps``; None while that is not decided. ``confident`` trains without questions that cannot be answered.
+    ``fade``: steps over which the norms of queries and keys fade; None where they stay."""
 
     steps: int = 1_000_000
     fall_from: int | None = None
     shape: str = "narrow"
     hidden: HiddenShares = HIDDEN
     confident: bool = False
+    fade: int | None = None
 
 
 class Trainer:
@@ -143,8 +142,8 @@ class Trainer:
         state: Path | None = None,
         narrow: Path | None = None,
     ) -> None:
-        """Starts or resumes a training. ``earlier`` is the folder of a training of ``reference-qwen``, whose weights
-        and lessons it begins with.
+        """Starts or resumes a training. ``earlier`` is the folder of a training whose weights and lessons it begins
+        with; a Llama model begins with another, or with a ``reference-qwen`` whose norms have faded.
         ``state``: one that :meth:`keep` wrote, from which a training goes on where there is no checkpoint.
         ``narrow``: the folder of a model of the narrow shape that is widened and begun with."""
         self.folder, self.seed, self.plan = folder, seed, plan
@@ -155,6 +154,8 @@ class Trainer:
         torch.manual_seed(seed)
         self.tokenizer = self._tokenizer()
         self.model = new_model(self.tokenizer, name, SHAPES[plan.shape])
+        if plan.fade is not None:
+            make_fading(self.model)
         self.optimizers = make_optimizers(self.model)
         self.progress = Progress()
         self.checkpoint = folder / "checkpoint.pt"
@@ -194,14 +195,13 @@ class Trainer:
     def _inherit(self, earlier: Path) -> None:
         state: dict[str, Any] = torch.load(earlier / "checkpoint.pt", weights_only=True)
         known = PreTrainedTokenizerFast.from_pretrained(earlier / "tokenizer").get_vocab()
-        source = new_model(self.tokenizer, "reference-qwen", SHAPES[self.plan.shape])
-        source.load_state_dict(under_tokens(state["model"], known, self.tokenizer.get_vocab()))
+        weights = under_tokens(state["model"], known, self.tokenizer.get_vocab())
         curriculum = Progress.of(state["progress"]).curriculum
-        if type(source) is type(self.model):
-            self.model.load_state_dict(source.state_dict())
-        else:
-            batch = training_batch(self.tokenizer, self.seed, curriculum.assign(self.seed, 0))
-            without_norms(self.model, source, batch)
+        if is_fading(weights) and self.plan.fade is None:
+            weights = without_norms(weights)
+        self.model.load_state_dict(weights, strict=self.plan.fade is None)
+        if self.plan.fade is not None:
+            learn_usual_lengths(self.model, training_batch(self.tokenizer, self.seed, curriculum.assign(self.seed, 0)))
         self.progress = Progress(copying=False, curriculum=curriculum)
 
     def save(self) -> None:
@@ -249,6 +249,8 @@ class Trainer:
         started = time.perf_counter()
         p = self.progress
         factor = rate_factor(p.step, self.plan.fall_from, self.plan.steps)
+        if self.plan.fade is not None:
+            set_faded(self.model, min(1.0, (p.step + 1) / self.plan.fade))
         for optimizer, rate in zip(self.optimizers, (MUON_RATE, ADAM_RATE), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * factor
@@ -364,7 +366,8 @@ def main(
     hidden: Annotated[bool, typer.Option("--hidden/--all-readable", help="Whether reads are hidden.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
-    earlier: Annotated[Path | None, typer.Option("--from", help="WORK of a reference-qwen to begin with.")] = None,
+    earlier: Annotated[Path | None, typer.Option("--from", help="WORK of a training to begin with.")] = None,
+    fade: Annotated[int | None, typer.Option(help="Steps over which a reference-qwen loses its norms.")] = None,
     confident: Annotated[bool, typer.Option("--confident", help="Only questions that can be answered.")] = False,
     state: Annotated[Path | None, typer.Option(help="Folder to go on from where WORK has no checkpoint.")] = None,
     widened: Annotated[str | None, typer.Option(help="A model of the narrow shape to begin with, widened.")] = None,
@@ -379,7 +382,9 @@ def main(
         raise KVBenchError(f"--shape {shape}: choose one of {', '.join(SHAPES)}")
     if not 0 <= fall <= steps:
         raise KVBenchError(f"--fall {fall}: it is a number of the --steps, which are {steps}")
-    plan = TrainingPlan(steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares(), confident)
+    plan = TrainingPlan(
+        steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares(), confident, fade
+    )
     narrow = None
     if widened:
         narrow = folder_of(widened) if widened in REFERENCE_MODELS else Path(widened)
@@ -399,7 +404,7 @@ def main(
     if crew.is_first:
         print(f"{trainer.model.num_parameters():,} parameters, step {trainer.progress.step} of {steps}", flush=True)
     train_to_the_end(trainer, steps)
-    if crew.is_first:
+    if crew.is_first and fade is None:  # no checkpoint of transformers holds norms that fade
         trainer.export(out)
     crew.leave()
 

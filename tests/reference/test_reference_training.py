@@ -9,6 +9,7 @@ import torch
 
 import kvbench.reference.train as train
 import kvbench.reference.training.batches as batches
+import kvbench.reference.training.read_profile as read_profile
 from datasets_gen import TASKS, Task
 from kvbench.prompts.mode import Mode
 from kvbench.reference.train import Progress, exact_matches
@@ -343,7 +344,7 @@ def test_an_answer_counts_when_all_its_tokens_are_right_on_the_test_split(monkey
     def knowing(but: int | None) -> Callable[..., torch.Tensor]:
         """Logits of a model that knows every token, but never says the token ``but``."""
 
-        def logits(model: object, batch: Batch, chosen: torch.Tensor) -> torch.Tensor:
+        def logits(model: object, batch: Batch, chosen: torch.Tensor, layouts: object) -> torch.Tensor:
             known = torch.nn.functional.one_hot(batch.labels[chosen], len(tokenizer)).float()
             return known if but is None else known.index_fill(1, torch.tensor(but), -1.0)
 
@@ -352,13 +353,13 @@ def test_an_answer_counts_when_all_its_tokens_are_right_on_the_test_split(monkey
     tasks = {name: TASKS[name] for name in TAUGHT}
     monkeypatch.setattr(train, "TASKS", tasks)
     monkeypatch.setattr(train, "evaluation_batch", listening)
-    monkeypatch.setattr(train, "answer_logits", knowing(None))
+    monkeypatch.setattr(read_profile, "answer_logits", knowing(None))
     model = new_model(tokenizer)
     assert exact_matches(model, tokenizer, 0) == dict.fromkeys(tasks, 100.0)
     assert {example.split for batch in read for example in batch.examples} == {"test"}
-    monkeypatch.setattr(train, "answer_logits", knowing(tokenizer.eos_token_id))
+    monkeypatch.setattr(read_profile, "answer_logits", knowing(tokenizer.eos_token_id))
     assert exact_matches(model, tokenizer, 0) == dict.fromkeys(tasks, 0.0)
-    monkeypatch.setattr(train, "answer_logits", knowing(tokenizer.encode(" don't")[-1]))
+    monkeypatch.setattr(read_profile, "answer_logits", knowing(tokenizer.encode(" don't")[-1]))
     rates = exact_matches(model, tokenizer, 0)
 
     def answerable(task: Task) -> float:

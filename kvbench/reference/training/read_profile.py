@@ -48,9 +48,12 @@ def destroyed_slots(shares: Sequence[float], key_heads: int, batch: Batch, seed:
 
 @torch.no_grad()
 def right_answers(
-    model: PreTrainedModel, batch: Batch, layouts: Sequence[PackedLayout], hops: int | None
+    model: PreTrainedModel, batch: Batch, layouts: Sequence[PackedLayout] | None = None, hops: int | None = None
 ) -> list[bool]:
-    """Tells whether greedy decoding writes each answer exactly, of questions of so many facts."""
+    """Tells whether greedy decoding writes each answer exactly, of questions of so many facts.
+
+    All tokens of an answer are the argmax given the ones before: just then greedy decoding writes that answer.
+    """
     chosen = batch.labels >= 0
     right = torch.ones(batch.labels.shape, dtype=torch.bool)
     right[chosen] = answer_logits(model, batch, chosen, layouts).argmax(-1) == batch.labels[chosen]
