@@ -13,6 +13,7 @@ from functools import partial
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from kvbench.reference.training.batches import Batch
 from kvbench.reference.training.losses import states_of
@@ -46,9 +47,9 @@ class FadingNorm(nn.Module):
 
     def __init__(self, norm: nn.Module, heads: int) -> None:
         super().__init__()
-        assert isinstance(norm.weight, nn.Parameter)
+        assert isinstance(norm, Qwen3RMSNorm)
         self.weight = norm.weight
-        self.epsilon = float(norm.variance_epsilon)
+        self.epsilon = norm.variance_epsilon
         self.register_buffer("usual", torch.ones(heads, 1))
         self.register_buffer("share", torch.zeros(()))
 
@@ -77,12 +78,13 @@ def learn_usual_lengths(model: PreTrainedModel, batch: Batch) -> None:
     """Sets what is usual to the geometric mean over the tokens of a batch, for each head."""
     tokens = batch.segments >= 0
 
-    def note(norm: nn.Module, _: nn.Module, inputs: tuple[torch.Tensor]) -> None:
+    def note(norm: FadingNorm, _: nn.Module, inputs: tuple[torch.Tensor]) -> None:
         squares = inputs[0][tokens].pow(2).mean(-1)  # (tokens, heads)
         norm.usual.copy_(torch.exp(-squares.log().mean(0) / 2)[:, None])
 
     with ExitStack() as stack:
         for _, _, norm in norms_of(model):
+            assert isinstance(norm, FadingNorm)
             stack.callback(norm.register_forward_pre_hook(partial(note, norm)).remove)
         states_of(model, batch)
 
