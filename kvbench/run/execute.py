@@ -67,6 +67,8 @@ def _fill(executor: Executor, store: Store) -> None:
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not chunks:
         return
+    if lenders.refusal:
+        console.print(lenders.refusal, soft_wrap=True)
     done: defaultdict[Unit, list[RowsByTable]] = defaultdict(list)  # by unit, the rows of its contexts so far
     with executor.map(list(chunks)) as results, _progress() as progress:
         bar = progress.add_task("generations", total=missing)

@@ -1,6 +1,7 @@
 """Takes rows from another run beside this one: a policy that is added to a finished run costs itself alone."""
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -14,6 +15,8 @@ from policies import Level, Point
 
 Cell = tuple[str, int, Point]  # policy, context, level and draw
 CELL = ("policy", "question_id", "level_kind", "level", "repeat")  # the columns that tell of it
+# What made a run, by the field of its identity that says it: another may write other records.
+MAKERS = {"source": "code", "kvbench_version": "version of kvbench", "packages": "versions of packages"}
 Tables = dict[str, pa.Table]  # by name
 
 
@@ -24,6 +27,8 @@ class Lenders:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.others: list[Store] = []
+        self.made_otherwise: dict[Path, list[str]] = {}  # runs that could lend had the same made them; what differs
+        mine = store.identity.setting | {"tables": ()}
         for path in sorted(store.folder.parent.glob(f"*/{RUN_FILE}")):
             if path.parent.resolve() == store.folder.resolve():
                 continue
@@ -31,8 +36,21 @@ class Lenders:
                 other = Store.open(path.parent)
             except KVBenchError:  # of another version, or damaged: nothing to be had there
                 continue
-            if other.identity.setting | {"tables": ()} == store.identity.setting | {"tables": ()}:
+            theirs = other.identity.setting | {"tables": ()}
+            differing = [name for name in mine if mine[name] != theirs[name]]
+            if not differing:
                 self.others.append(other)
+            elif set(differing) <= set(MAKERS) and _share_work(other.identity, store.identity):
+                self.made_otherwise[path.parent] = differing
+
+    @property
+    def refusal(self) -> str:
+        """Says in a line which runs beside this one have the same cells and are not used, and why; empty if none."""
+        if not self.made_otherwise:
+            return ""
+        folders = ", ".join(map(str, self.made_otherwise))
+        makers = dict.fromkeys(MAKERS[name] for differing in self.made_otherwise.values() for name in differing)
+        return f"not used, since other {' and '.join(makers)} made it: {folders}"
 
     def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> Tables:
         """Reads the sound records of some cells in chunk ``number``, of the same task and of the same policy with its
@@ -64,6 +82,11 @@ def _same_work(one: Identity, other: Identity, task: str, policy: str) -> bool:
     if tasks[0] is None or tasks[1] is None or policies[0] is None or policies[1] is None:
         return False
     return tasks[0].makes_the_contexts_of(tasks[1]) and policies[0].treats_like(policies[1])
+
+
+def _share_work(one: Identity, other: Identity) -> bool:
+    """Tells whether two runs have a policy and a task in common."""
+    return any(_same_work(one, other, task.name, policy.name) for task in one.tasks for policy in one.policies)
 
 
 def no_rows(store: Store) -> Tables:

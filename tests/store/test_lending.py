@@ -1,9 +1,12 @@
 """What a run beside it has already, a run borrows: the same policies, levels, contexts and draws, and nothing else."""
 
+import json
+
 import pandas as pd
 import pytest
 
 import kvbench.run.unit
+from kvbench.store.run_file import RUN_FILE
 from kvbench.store.tables import RECORDS
 from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
 
@@ -89,3 +92,22 @@ def test_each_draw_of_a_random_policy_is_resumed_and_lent(runs: ToyRuns, monkeyp
     (one.folder / "run.json").unlink()
     pd.testing.assert_frame_equal(outcome(runs("runs/two", repeats=2)), alone)
     assert [(call.policies, call.repeats) for call in calls] == [(("random",), (0, 1))] * 2
+
+
+def test_a_run_that_other_code_made_is_named_and_not_used(
+    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that has nothing to lend, since its policies or its seed are others, is not named."""
+    for name, policies, seed in (("old", ("full", "knorm"), 0), ("others", ("snapkv",), 0), ("seed", ("full",), 1)):
+        path = runs(f"runs/{name}", policies, seed=seed).folder / RUN_FILE
+        content = json.loads(path.read_text())
+        content["identity"]["source"] = "another"
+        path.write_text(json.dumps(content))
+    capsys.readouterr()
+    calls = record_calls(monkeypatch)
+    new = runs("runs/new", ("full", "knorm"))
+    assert policies_of(calls) == [["full", "knorm"]] * 2
+    said = capsys.readouterr().err.splitlines()
+    assert f"not used, since other code made it: {new.folder.parent / 'old'}" in said
+    runs("runs/new", ("full", "knorm"))
+    assert "not used" not in capsys.readouterr().err, "all of it is there"
