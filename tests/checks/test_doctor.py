@@ -282,4 +282,7 @@ def test_the_report_names_every_question_and_ends_with_a_status(
     )
     (tmp_path / "lazy.py").write_text(LAZY)
     assert "Lazy is not sound: is the budget kept?" in cli.error("doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model)
+    told = " ".join((cli.out + cli.err).split())
+    assert told.count("nothing is compressed") == 1, "what a check found stands in its row alone"
+    assert "broken: 1 of 12 checks fail" in told
     assert "one press at a time" in cli.error("doctor", "snapkv,knorm", *model)
