@@ -82,7 +82,7 @@ def command(
     more, fault = reports.warnings_of(store, records, executor.grid.setting.policies)
     files = {"records": folder, "page": comparison.page}
     if tables:
-        files["tables"] = sites.write_comparison_tables(comparison)
+        files["tables"] = sites.write_comparison_tables(store, comparison)
     notes = [f"{Path(model).name} is {CARRIES_OVER}"] if is_teaching(model) else []
     return Result(
         shown, notes=notes, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows)

@@ -13,7 +13,7 @@ from rich.progress import track
 from kvbench.cli.parameters import EveryTask, PrintTables, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
-from kvbench.publish.print_tables import write_tables
+from kvbench.publish.print_tables import model_name, origin_of, write_tables
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
@@ -24,7 +24,7 @@ from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.boards.board import boards_of
 from leaderboards.boards.standings import all_standings
-from leaderboards.downloads.print_tables import board_rows, narrow_board_rows
+from leaderboards.downloads.print_tables import PrintTable, board_rows, narrow_board_rows
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures.captions import captions_page, data_sentences, map_caption, picture_caption
@@ -38,6 +38,7 @@ FORMATS = {name: name for name in ("svg", "png", "pdf")}
 LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them
 
 CAPTIONS = "captions.md"
+IN_BRACKETS = "In brackets behind a value: its 95 % interval; behind a verdict: the interval of the corrected test."
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,16 @@ def command(
     chosen = choose("policy", policies, names) if policies else []
     standings = all_standings(records, rows)
     details = Details(standings, facets(records, rows))
-    model = store.identity.model
-    model = Path(model).name if Path(model).is_absolute() else model
     presses = arguments_of_records(records).values()
     figures: list[Figure] = []
+    data: dict[tuple[str, str], str] = {}
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
         of_task = [one for one in presses if task in (one.task, ALL_TASKS)]
         adapted = {printable(policy): texts for policy, texts in adapted_presses(of_task).items()}
-        data = data_sentences(rows, task, mode, printable(model), adapted)
+        data[mode, task] = data_sentences(rows, task, mode, model_name(store), adapted)
         styles = with_adapted(line_styles(rows), adapted)
-        figures += _figures(gallery(rows, task, mode, details, styles), task, mode, data, chosen, paper)
-    origin = _origin(store)
+        figures += _figures(gallery(rows, task, mode, details, styles), task, mode, data[mode, task], chosen, paper)
+    origin = origin_of(store)
     if only:
         names_of_figures = choose("figure", only, {figure.name: figure.name for figure in figures})
         figures = [figure for figure in figures if figure.name in names_of_figures]
@@ -96,16 +96,10 @@ def command(
     if tables:
         for (mode, task), board in boards_of(records, rows, standings).items():
             stem = f"board-{file_name(task)}-{file_name(mode)}"
-            write_tables(out, {stem: board_rows(board), f"{stem}-narrow": narrow_board_rows(board)})
+            caption = printable(f"Board of {_place_text(task, mode)}. {IN_BRACKETS} {data[mode, task]} {origin}")
+            shown = {stem: board_rows(board), f"{stem}-narrow": narrow_board_rows(board)}
+            write_tables(out, {name: PrintTable(of_board, caption) for name, of_board in shown.items()})
     return Result(files={"figures": out, "captions": captions})
-
-
-def _origin(store: Store) -> str:
-    """Says of which run the numbers of figures are."""
-    identity = store.identity
-    commit = f", commit {identity.git_revision[:10]}" if identity.git_revision else ""
-    name, began = printable(store.folder.resolve().name), store.run.created[:10]
-    return f"Numbers: run {name} of {began}, kvbench {identity.kvbench_version}{commit}."
 
 
 def _paper(width: str | None, title: bool) -> Paper:
@@ -118,7 +112,7 @@ def _paper(width: str | None, title: bool) -> Paper:
 def _figures(
     shown: Gallery, task: str, mode: str, data: str, policies: Sequence[str], paper: Paper | None
 ) -> Iterator[Figure]:
-    where = printable(f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}")
+    where = printable(_place_text(task, mode))
     place = f"{file_name(task)}-{file_name(mode)}"
     for picture in shown.pictures:
         save: Callable[..., None] = partial(picture.plot.save, paper=paper or USUAL)
@@ -130,6 +124,10 @@ def _figures(
             stem = "-".join((one.name, measure, re.sub(r"[^A-Za-z0-9._+-]+", "-", option), place))
             save = partial(save_map, one, (measure, option), heading=heading, paper=paper)
             yield Figure(one.name, stem, printable(map_caption(one, (measure, option), where, data)), save)
+
+
+def _place_text(task: str, mode: str) -> str:
+    return f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}"
 
 
 def _layers(heat_map: HeatMap, policies: Sequence[str]) -> list[tuple[str, str]]:

@@ -29,11 +29,12 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
         models=tuple(dict.fromkeys(identity.model for identity in identities)),
         tasks=tuple(_task(name, tasks.get(name), stored.get(name), seed) for name in {**tasks, **TASKS, **FROM_DATA}),
         policies=tuple(_policy(name, policies.get(name), used.get(name, "")) for name in {**policies, **POLICIES}),
-        runs=tuple(_run(name, run) for name, run in runs.items()),
+        runs=tuple(run_entry(name, run) for name, run in runs.items()),
     )
 
 
-def _run(name: str, run: RunFile) -> RunEntry:
+def run_entry(name: str, run: RunFile) -> RunEntry:
+    """Collects what a page tells of a run."""
     again = reproduction(run)
     return RunEntry(name, again.command, again.unknown, run.command, run.model_dump(mode="json", exclude={"job"}))
 

@@ -16,26 +16,26 @@ from kvbench.publish.downloads import (
     write_sheets,
     write_study_tables,
 )
-from kvbench.publish.method import method_of
-from kvbench.publish.print_tables import write_tables
+from kvbench.publish.method import method_of, run_entry
+from kvbench.publish.print_tables import model_name, origin_of, write_tables
 from kvbench.publish.site_files import remove_former_files
 from kvbench.publish.site_list import COMPARISON, ENTRY_FILES, RUN, enlist, folder_of, run_site_beside
 from kvbench.store.identity import Identity
 from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.store import SUMMARY_FILE, Store
-from kvbench.system.console import warn
+from kvbench.system.console import printable, warn
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.comparison.failures import Contrast, contrasts
 from leaderboards.aggregate.comparison.paired import OF_EVERY_TWO, Duel, duels, every_duel
-from leaderboards.aggregate.comparison.pooled import Pooled, pool, with_cells
+from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, pool, with_cells
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.downloads.encounters import Duels
-from leaderboards.downloads.print_tables import cell_rows, pooled_rows
+from leaderboards.downloads.print_tables import PrintTable, cell_rows, pooled_rows
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
 from leaderboards.downloads.tables import (
     board_sheet,
@@ -46,7 +46,8 @@ from leaderboards.downloads.tables import (
     questions_sheet,
 )
 from leaderboards.errors import LeaderboardError
-from leaderboards.pages.comparison import build_comparison
+from leaderboards.figures.captions import MODES
+from leaderboards.pages.comparison import build_comparison, contexts_text
 from leaderboards.pages.examples import build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import Downloads, build_method
@@ -305,22 +306,43 @@ def publish_comparison(
         contrasts_sheet(f"{name}-failures", [one for of_other in failures.values() for one in of_other]),
     )
     write_sheets(folder, sheets)
-    model, failed = store.identity.model, _failed_cells(records, (policy, *others))
     path = folder / f"{name}.html"
-    run = run_site_beside(folder, store)
-    page = build_comparison(model, verdicts, failures, failed, sheets, whole, presses, run, unmastered)
+    page = build_comparison(
+        store.identity.model,
+        verdicts,
+        failures,
+        _failed_cells(records, (policy, *others)),
+        sheets,
+        whole,
+        presses,
+        run=run_entry(store.folder.name, store.run),
+        contexts=contexts_text({task.name: task.contexts for task in store.identity.tasks if task.name in tasks}),
+        beside=run_site_beside(folder, store),
+        unmastered=unmastered,
+    )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [store])
     return PublishedComparison(path, whole, verdicts, failures, presses, unmastered)
 
 
-def write_comparison_tables(comparison: PublishedComparison) -> list[Path]:
+def write_comparison_tables(store: Store, comparison: PublishedComparison) -> list[Path]:
     """Writes the pooled differences and those of the cells for a paper, beside the page of the comparison."""
     adapted = {one.policy for one in comparison.presses if one.is_adapted}
     judged = [duel for duel in comparison.duels if duel.task not in comparison.unmastered]
-    tables = {"pooled": pooled_rows(comparison.pooled, adapted), "cells": cell_rows(judged, adapted)}
+    contexts = contexts_text({duel.task: duel.contexts for duel in judged})
+    what = f"{printable(comparison.duels[0].policy)} minus each other policy, in points"
+    data = f"Model {model_name(store)}; contexts: {contexts}. {MODES[store.identity.mode]} {origin_of(store)}"
+    together = "Intervals and p of one test each, all corrected together by Holm’s method."
+    alone = "Intervals of the test of each cell, those of a task corrected over its levels by Holm’s method."
     stem = comparison.page.stem
-    return write_tables(comparison.page.parent, {f"{stem}-{name}": rows for name, rows in tables.items()})
+    tables = {
+        "pooled": PrintTable(
+            pooled_rows(comparison.pooled, adapted),
+            " ".join(filter(None, (f"{what}.", together, note_on_areas(comparison.pooled), data))),
+        ),
+        "cells": PrintTable(cell_rows(judged, adapted), f"{what}, cell by cell. {alone} {data}", is_long=True),
+    }
+    return write_tables(comparison.page.parent, {f"{stem}-{name}": table for name, table in tables.items()})
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_atomically, write_text_atomically
 from leaderboards.pages.claims import CLAIMS_PAGE
+from leaderboards.pages.comparison import RunBeside, contexts_text
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.rendering.templating import render, show_link
@@ -118,16 +119,20 @@ def site_of_run(folder: Path, store: Store) -> str:
     return next((name for name, entry in sites if entry.kind == RUN and store.folder.name in entry.runs), "")
 
 
-def run_site_beside(folder: Path, store: Store) -> str:
-    """Names the newest site in the folder of all sites of a run that shares tasks with this one and could lend it
-    records; nothing where there is none, or where the pages of a run lie in the folder itself."""
+def run_site_beside(folder: Path, store: Store) -> RunBeside | None:
+    """Finds the newest site in the folder of all sites of a run that shares tasks with this one and could lend it
+    records, or else of any run: its page on method explains the same words. None where the pages of a run lie in the
+    folder itself."""
     if not _is_listed(folder) or (folder / FRONT).is_file():
-        return ""
+        return None
     tasks = {task.name for task in store.identity.tasks}
-    others = Lenders(store).others
-    runs = {other.folder.name for other in others if tasks & {task.name for task in other.identity.tasks}}
-    sites = (name for name, entry in _entries(folder.parent) if entry.kind == RUN and runs & set(entry.runs))
-    return next(sites, "")
+    shared = {
+        other.folder.name: {task.name: task.contexts for task in other.identity.tasks if task.name in tasks}
+        for other in Lenders(store).others
+    }
+    sites = [(name, entry.runs) for name, entry in _entries(folder.parent) if entry.kind == RUN]
+    lenders = (RunBeside(name, contexts_text(shared[run])) for name, runs in sites for run in runs if shared.get(run))
+    return next(lenders, RunBeside(sites[0][0], "") if sites else None)
 
 
 def _former_comparisons(folder: Path, kind: str) -> tuple[str, ...]:

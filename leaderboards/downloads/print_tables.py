@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from leaderboards.aggregate.comparison.paired import OF_EVERY_TWO, Duel, Verdict
 from leaderboards.aggregate.comparison.pooled import Pooled
@@ -24,13 +25,22 @@ LATEX = str.maketrans(
         **{"○": r"$\circ$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "–": r"\textendash{}", "−": "$-$"},
     }
 )
-PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb}"
+PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb,longtable}"
 NO_LATIN = re.compile("[^\x20-\u017f]")
 # What Markdown would read as its own; underscores within a word are none of it.
 MARKDOWN = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 
 
 Rows = Sequence[Sequence[str]]  # the names of the columns, then the rows
+
+
+@dataclass(frozen=True)
+class PrintTable:
+    """A table with what stands at it in a paper."""
+
+    rows: Rows
+    caption: str
+    is_long: bool = False  # it goes on over pages
 
 
 def board_rows(board: Board) -> Rows:
@@ -100,29 +110,29 @@ def _in_one_line(cell: TableCell) -> str:
     return f"{cell.text} ({detail})" if detail else cell.text
 
 
-def as_latex(rows: Rows) -> str:
-    """Returns a tabular, behind a comment that names the packages which it needs. What LaTeX has no sign for, of names
-    that people gave, stands as its number in Unicode."""
-    head, *body = [" & ".join(_latex(text) for text in row) + r" \\" for row in rows]
-    columns = "l" + "r" * (len(rows[0]) - 1)
-    parts = [
-        PACKAGES,
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        head,
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(parts) + "\n"
+def as_latex(table: PrintTable) -> str:
+    """Returns a table that floats, or one that goes on over pages and repeats its head there, behind a comment that
+    names the packages which it needs. What LaTeX has no sign for, of names that people gave, stands as its number in
+    Unicode."""
+    head, *body = [" & ".join(_latex(text) for text in row) + r" \\" for row in table.rows]
+    columns = "l" + "r" * (len(table.rows[0]) - 1)
+    caption = rf"\caption{{{_latex(table.caption)}}}"
+    headed = [r"\toprule", head, r"\midrule"]
+    if table.is_long:
+        parts = [rf"\begin{{longtable}}{{{columns}}}", rf"{caption} \\", *headed, r"\endfirsthead", *headed]
+        parts += [r"\endhead", r"\bottomrule", r"\endfoot", *body, r"\end{longtable}"]
+    else:
+        parts = [r"\begin{table}", r"\centering", caption, rf"\begin{{tabular}}{{{columns}}}", *headed, *body]
+        parts += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    return "\n".join([PACKAGES, *parts]) + "\n"
 
 
-def as_markdown(rows: Rows) -> str:
-    """Returns a table as GitHub and pandoc read it."""
-    texts = [[_markdown(text) for text in row] for row in rows]
-    rule = ["---", *["---:"] * (len(rows[0]) - 1)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in (texts[0], rule, *texts[1:]))
+def as_markdown(table: PrintTable) -> str:
+    """Returns a table as GitHub and pandoc read it; pandoc takes the line below it for its caption."""
+    texts = [[_markdown(text) for text in row] for row in table.rows]
+    rule = ["---", *["---:"] * (len(table.rows[0]) - 1)]
+    lines = [f"| {' | '.join(row)} |" for row in (texts[0], rule, *texts[1:])]
+    return "\n".join([*lines, "", f"Table: {_markdown(table.caption)}"]) + "\n"
 
 
 def _latex(text: str) -> str:
@@ -137,4 +147,4 @@ def _markdown(text: str) -> str:
     return MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
 
 
-WRITERS: Mapping[str, Callable[[Rows], str]] = {"tex": as_latex, "md": as_markdown}
+WRITERS: Mapping[str, Callable[[PrintTable], str]] = {"tex": as_latex, "md": as_markdown}

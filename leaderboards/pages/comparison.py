@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.comparison.failures import HOW, Contrast
 from leaderboards.aggregate.comparison.paired import COMPARED, Compared, Contest, Duel
-from leaderboards.aggregate.comparison.pooled import Pooled
+from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from leaderboards.boards.cells import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
+from leaderboards.pages.entries import provenance_of
+from leaderboards.pages.method import RunEntry
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.templating import render
 from leaderboards.statistics.significance import p_text
@@ -39,6 +41,14 @@ OF_MEASURE: Mapping[str, Callable[[Contest], str]] = {
     "p, {}": lambda contest: p_text(contest.p),
     "verdict on {}": lambda contest: contest.explanation,
 }
+
+
+@dataclass(frozen=True)
+class RunBeside:
+    """A run whose pages lie in a folder beside the page's own."""
+
+    name: str  # of the folder
+    contexts: str  # as :func:`contexts_text` writes them, of the tasks that are compared; empty of another setting
 
 
 @dataclass(frozen=True)
@@ -81,14 +91,16 @@ def build_comparison(
     sheets: Sequence[Sheet] = (),
     pooled: Sequence[Pooled] = (),
     presses: Sequence[Arguments] = (),
-    run: str = "",
+    run: RunEntry | None = None,
+    contexts: str = "",
+    beside: RunBeside | None = None,
     unmastered: Mapping[str, str] | None = None,
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells
     without a verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it
-    begins with. ``presses``: the arguments that each policy ran with. ``run``: the folder beside the page's own with
-    the pages of a run of the same setting, if there is one. ``unmastered``: why the model cannot do a task, which has
-    no verdict."""
+    begins with. ``presses``: the arguments that each policy ran with. ``run``: what made the page, of so many
+    ``contexts``. ``beside``: a run to look further at. ``unmastered``: why the model cannot do a task, which has no
+    verdict."""
     reasons = unmastered or {}
     others = dict.fromkeys(duel.other for duel in duels)
     return render(
@@ -112,7 +124,21 @@ def build_comparison(
         unmastered=reasons,
         sheets=sheets,
         run=run,
+        provenance=provenance_of([run.content]) if run else (),
+        contexts=contexts,
+        beside=beside,
+        on_areas=note_on_areas(pooled),
     )
+
+
+def contexts_text(contexts: Mapping[str, int]) -> str:
+    """Writes how many contexts each task has, such as "12 of each task" or "12 of base, hops; 24 of arithmetic"."""
+    tasks: dict[int, list[str]] = {}
+    for task, count in contexts.items():
+        tasks.setdefault(count, []).append(task)
+    if len(tasks) == 1 < len(contexts):
+        return f"{next(iter(tasks))} of each task"
+    return "; ".join(f"{count} of {', '.join(names)}" for count, names in tasks.items())
 
 
 def _section(

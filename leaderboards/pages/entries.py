@@ -1,10 +1,13 @@
 """Turns ``run.json`` into text: every fact of it, whatever it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.pages.results import spread
+from leaderboards.pages.results import distinct, spread
+
+# What a run says of itself: its name on pages, the field, and how many letters of it are shown.
+PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,16 @@ class Entry:
     name: str
     text: str = ""
     entries: tuple["Entry", ...] = ()
+
+
+def provenance_of(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Tells when some runs began, by which commit and on which machine, as far as they know."""
+    facts = [spread(run) for run in runs]
+    return [
+        (name, text)
+        for name, key, longest in PROVENANCE
+        if (text := ", ".join(distinct(str(of[key])[:longest].replace("T", " ") for of in facts if of.get(key))))
+    ]
 
 
 def entries_of(run: Mapping[str, Any]) -> tuple[Entry, ...]:

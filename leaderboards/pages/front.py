@@ -20,10 +20,11 @@ from leaderboards.figures.captions import MODES
 from leaderboards.figures.gallery import GalleryPlot
 from leaderboards.figures.tradeoff import HELD, KEPT, WHOLE, kept_by_silence, tradeoff
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
+from leaderboards.pages.entries import provenance_of
 from leaderboards.pages.findings import Headline, findings_of
 from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.placed_boards import board_data, legend, place_boards
-from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
+from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
 from leaderboards.pages.sections import sections_of
 from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_matrix
 from leaderboards.rendering.plots import Plot, Spot
@@ -39,8 +40,6 @@ FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 METHOD = "method.html"
 SINKS = ("streaming_llm", RECENCY)
-# What a run says of itself: its name here, the field, and how many letters of it are shown.
-PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 A_LITTLE = 0.5  # percent of the bytes
 TRADEOFF_UNIT = Markup(
     'Up: percent of the full cache’s<span class="wide">, mean over tasks</span> '
@@ -291,18 +290,13 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
     for row in rows:
         if row.policy != FULL:
             levels_of_kinds.setdefault(row.at.declared, set()).add(row.at)
-    runs = [spread(run) for one in results for run in one.runs.values()]
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
         ("Policies", _policies(distinct(row.policy for row in rows))),
         *((f"Asked {kind.plural}", _span(levels)) for kind, levels in levels_of_kinds.items()),
         ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
-        *(
-            (name, text)
-            for name, key, longest in PROVENANCE
-            if (text := ", ".join(distinct(str(run[key])[:longest].replace("T", " ") for run in runs if run.get(key))))
-        ),
+        *provenance_of([run for one in results for run in one.runs.values()]),
         *(("Not complete", state) for one in results for state in _states(one)),
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.comparison.failures import HOW, Contrast
 from leaderboards.aggregate.comparison.paired import COMPARED, MORE, POINTS, UNDECIDED, Duel, MeanDifference, Verdict
-from leaderboards.aggregate.comparison.pooled import BEHIND_HEADLINE, Pooled
+from leaderboards.aggregate.comparison.pooled import BEHIND_HEADLINE, Pooled, note_on_areas
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level
@@ -37,7 +37,7 @@ def pooled_table(pooled: Sequence[Pooled], adapted: Collection[str] = ()) -> Res
         for one in pooled
     ]
     title = f"{pooled[0].policy} against" if pooled else "no task of this comparison can be done with the full cache"
-    return ResultTable("pooled", columns, rows, title, headed=False)
+    return ResultTable("pooled", columns, rows, title, note_on_areas(pooled), headed=False)
 
 
 def _headline_first(sentence: str) -> str:

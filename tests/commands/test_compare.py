@@ -85,7 +85,12 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert written == {"compare-Loud-pooled.tex", "compare-Loud-cells.tex"}
     assert all(str(tmp_path / "site" / name) in cli.err for name in written)
     markdown = (tmp_path / "site/compare-Loud-cells.md").read_text().splitlines()
-    assert len(markdown) == 2 + len(rows), "the head, its rule, and every cell"
+    assert len(markdown) == 2 + len(rows) + 2, "the head, its rule, every cell, and a caption"
+    assert markdown[-1].startswith("Table: Loud minus each other policy, in points, cell by cell.")
+    assert (
+        f"contexts: 2 of each task. The cache is compressed before the question is seen. Numbers: run {folder.name}"
+        in (markdown[-1])
+    )
 
 
 def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from functools import cache
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from leaderboards.aggregate.comparison.pooled import pool
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
 from leaderboards.downloads.print_tables import (
+    PrintTable,
+    Rows,
     as_latex,
     as_markdown,
     board_rows,
@@ -27,6 +30,7 @@ from leaderboards.downloads.print_tables import (
 from tests.support.browsing.pages import Elements
 from tests.support.records.synthetic_records import realistic_records
 
+CAPTION = r"100 % of a_b, & more [+2, +3] #1 – Holm's"
 EVERY_SPECIAL = r"_a & b_c %d $x$ #1 {y} ~z ^2 \n | `v` *w* [u](t) <i>s</i> r--q --- &amp; __p__ \| \\"
 SPECIAL_FIRST = ("[2pt] first", "*starred", "_", "|", "\\", "# heading", "- list")
 # What stands for a letter in the text of LaTeX; any other command or special letter is a fault.
@@ -65,6 +69,10 @@ def named(*names: str) -> Board:
     return replace(board, methods=tuple(replace(board.methods[0], name=name) for name in names))
 
 
+def captioned(rows: Rows, is_long: bool = False) -> PrintTable:
+    return PrintTable(rows, CAPTION, is_long)
+
+
 def spaced(text: str) -> str:
     return " ".join(text.split())
 
@@ -74,7 +82,9 @@ def texts_of(board: Board) -> list[list[str]]:
 
 
 def read_latex(table: str) -> list[list[str]]:
-    """Reads a tabular as LaTeX does, and fails for a letter that is none in LaTeX's text."""
+    """Reads a table as LaTeX does, and fails for a letter that is none in LaTeX's text."""
+    caption = table.split("\\caption{")[1].split("\n")[0].removesuffix(" \\\\").removesuffix("}")
+    assert latex_text(caption) == spaced(CAPTION)
     inside = table.split("\\toprule\n")[1].split("\\bottomrule")[0].replace("\\midrule\n", "")
     rows = inside.split(" \\\\\n")
     assert rows.pop() == ""
@@ -95,7 +105,10 @@ def latex_text(cell: str) -> str:
 
 def read_markdown(table: str) -> list[list[str]]:
     """Reads a table as GitHub does."""
-    page = Elements(MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(table))
+    html = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(table)
+    html, caption = html.strip().removesuffix("</p>").split("<p>")
+    assert spaced(unescape(caption)) == f"Table: {spaced(CAPTION)}"
+    page = Elements(html)
     assert {tag for tag, _ in page.found} == {"table", "thead", "tbody", "tr", "th", "td"}, "no other element"
     return [[spaced(text) for text in row] for row in page.rows]
 
@@ -104,8 +117,8 @@ def read_markdown(table: str) -> list[list[str]]:
 def test_a_name_of_special_letters_is_read_as_it_was(name: str) -> None:
     board = named(name, "snapkv")
     assert texts_of(board)[1][0] == spaced(name)
-    assert read_latex(as_latex(board_rows(board))) == texts_of(board)
-    assert read_markdown(as_markdown(board_rows(board))) == texts_of(board)
+    assert read_latex(as_latex(captioned(board_rows(board)))) == texts_of(board)
+    assert read_markdown(as_markdown(captioned(board_rows(board)))) == texts_of(board)
 
 
 @given(st.text(LETTERS, min_size=1, max_size=30).filter(str.strip))
@@ -113,13 +126,13 @@ def test_a_name_of_special_letters_is_read_as_it_was(name: str) -> None:
 @example("*a*_b_")
 def test_any_name_is_read_as_it_was(name: str) -> None:
     board = named(name)
-    assert read_latex(as_latex(board_rows(board))) == texts_of(board)
-    assert read_markdown(as_markdown(board_rows(board))) == texts_of(board)
+    assert read_latex(as_latex(captioned(board_rows(board)))) == texts_of(board)
+    assert read_markdown(as_markdown(captioned(board_rows(board)))) == texts_of(board)
 
 
 def test_a_usual_name_is_left_as_it_is_where_that_can_be_read() -> None:
-    assert "| adakv_snapkv |" in as_markdown(board_rows(named("adakv_snapkv")))
-    assert "adakv\\_snapkv &" in as_latex(board_rows(named("adakv_snapkv")))
+    assert "| adakv_snapkv |" in as_markdown(captioned(board_rows(named("adakv_snapkv"))))
+    assert "adakv\\_snapkv &" in as_latex(captioned(board_rows(named("adakv_snapkv"))))
 
 
 def test_a_narrow_board_has_what_fits_one_column_of_a_paper() -> None:
@@ -144,8 +157,8 @@ def test_the_tables_of_a_comparison_say_what_its_verdicts_are() -> None:
     assert [row[3] for row in of_cells[1:]] == [duel.contests["f1"].text for duel in cells]
     for rows in (of_pooled, of_cells):
         texts = [[spaced(text) for text in row] for row in rows]
-        assert read_latex(as_latex(rows)) == texts
-        assert read_markdown(as_markdown(rows)) == texts
+        assert read_latex(as_latex(captioned(rows))) == texts
+        assert read_markdown(as_markdown(captioned(rows))) == texts
 
 
 def test_what_kvbench_itself_writes_is_ascii_and_names_its_packages() -> None:
@@ -156,20 +169,30 @@ def test_what_kvbench_itself_writes_is_ascii_and_names_its_packages() -> None:
         records = realistic_records(tasks=["base"], contexts=12, policies=policies)
         board = boards_of(records, summarise(records))["agnostic", "base"]
         for rows in (board_rows(board), narrow_board_rows(board)):
-            table = as_latex(rows)
+            table = as_latex(captioned(rows))
             shown |= {letter for row in rows for text in row for letter in text if not letter.isascii()}
             assert table.isascii(), {letter for letter in table if not letter.isascii()}
-            assert table.startswith("% needs \\usepackage[T1]{fontenc} and \\usepackage{booktabs,amssymb}\n")
+            assert table.startswith("% needs \\usepackage[T1]{fontenc} and \\usepackage{booktabs,amssymb,longtable}\n")
         assert [spaced(text) for text in board_rows(board)[1]][1].startswith("1 (only") is False
     assert {"–", "✕"} <= shown, "there was something to turn into ASCII"
-    assert as_latex([["中文 é"]]).count("U+4E2DU+6587 é") == 1
+    assert as_latex(captioned([["中文 é"]])).count("U+4E2DU+6587 é") == 1
+
+
+def test_a_long_table_repeats_its_head_on_each_page_and_its_caption_on_none() -> None:
+    rows = [("policy", "F1"), ("a_b", "1 & 2"), ("c", "3")]
+    lines = as_latex(captioned(rows, is_long=True)).splitlines()
+    first, repeated, foot = (lines.index(f"\\end{part}") for part in ("firsthead", "head", "foot"))
+    assert lines[first - 3 : first] == lines[repeated - 3 : repeated] == ["\\toprule", "policy & F1 \\\\", "\\midrule"]
+    assert [line.startswith("\\caption{") for line in lines].index(True) < first
+    assert lines[foot + 1 :] == ["a\\_b & 1 \\& 2 \\\\", "c & 3 \\\\", "\\end{longtable}"]
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_sets_the_table(tmp_path: Path) -> None:
+    rows = board_rows(named(EVERY_SPECIAL, *SPECIAL_FIRST))
     page = (
-        "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,amssymb}\\begin{document}\n"
-        f"{as_latex(board_rows(named(EVERY_SPECIAL, *SPECIAL_FIRST)))}\\end{{document}}\n"
+        "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,amssymb,longtable}\\begin{document}\n"
+        f"{as_latex(captioned(rows))}{as_latex(captioned(rows, is_long=True))}\\end{{document}}\n"
     )
     (tmp_path / "page.tex").write_text(page, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]

@@ -12,6 +12,7 @@ from kvbench.cli.program import main
 from kvbench.publish.claims import publish_register
 from kvbench.publish.site import publish_comparison
 from kvbench.publish.site_list import ENTRY_FILES, RUN
+from kvbench.store.run_file import read_run_file
 from kvbench.store.store import Store
 from leaderboards.claims.registry import chosen_claims
 from tests.support.browsing.pages import Elements
@@ -181,11 +182,16 @@ def test_claims_lead_to_the_run_behind_them_and_the_run_to_them(made: Path) -> N
     assert ["claims-reference", "claims"] in [row[:2] for row in Elements((made / "index.html").read_text()).rows]
 
 
-def test_a_comparison_leads_to_the_run_of_the_same_setting(made: Path) -> None:
+def test_a_comparison_leads_to_the_run_of_the_same_setting_and_says_what_made_it(made: Path) -> None:
     (beside,) = (made / "compare-one").glob("compare-*.html")
     runs = {link.split("/")[1] for link in shown_links(beside) if link.endswith("/method.html")}
     assert len(runs) == 1
     assert runs < {"one", "base", "two%20of%20them"}
+    run, page = read_run_file(made.parent / "runs/compare-one"), beside.read_text(encoding="utf-8")
+    revision = run.identity.git_revision
+    assert revision is not None
+    for told in (revision[:10], run.created[:10], f"<code>{run.command}</code>", "3 of each task"):
+        assert told in page
     within = made / "one" / beside.name
     assert {"index.html", "method.html", "../index.html"} <= set(shown_links(within))
     rows = Elements((made / "index.html").read_text(encoding="utf-8")).rows

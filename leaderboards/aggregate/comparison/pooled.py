@@ -31,6 +31,11 @@ from policies.declaration.levels import Level
 
 WORST = 3  # cells named in a line
 BEHIND_HEADLINE = "; "
+AREA = "area over"
+OF_AREAS = (
+    "An area is the mean height over the asked levels that are named. The area of a board begins at the full cache, "
+    "where nothing differs: there the same two policies differ less."
+)
 NOT_SHARED = "no cell of both is complete"
 NO_ANSWER = "one of the two answers nothing"
 
@@ -138,7 +143,7 @@ class Pooled:
         tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
         clauses = (
             f"{self.span}{tasks}{f', {self.cells} cells' if self.cells > 1 else ''}",
-            self.reason,
+            self.reason or f"n = {self.n}",
             f"few contexts: {self.fewest} of a task" if self.few and self.test else "",
             f"p by Holm over {self.family}" if self.p is not None and self.family > 1 else "",
             self._by_cell,
@@ -190,6 +195,11 @@ class Pooled:
         """Lists the cells in which the policy is worse, the largest difference first."""
         worse = [cell for cell in self.judged if cell.verdict == "worse"]
         return sorted(worse, key=lambda cell: -abs(cell.difference))
+
+
+def note_on_areas(lines: Sequence[Pooled]) -> str:
+    """Says why a board has other areas; nothing where none is compared."""
+    return OF_AREAS if any(one.span.startswith(AREA) for one in lines) else ""
 
 
 def pool(
@@ -299,14 +309,13 @@ def _few(contexts: int, measure: Compared) -> str:
 
 
 def _span(tables: Sequence[AnswerTable]) -> str:
-    """Writes what is taken over which asked levels, such as "area over ratio 0.1 to 0.9". A board's area begins at the
-    full cache instead, where nothing differs, so that a difference of areas is smaller there."""
+    """Writes what is taken over which asked levels, such as "area over ratio 0.1 to 0.9"."""
     levels = [table.level for table in tables]
     first, last = min(levels), max(levels)
     if first == last:
         return f"at {first.where}"
     ratios = {table.ratio for table in tables}
-    return f"{'area' if len(ratios) > 1 and np.isfinite([*ratios]).all() else 'mean'} over {first.where} to {last}"
+    return f"{AREA if len(ratios) > 1 and np.isfinite([*ratios]).all() else 'mean over'} {first.where} to {last}"
 
 
 def _shares(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> bool:

@@ -307,7 +307,7 @@ def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     assert alone.difference.mean == pytest.approx(70)
     assert (alone.tasks, alone.cells, alone.contexts, alone.verdict) == (1, 3, 10, "better")
     assert alone.sentence.startswith("F1: better, +70 [")
-    assert alone.details == "area over ratio 0.1 to 0.9, 3 cells"
+    assert alone.details == "area over ratio 0.1 to 0.9, 3 cells; n = 10"
     both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
     (two,) = pool(of_f1(both), "mine", ["theirs"])
     assert two.difference.mean == pytest.approx(35), "each task weighs the same"
