@@ -196,7 +196,10 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     assert f"{what} {data}" in captions, "and no word of bands, which a single context does not have"
     assert not [name for name in names if name.startswith("ger-hallucination")]
     latex, markdown = ((out / f"board-base-agnostic.{suffix}").read_text() for suffix in ("tex", "md"))
-    rows = [line.strip("| \n").split(" | ") for line in markdown.splitlines()]
+    table, _, caption = markdown.partition("\n\n")
+    assert caption.startswith("Table: Board of base, agnostic. In brackets behind a value: its 95 % interval")
+    assert captions.partition("\n")[0] in caption
+    rows = [line.strip("| \n").split(" | ") for line in table.splitlines()]
     assert rows[0][0] == "policy"
     assert "F1 at 0.5" in rows[0]
     assert len({len(row) for row in rows}) == 1

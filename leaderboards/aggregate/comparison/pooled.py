@@ -34,7 +34,7 @@ BEHIND_HEADLINE = "; "
 AREA = "area over"
 OF_AREAS = (
     "An area is the mean height over the asked levels that are named. The area of a board begins at the full cache, "
-    "where nothing differs: there the same two policies differ less."
+    "where nothing differs, so that its differences are smaller."
 )
 NOT_SHARED = "no cell of both is complete"
 NO_ANSWER = "one of the two answers nothing"
@@ -176,7 +176,8 @@ class Pooled:
     def _silent_cells(self) -> str:
         if not self.silent:
             return ""
-        return f"{self.silent} more cells are left out, in which both answer in fewer than {fewest_clusters()} contexts"
+        cells = "1 more cell is" if self.silent == 1 else f"{self.silent} more cells are"
+        return f"{cells} left out, in which both answer in fewer than {fewest_clusters()} contexts"
 
     @property
     def _by_cell(self) -> str:

@@ -423,7 +423,7 @@ def test_a_pooled_share_counts_the_cells_that_it_leaves_out() -> None:
     lines = pool(pd.concat([low, high], ignore_index=True), "mine", ["theirs"])
     f1, wrong = ({line.measure.name: line for line in lines}[name] for name in ("f1", "wrong_of_answered"))
     assert (f1.silent, wrong.silent) == (0, 1)
-    assert "1 more cells are left out, in which both answer in fewer than 6 contexts" in wrong.details
+    assert "1 more cell is left out, in which both answer in fewer than 6 contexts" in wrong.details
     assert "left out" not in f1.details
 
 
