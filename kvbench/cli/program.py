@@ -4,7 +4,6 @@ import gc
 import importlib
 import os
 import shutil
-import signal
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from kvbench.cli.parameters import with_level_options
 from kvbench.cli.result import print_result
 from kvbench.system.console import console, printable
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
-from kvbench.system.signals import INTERRUPTS
+from kvbench.system.signals import INTERRUPTS, leave_to_parent
 
 INTERRUPTED = 130
 COMMANDS = {
@@ -70,7 +69,7 @@ def program() -> None:
     if sys.argv[1:2] == ["site"]:
         gc.disable()  # a process of a few seconds: the collector takes 13 % of its time, and frees 2 of 280 MB
     status = main()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; Python's own end would answer with a traceback
+    leave_to_parent()  # all is said
     sys.exit(status)
 
 

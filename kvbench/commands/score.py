@@ -7,14 +7,16 @@ from kvbench.cli.result import Result
 from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
+from kvbench.system.lock import working_in
 from leaderboards.aggregate.summary import COLUMNS
 from leaderboards.terminal.result_table import Column, ResultTable
 
 
 def command(run: Run) -> Result:
     store = Store.open(run)
-    total, changed = rescore(store)
-    publish_summary(store, store.frame(COLUMNS))
+    with working_in(run):
+        total, changed = rescore(store)
+        publish_summary(store, store.frame(COLUMNS))
     view = Text(f"{total:,} records scored, {changed:,} changed")
     table = ResultTable("scored", (Column("records"), Column("changed")), [(total, changed)], view=view)
     return Result([table], files={"summary": run / "summary.json"})

@@ -1,6 +1,8 @@
 """Runs every task, policy, level and draw of a grid into a store, and resumes one that was left."""
 
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -16,6 +18,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
+from kvbench.system.lock import working_in
 from kvbench.system.memory import is_out_of_memory
 
 
@@ -27,28 +30,32 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
 
 def complete(executor: Executor, folder: Path, command: str) -> Store:
     """Runs what is missing of an executor's grid. The store's status tells how it ended, also after Ctrl-C."""
-    store = Store.start(folder, executor.identity, command, executor.job)
+    with working_in(folder):
+        store = Store.start(folder, executor.identity, command, executor.job)
+        with _noted_failures(store):
+            _fill(executor, store)
+        store.finish()
+        return store
+
+
+@contextmanager
+def _noted_failures(store: Store) -> Iterator[None]:
+    """Writes into the store why the body failed."""
+    kept = f"what was finished is kept in {store.folder}; start the same command again"
     try:
-        _fill(executor, store)
+        yield
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
-        raise InterruptedRunError(
-            f"interrupted: what was finished is kept in {folder}; start the same command again to go on"
-        ) from interrupt
+        raise InterruptedRunError(f"interrupted: {kept} to go on") from interrupt
     except KVBenchError as error:
         _note_failure(store, str(error))
         raise
     except (Exception, SystemExit) as error:  # a fault of ours, a model that cannot be run, a pipe that was closed
         if is_out_of_memory(error):
             _note_failure(store, "out of memory")
-            raise KVBenchError(
-                f"the device is out of memory: what was finished is kept in {folder}; start the same command again "
-                "with a smaller --max-kv-gb"
-            ) from error
+            raise KVBenchError(f"the device is out of memory: {kept} with a smaller --max-kv-gb") from error
         _note_failure(store, f"{type(error).__name__}: {first_line(error)}")
         raise
-    store.finish()
-    return store
 
 
 def _note_failure(store: Store, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
@@ -13,6 +14,16 @@ from kvbench.run.workers import Workers
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
+
+
+class _Item(NamedTuple):
+    """A piece of work for a worker."""
+
+    unit: Unit
+    part: UnitPart
+
+    def __str__(self) -> str:
+        return str(self.part)
 
 
 def on_this_machine(job: Job, model: LoadedModel | None = None) -> "LocalExecutor":
@@ -32,14 +43,14 @@ class LocalExecutor:
 
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
-        parts = [(unit, part) for unit in units for part in unit.parts]
+        parts = [_Item(unit, part) for unit in units for part in unit.parts]
         bound = self.grid.setting.kv_bound(self.model.device)
         most = Workers(self.model, len(parts)).count
         workers = Workers(self.model, len(parts), processes_within(self.model, self.grid, bound, most))
         share = bound // workers.count
         console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
 
-        def work(model: LoadedModel, item: tuple[Unit, UnitPart]) -> RowsByTable:
+        def work(model: LoadedModel, item: _Item) -> RowsByTable:
             return rows_of(model, self.grid, *item, share)
 
         with workers.map(work, parts) as results:

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import socket
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from kvbench.experiments.build_grid import build_grid, leave_out
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
 from kvbench.run.executor import UnitRows
-from kvbench.run.unit import Unit
+from kvbench.run.unit import Unit, some_of
 from kvbench.run.worker import Readiness, Worker
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
@@ -50,8 +51,10 @@ def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
     """Starts Ray or connects to it, and lets a first worker load the model, which decides what can be run."""
     tokenizer = cache(lambda: load_tokenizer(job.model))
     grid = build_grid(job, lambda text: len(tokenizer().encode(text, add_special_tokens=False)))
+    of_kvbench = signal.getsignal(signal.SIGTERM)
     ray = _connect(cluster.address)
     try:
+        signal.signal(signal.SIGTERM, of_kvbench)  # Ray has put its own there, which exits without a word
         executor = RayExecutor(ray, job, cluster, grid)
         yield executor
     finally:  # and all workers with it
@@ -179,7 +182,7 @@ class RayExecutor:
 
 
 def _report_loss(unit: Unit | None, times: int, error: Exception) -> None:
-    what = f"worked on {unit}" if unit else "loaded the model"
+    what = f"worked on {unit} ({some_of(unit.policies)})" if unit else "loaded the model"
     if times == ATTEMPTS:
         raise KVBenchError(
             f"{times} workers ended while they {what} ({_reason(error)}), most likely for lack of memory: start the "

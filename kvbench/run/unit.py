@@ -1,5 +1,6 @@
 """A unit of work in plain values, so that it can be sent to any worker, and how it is run."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,14 @@ from kvbench.run.same_answers import same_full_answers
 from kvbench.store.tables import RowsByTable
 from policies import Point
 
+NAMED = 5
+
+
+def some_of(policies: Sequence[str]) -> str:
+    """Names the first policies, and counts the others."""
+    more = len(policies) - NAMED
+    return ", ".join(policies[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
 
 @dataclass(frozen=True)
 class UnitPart:
@@ -24,6 +33,9 @@ class UnitPart:
     index: int
     policies: tuple[str, ...]
     points: tuple[Point, ...]
+
+    def __str__(self) -> str:
+        return f"{self.task} {self.index} ({some_of(self.policies)})"
 
     def setting_in(self, grid: Grid) -> Setting:
         """Returns the setting of the grid, restricted to the part."""
@@ -41,6 +53,10 @@ class Unit:
 
     def __str__(self) -> str:
         return f"{self.task} {self.parts[0].index}-{self.parts[-1].index}"
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.policies))
 
 
 def task_in(grid: Grid, name: str) -> Task:

@@ -7,10 +7,8 @@ them. Threads wait for one another's Python; processes of one thread each do not
 
 import gc
 import os
-import signal
 import sys
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -24,6 +22,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.system.errors import KVBenchError, first_line, unexpected_error
 from kvbench.system.memory import is_out_of_memory
 from kvbench.system.process import die_with_parent
+from kvbench.system.signals import INTERRUPTS, leave_to_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,10 +60,12 @@ class Workers:
         gc.freeze()  # the collector never visits objects from before the fork again: 3 % less time
         executor = ProcessPoolExecutor(self.count, get_context("fork"), _begin, (job, os.getpid()))
         try:
-            with warnings.catch_warnings():  # Python 3.12 warns of forks beside threads, such as torch's: see _begin
+            # Raised while Python forks, an interrupt would be printed and forgotten; and Python 3.12 warns of forks
+            # beside threads, such as torch's: see _begin.
+            with INTERRUPTS.hold(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
-                begun = deque(executor.submit(_run, n) for n in range(min(len(items), AHEAD * self.count)))
-            yield _results(executor, begun, len(items))
+                begun = {n: executor.submit(_run, n) for n in range(min(len(items), AHEAD * self.count))}
+            yield self._results(executor, begun, items)
         except BaseException:
             for child in set(active_children()) - former:
                 child.kill()
@@ -72,21 +73,24 @@ class Workers:
         finally:
             executor.shutdown(cancel_futures=True)
 
-
-def _results(executor: ProcessPoolExecutor, begun: deque[Future[Result]], count: int) -> Iterator[Result]:
-    number = len(begun)
-    try:
-        while begun:
-            result = begun.popleft().result()
-            if number < count:
-                begun.append(executor.submit(_run, number))
-                number += 1
-            yield result
-    except BrokenProcessPool as error:
-        raise KVBenchError(
-            "a worker process was killed, most likely for lack of memory: start the same command again with a "
-            "smaller --max-kv-gb"
-        ) from error
+    def _results(
+        self, executor: ProcessPoolExecutor, begun: dict[int, Future[Result]], items: Sequence[Item]
+    ) -> Iterator[Result]:
+        try:
+            for number in range(len(items)):
+                result = begun[number].result()
+                del begun[number]
+                if (later := number + AHEAD * self.count) < len(items):
+                    begun[later] = executor.submit(_run, later)
+                yield result
+        except BrokenProcessPool as error:
+            # Items are begun in their order: who was killed had one of the first that are not done.
+            late = [items[number] for number, future in begun.items() if future.exception() is not None]
+            what = " or ".join(map(str, late[: self.count]))
+            raise KVBenchError(
+                f"a worker process was killed over {what}, most likely for lack of memory: start the same command "
+                "again with a smaller --max-kv-gb, or without what takes most"
+            ) from error
 
 
 def _begin(job: Callable[[int], Any], parent: int) -> None:
@@ -98,7 +102,7 @@ def _begin(job: Callable[[int], Any], parent: int) -> None:
     _job = job
     torch.set_num_threads(1)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_to_parent()
     die_with_parent(parent)
 
 

@@ -1,6 +1,8 @@
 """Writes files that are either whole or not there."""
 
+import glob
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -13,7 +15,10 @@ from upath.implementations.cloud import CloudPath
 
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.places import is_remote
+from kvbench.system.process import is_running
 from kvbench.system.signals import INTERRUPTS
+
+_MACHINE = f"-{platform.node()}"  # ends the names of partial files, behind the process that writes them
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -73,7 +78,9 @@ def _send(path: Any, write: Callable[[Path], object]) -> None:
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    _remove_partial(path)
+    owner = f"-{os.getpid()}{_MACHINE}"
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=f"{owner}.partial")
     os.close(descriptor)
     partial = Path(name)
     try:
@@ -84,6 +91,14 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _remove_partial(path: Path) -> None:
+    """Removes what processes of this machine that were killed left of a file."""
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.*{_MACHINE}.partial"):
+        process = partial.name.removesuffix(f"{_MACHINE}.partial").rpartition("-")[2]
+        if process.isdecimal() and not is_running(int(process)):
+            partial.unlink(missing_ok=True)
 
 
 def write_text_atomically(path: Path, text: str) -> None:

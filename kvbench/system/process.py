@@ -43,3 +43,14 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:  # it was killed before this call
             os._exit(1)
+
+
+def is_running(process: int) -> bool:
+    """Tells whether a process of this machine is there."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True

@@ -1,12 +1,13 @@
 """Runs two functions at the same time: one in this process, the other in a copy of it that shares its memory."""
 
 import os
-import signal
 import sys
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import TypeVar
+
+from kvbench.system.signals import INTERRUPTS, leave_to_parent
 
 Here = TypeVar("Here")
 Beside = TypeVar("Beside")
@@ -20,13 +21,14 @@ def side_by_side(here: Callable[[], Here], beside: Callable[[], Beside]) -> tupl
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     copy = context.Process(target=_answer, args=(sender, beside), daemon=True)
-    copy.start()
+    with INTERRUPTS.hold():
+        copy.start()
     sender.close()
     try:
         first = here()
         error, second = receiver.recv()
     except BaseException:
-        copy.terminate()
+        copy.kill()
         raise
     finally:
         copy.join()
@@ -42,7 +44,7 @@ def _can_be_copied() -> bool:
 
 def _answer(sender: Connection, function: Callable[[], object]) -> None:
     """Runs in the copy, and sends an error or a result."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who waits is interrupted, and ends this process
+    leave_to_parent()
     try:
         sender.send((None, function()))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Handles Ctrl-C once, and not in the middle of a write."""
+"""Handles Ctrl-C, and SIGTERM as Ctrl-C, once and not in the middle of a write."""
 
 import signal
 import time
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PATIENCE = 2.0  # seconds within which a second press is the first one said twice
+ENDING = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what Slurm, Kubernetes and kill send
 
 
 class Interrupts:
-    """Answers SIGINT while a command runs.
+    """Answers signals that end a command.
 
     Python raises KeyboardInterrupt wherever it is. While things are being taken down that shows as a traceback, and in
     a destructor, such as those of a file that is being written, it is printed and then forgotten.
@@ -21,7 +22,8 @@ class Interrupts:
         self._pending = False
 
     def install(self) -> None:
-        signal.signal(signal.SIGINT, lambda *_: self.interrupt())
+        for one in ENDING:
+            signal.signal(one, lambda *_: self.interrupt())
 
     def interrupt(self) -> None:
         """Raises KeyboardInterrupt, unless that has just been done, or at the end of :meth:`held`."""
@@ -45,3 +47,11 @@ class Interrupts:
 
 
 INTERRUPTS = Interrupts()
+
+
+def leave_to_parent() -> None:
+    """Lets this process ignore such signals, which reach all processes of a terminal or a job: its parent, which is
+    interrupted too, ends it. Also for a process whose work is done, as Python's own end would answer with a
+    traceback."""
+    for one in ENDING:
+        signal.signal(one, signal.SIG_IGN)

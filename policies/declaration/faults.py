@@ -1,20 +1,53 @@
-"""Says where in the code of a user an error was raised, and what the usual one means."""
+"""Guards against the code of a user: how long it may take, where in it an error was raised, and what the usual one
+means."""
 
 import inspect
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 OURS = ("kvbench", "policies", "datasets_gen", "leaderboards")
 INSTALLED = {"site-packages", "dist-packages"}
 LONGEST = 300  # characters of what foreign code says
+FOREIGN_SECONDS = 60.0  # that an import, or the building of a press, may take
 ACTING = ("score", "compress", "forward_hook")  # methods of a press by which it acts on the cache
 NO_ATTENTIONS = (
     "; attentions is None: all presses share fused attention, which computes no weights; compute them from "
     "hidden_states and keys, as h2o does in policies/presses/h2o.py"
 )
+
+
+class TookTooLongError(BaseException):
+    """Code of a user exceeded its time. It is no :class:`Exception`, or code that tries again whatever fails would
+    swallow it."""
+
+
+@contextmanager
+def time_bound(seconds: float, reason: str) -> Iterator[None]:
+    """Raises :class:`TookTooLongError` in the body once its time is up. Inside another bound, that one holds.
+
+    It works in the main thread of a process only, where signals arrive, and interrupts Python, but no operation of
+    torch.
+    """
+    if threading.current_thread() is not threading.main_thread() or any(signal.getitimer(signal.ITIMER_REAL)):
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise TookTooLongError(reason)
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def description_of(error: BaseException, press: object = None) -> str:

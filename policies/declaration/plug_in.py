@@ -9,6 +9,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from policies.declaration.errors import BrokenPlugInError, PolicyError
-from policies.declaration.faults import INSTALLED, OURS, description_of
+from policies.declaration.faults import FOREIGN_SECONDS, INSTALLED, OURS, description_of, time_bound
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 
@@ -199,10 +200,11 @@ def _of_entry_point(entry: Any) -> Policy:
     """Makes the policy of an entry point; where the package is broken, the policy is too."""
     text = f"entry point {entry.name}"
     try:
-        return _policy(entry.name, entry.load(), {}, _origin(importlib.import_module(entry.module)), text)
-    except Exception as error:
-        reason = str(error) if isinstance(error, PolicyError) else f"it cannot be imported: {description_of(error)}"
-        return _broken_policy(entry.name, f"the plug-in {entry.name} ({entry.value}): {reason}")
+        with _foreign_code("it cannot be imported"):
+            target, module = entry.load(), importlib.import_module(entry.module)
+        return _policy(entry.name, target, {}, _origin(module), text)
+    except PolicyError as error:
+        return _broken_policy(entry.name, f"the plug-in {entry.name} ({entry.value}): {error}")
 
 
 def _origin(module: ModuleType) -> str:
@@ -259,32 +261,45 @@ def _arguments(text: str, argument_text: str) -> dict[str, Any]:
         raise PolicyError(f"'{text}': write arguments as (window_size=16, kind='mean'), with plain values") from error
 
 
-def _module(where: str) -> ModuleType:
+@contextmanager
+def _foreign_code(failure: str) -> Iterator[None]:
+    """Raises :class:`BrokenPlugInError` for whatever goes wrong in the body, which may exit, or never end."""
     try:
-        if not where.endswith(".py"):
-            module = importlib.import_module(where)
-            if not getattr(module, "__file__", None):
-                raise PolicyError(f"{where} is no module of Python code: name the file or package of a press")
-            return module
-        path = Path(where).expanduser().resolve()
-        if not path.is_file():
-            raise PolicyError(f"there is no file {where}: check the path of the plug-in")
-        name = f"kvbench_plug_in_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-        specification = importlib.util.spec_from_file_location(name, path)
-        assert specification is not None
-        assert specification.loader is not None
-        module = importlib.util.module_from_spec(specification)
-        sys.modules[name] = module  # dataclasses look their module up
-        specification.loader.exec_module(module)
-        return module
-    except PolicyError:
+        with time_bound(FOREIGN_SECONDS, f"it took longer than {FOREIGN_SECONDS:g} s"):
+            yield
+    except (PolicyError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # it may exit too
-        if isinstance(error, KeyboardInterrupt):
+    except BaseException as error:
+        raise BrokenPlugInError(f"{failure}: {description_of(error)}") from error
+
+
+def _module(where: str) -> ModuleType:
+    path = Path(where).expanduser().resolve()
+    if where.endswith(".py") and not path.is_file():
+        raise PolicyError(f"there is no file {where}: check the path of the plug-in")
+    with _foreign_code(f"{where} cannot be imported"):
+        if where.endswith(".py"):
+            return _module_of_file(path)
+        try:
+            module = importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            if f"{where}.".startswith(f"{error.name}."):
+                raise PolicyError(f"{where} cannot be imported: {description_of(error)}") from error
             raise
-        absent = isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}.")
-        kind = PolicyError if absent else BrokenPlugInError
-        raise kind(f"{where} cannot be imported: {description_of(error)}") from error
+        if not getattr(module, "__file__", None):
+            raise PolicyError(f"{where} is no module of Python code: name the file or package of a press")
+        return module
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    name = f"kvbench_plug_in_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # dataclasses look their module up
+    specification.loader.exec_module(module)
+    return module
 
 
 def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text: str) -> Policy:
@@ -354,9 +369,5 @@ def _check_arguments(target: Callable[..., Any], arguments: Iterable[str], text:
 
 
 def _call(target: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:
-    try:
+    with _foreign_code(f"{text} cannot be built"):
         return target(**arguments)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # foreign code, which may exit too
-        raise BrokenPlugInError(f"{text} cannot be built: {description_of(error)}") from error

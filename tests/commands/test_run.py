@@ -2,8 +2,11 @@
 
 import json
 import os
+import platform
 import signal
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +17,13 @@ import kvbench.experiments.catalogue
 import kvbench.experiments.suites
 import kvbench.run.load
 from datasets_gen import TASKS
+from kvbench.cli.program import program
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import contexts_of
 from kvbench.experiments.setting import Setting
 from kvbench.store.store import Store
+from kvbench.system.lock import working_in
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import POLICIES, REFERENCES, at_ratios
 from policies.declaration.levels import RATIO
@@ -101,17 +106,18 @@ def test_brackets_in_a_path_are_no_markup_and_the_terminal_shows_the_table(cli: 
     assert "knorm" in cli.out
 
 
-def test_ctrl_c_twice_ends_a_run_of_several_processes_in_one_line(
-    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_ends_a_run_of_several_processes_in_one_line(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, signals: Sequence[signal.Signals]
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     with Copy.of_program([str(word) for word in cli.words("--limit", "500")]) as run:
         group = run.process.pid
         assert group
         wait_until(lambda: any((cli.folder / "runs").rglob("*.parquet")) or not run.process.is_alive())
-        os.killpg(group, signal.SIGINT)
-        time.sleep(0.05)
-        os.killpg(group, signal.SIGINT)
+        for one in signals:
+            os.killpg(group, one)
+            time.sleep(0.05)
         status, said = run.ended()
     assert status == 130, said
     assert "interrupted: what was finished is kept" in said
@@ -119,6 +125,35 @@ def test_ctrl_c_twice_ends_a_run_of_several_processes_in_one_line(
     with pytest.raises(ProcessLookupError):
         os.killpg(group, 0)
     assert Store.open(cli.folder / "runs/x").run.reason == "interrupted"
+
+
+def test_ctrl_c_while_workers_are_forked_ends_the_run(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python prints what is raised in a fork's own hooks, and goes on."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+
+    def run_and_press() -> None:
+        os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+        sys.argv = ["kvbench", *map(str, cli.words("--limit", "2"))]
+        program()
+
+    with Copy.of(run_and_press) as run:
+        status, said = run.ended()
+    assert status == 130, said
+    assert "interrupted: what was finished is kept" in said
+    assert "Exception ignored" not in said
+
+
+def test_a_second_start_in_a_folder_says_who_is_at_work(cli: CommandLine) -> None:
+    def work() -> None:
+        with working_in(cli.folder / "runs/x"):
+            print("begun", file=sys.stderr)
+            time.sleep(600)
+
+    with Copy.of(work) as other:
+        assert other.stderr.readline() == "begun\n"
+        assert f"process {other.process.pid} on {platform.node()} is at work in" in cli.error(*cli.words())
+    assert not (cli.folder / "runs/x").exists()
+    cli.run()
 
 
 def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,29 @@ def test_a_name_that_only_an_import_tells_is_a_plug_in(tmp_path: Path) -> None:
         assert isinstance(load_plug_in(f"{tmp_path / f'some{number}.py'}:KnormPress").press(SITUATION), KnormPress)
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("while True:\n    pass\nPress = None", "cannot be imported: TookTooLongError: it took longer than 0.1 s"),
+        ("def Press(compression_ratio):\n    while True:\n        pass", "cannot be built: TookTooLongError: it took"),
+        (
+            "def Press(compression_ratio):\n    while True:\n        try:\n            open('nowhere')\n"
+            "        except Exception:\n            pass",
+            "cannot be built: TookTooLongError: it took",
+        ),
+    ],
+    ids=["import", "constructor", "one that tries again whatever fails"],
+)
+def test_code_that_never_ends_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+) -> None:
+    monkeypatch.setattr(policies.declaration.plug_in, "FOREIGN_SECONDS", 0.1)
+    (tmp_path / "endless.py").write_text(f"{code}\n")
+    policy = load_even_if_broken(f"{tmp_path / 'endless.py'}:Press")
+    with pytest.raises(PolicyError, match=rf"{said}.*\(endless\.py:\d+\)$"):
+        policy.press(SITUATION)
+
+
 REFUSED = {
     "no file": ("nowhere.py:Loud", "there is no file nowhere.py"),
     "no such name": (

@@ -17,6 +17,7 @@ from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.run.unit import UnitPart
 from kvbench.run.workers import AHEAD, Workers
 from kvbench.system.errors import KVBenchError
 from policies import at_ratios
@@ -75,13 +76,22 @@ def test_a_failure_reaches_the_caller_and_drops_what_was_not_begun(
     assert len(list(tmp_path.iterdir())) < 100
 
 
-def test_a_killed_worker_is_one_clear_line(llama: LoadedModel) -> None:
+def test_a_killed_worker_is_one_clear_line_that_names_what_it_had(llama: LoadedModel) -> None:
+    names = [f"item {number}" for number in range(9)]
     with (
-        pytest.raises(KVBenchError, match="a worker process was killed") as refusal,
-        Workers(llama, 2, 2).map(lambda _, __: os.kill(os.getpid(), signal.SIGKILL), range(2)) as results,
+        pytest.raises(KVBenchError, match=r"a worker process was killed over item \d( or item \d)?, most") as refusal,
+        Workers(llama, 9, 2).map(
+            lambda _, name: os.kill(os.getpid(), signal.SIGKILL) if name == "item 6" else name, names
+        ) as results,
     ):
         list(results)
+    assert "item 6" in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_part_of_a_unit_names_its_policies() -> None:
+    assert str(UnitPart("hops", 3, ("full", "knorm"), ())) == "hops 3 (full, knorm)"
+    assert str(UnitPart("hops", 3, tuple("abcdefgh"), ())) == "hops 3 (a, b, c, d, e and 3 more)"
 
 
 class OddError(Exception):

@@ -1,12 +1,20 @@
 """Ctrl-C is answered once, and not in the middle of a write."""
 
+import os
+import platform
+import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import kvbench.system.files
-from kvbench.system.files import write_atomically
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import write_atomically, write_text_atomically
+from kvbench.system.lock import working_in
 from kvbench.system.signals import PATIENCE, Interrupts
+from tests.support.models.processes import Copy
 
 
 @pytest.fixture
@@ -43,3 +51,39 @@ def test_a_write_is_ended_before_its_interrupt(
     assert (tmp_path / "file").read_text() == "all of it"
     now[0] += 2 * PATIENCE
     write_atomically(tmp_path / "other", lambda partial: partial.write_text("no interrupt is left"))
+
+
+def test_what_a_killed_process_left_of_a_file_goes_with_the_next_write(tmp_path: Path) -> None:
+    page = tmp_path / "[index].html"
+
+    def stop_within(partial: Path) -> None:
+        partial.write_text("half of it")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with Copy.of(lambda: write_atomically(page, stop_within)) as killed:
+        killed.ended()
+        (left,) = tmp_path.iterdir()
+        others = left.with_name(left.name.replace(str(killed.process.pid), str(os.getpid())))
+        others.write_text("another process is at it")
+        write_text_atomically(page, "all of it")
+    assert set(tmp_path.iterdir()) == {page, others}
+
+
+def test_a_folder_is_worked_in_by_one_process_at_a_time_and_a_dead_one_keeps_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "runs/x"
+
+    def hold() -> None:
+        with working_in(folder):
+            print("held", file=sys.stderr)
+            time.sleep(600)
+
+    with Copy.of(hold) as other:
+        assert other.stderr.readline() == "held\n"
+        owner = f"process {other.process.pid} on {platform.node()} is at work in {folder}"
+        with pytest.raises(KVBenchError, match=owner), working_in(folder):
+            pass
+        other.process.kill()
+        other.ended()
+        with working_in(folder):
+            pass
+    assert not list(folder.parent.iterdir())

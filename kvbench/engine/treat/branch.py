@@ -12,13 +12,13 @@ from transformers import DynamicCache
 from kvbench.engine.treat.guard import is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, digest_of
 from kvbench.engine.treat.plan import Treatment
-from kvbench.engine.treat.time_limit import TookTooLongError
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of, description_of, where_defined
 from policies.declaration.draws import drawing_from, seed_of
+from policies.declaration.faults import TookTooLongError
 
 
 @dataclass(frozen=True)
