@@ -16,7 +16,7 @@ from leaderboards.pages.method import RunEntry
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.templating import render
 from leaderboards.statistics.significance import p_text
-from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line
+from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
 from policies.declaration.levels import Level, kind_title, names_of
 
 NOT_COMPLETE = "not complete"
@@ -128,6 +128,7 @@ def build_comparison(
         contexts=contexts,
         beside=beside,
         on_areas=note_on_areas(pooled),
+        in_words=verdicts_in_words(pooled),
     )
 
 

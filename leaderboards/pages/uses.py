@@ -1,12 +1,12 @@
 """The matrix of the front page: up to which ratio each policy is safe for what a cache is used for."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import fmean
 
-from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES
+from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES, SummaryRow
 from leaderboards.boards.cells import TableCell, TableRow
 from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, SafeRatio, lowest, unsafe_from
 from leaderboards.metrics.declaration.definition import Definition
@@ -51,6 +51,7 @@ class Use:
     name: str
     tasks: tuple[str, ...]  # those of the results
     contexts: int  # of the task, and of its leading measure, that has the fewest
+    of_contexts: int  # of the task that has the fewest, whatever is measured on them
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
 
     @property
@@ -164,10 +165,19 @@ def uses_of(results: Results) -> tuple[Use, ...]:
     tasks_by_use: dict[str, list[str]] = {use: [] for use in USES}
     for task in results.tasks:
         tasks_by_use.setdefault(names.get(task, task), []).append(task)
-    contexts = {task: max(row.fewest_contexts for row in results.rows if row.task == task) for task in results.tasks}
+
+    def fewest(tasks: Sequence[str], counts: Callable[[SummaryRow], int]) -> int:
+        return min(max(counts(row) for row in results.rows if row.task == task) for task in tasks)
+
     lengths = {row.task: tokens for row in results.rows if row.policy == FULL and (tokens := KEPT_TOKENS.value(row))}
     return tuple(
-        Use(name, tuple(tasks), min(contexts[task] for task in tasks), _mean_length(lengths, tasks))
+        Use(
+            name,
+            tuple(tasks),
+            fewest(tasks, lambda row: row.fewest_contexts),
+            fewest(tasks, lambda row: row.contexts),
+            _mean_length(lengths, tasks),
+        )
         for name, tasks in tasks_by_use.items()
         if tasks
     )

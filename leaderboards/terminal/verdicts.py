@@ -12,6 +12,7 @@ from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level
 
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
+LINKS = {"better": "than", "worse": "than", UNDECIDED: "from"}
 STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 MOST_PARTS = 6
 MOST_MEASURES = 2  # fit beside a verdict
@@ -36,8 +37,23 @@ def pooled_table(pooled: Sequence[Pooled], adapted: Collection[str] = ()) -> Res
         )
         for one in pooled
     ]
-    title = f"{pooled[0].policy} against" if pooled else "no task of this comparison can be done with the full cache"
+    title = "no task of this comparison can be done with the full cache"
+    if pooled:
+        title = "\n".join((pooled[0].policy, *verdicts_in_words(pooled), "One by one, against"))
     return ResultTable("pooled", columns, rows, title, note_on_areas(pooled), headed=False)
+
+
+def verdicts_in_words(pooled: Sequence[Pooled]) -> list[str]:
+    """Writes a line for each measure, such as "F1: better than knorm; not distinguished from random, recency"."""
+    lines = []
+    for measure in dict.fromkeys(one.measure for one in pooled):
+        others = {
+            verdict: [one.other for one in pooled if (one.measure, one.verdict) == (measure, verdict)]
+            for verdict in VERDICTS
+        }
+        told = [f"{verdict} {LINKS[verdict]} {', '.join(names)}" for verdict, names in others.items() if names]
+        lines.append(f"{measure.title}: {'; '.join(told)}")
+    return lines
 
 
 def _headline_first(sentence: str) -> str:

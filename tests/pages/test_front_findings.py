@@ -263,6 +263,8 @@ def test_the_contexts_of_a_mean_are_told_task_by_task_and_an_abbreviation_is_spe
         "Each cell has 33 questions about 31 contexts: 12 each of hops, base; 4 of long_context; 3 of instructions "
         "(2 of them with attacks under a defence). "
     ) in page
+    assert '<td>2<span class="wide"> of 3</span></td>' in page
+    assert "each may lose less than 5 points; 2 of its 3 contexts have attacks under a defence" in page
     assert (
         "The area is of directives obeyed and leakage under a defence in instructions, of F1 elsewhere; the column F1 "
         "is F1 in all of them: so the two differ even for the full cache."

@@ -17,7 +17,7 @@ from leaderboards.aggregate.comparison.pooled import JudgedCell, area_weights, p
 from leaderboards.downloads.tables import duels_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
-from leaderboards.terminal.verdicts import pooled_table, verdict_tables
+from leaderboards.terminal.verdicts import pooled_table, verdict_tables, verdicts_in_words
 from policies.declaration.levels import Level
 from tests.support.records.synthetic_records import realistic_records, record
 
@@ -336,6 +336,14 @@ def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_interval
         assert "p by Holm over 4" in one.details
         assert "Holm" not in single.sentence
     assert {one.verdict for one in together} == {"better", "not distinguished"}
+    better, undecided = (
+        [one.other for one in together if (one.verdict == "better") is clear] for clear in (True, False)
+    )
+    assert verdicts_in_words(together) == [
+        f"F1: better than {', '.join(better)}; not distinguished from {', '.join(undecided)}"
+    ]
+    back = verdicts_in_words(pool(frame, "other3", ["mine", "other2"]))
+    assert back == ["F1: worse than mine; not distinguished from other2"]
 
 
 def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
