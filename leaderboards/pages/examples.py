@@ -122,6 +122,7 @@ def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
         "verdict": _verdict(row),
         "wrong": bool(row["leakage"] > 0.1 if not isna(row["leakage"]) else row["right"] is not True),
         "f1": _number(row["f1"]),
+        "obeyed": _number(row["directives_obeyed"]),
         "ger": _number(row["ger"]),
         "coverage": _number(row["slot_coverage"]),
         "evicted": _number(row["eviction_rate"]),

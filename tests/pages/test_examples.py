@@ -42,6 +42,9 @@ def test_the_answers_that_lose_most_against_the_full_cache_come_first() -> None:
     assert identities[1] == "4", "among equals what is hallucinated comes first"
     assert [answer["verdict"] for answer in shown] == ["hallucinated: confused"] * 2 + ["right"] * 3
     assert [answer["wrong"] for answer in shown] == [True, True, False, False, False]
+    assert {answer["obeyed"] for answer in shown} == {None}, "there are no directives"
+    obeyed = examples_of(two_policies(directives_obeyed=0.5))["cells"]["snapkv"]["0.5"]
+    assert {answer["obeyed"] for answer in obeyed} == {0.5}
 
 
 def test_examples_are_about_several_contexts_the_worst_of_each_first() -> None:

@@ -197,7 +197,7 @@ def test_a_comparison_leads_to_the_run_of_the_same_setting_and_says_what_made_it
     rows = Elements((made / "index.html").read_text(encoding="utf-8")).rows
     assert sorted(row[1] for row in rows if row[0].startswith(("one", "compare-snapkv"))) == [
         "claims",
-        "comparison",
+        "comparison of snapkv",
         "run",
     ]
 

@@ -96,7 +96,7 @@ const figure = (answer) => {
   ]));
   made.append(strip(context, question, answer, shades.value.startsWith(LAYER) ? Number(shades.value.slice(LAYER.length)) : null));
   if ("route" in answer) made.append(element("p", "route-text", `Widest route from the gold answer: ${routeOf(answer, context)}.`));
-  made.append(element("p", "quiet", `GER ${percent(answer.ger)}, slot coverage of the evidence ${percent(answer.coverage)}, context evicted everywhere ${percent(answer.evicted)}, realised ratio ${percent(answer.realised)}, F1 ${answer.f1 === null ? "–" : answer.f1.toFixed(0)}`));
+  made.append(element("p", "quiet", `GER ${percent(answer.ger)}, slot coverage of the evidence ${percent(answer.coverage)}, context evicted everywhere ${percent(answer.evicted)}, realised ratio ${percent(answer.realised)}, F1 ${answer.f1 === null ? "–" : answer.f1.toFixed(0)}${answer.obeyed === null ? "" : `, directives obeyed ${percent(answer.obeyed)}`}`));
   return made;
 };
 
