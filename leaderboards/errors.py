@@ -1,6 +1,6 @@
 """The errors that a user of boards and metrics sees."""
 
-from policies.declaration.faults import text_of
+from policies.declaration.faults import LONGEST, text_of
 
 
 class LeaderboardError(ValueError):
@@ -12,5 +12,6 @@ class MetricError(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error that is not blank, or an empty text."""
-    return next((line.strip() for line in text_of(error).splitlines() if line.strip()), "")
+    """Returns the first line of an error that is not blank, cut where it has no end, or an empty text."""
+    line = next((line.strip() for line in text_of(error).splitlines() if line.strip()), "")
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} …"

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -13,14 +14,16 @@ import typer
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
+from kvbench.cli.given import check_words
 from kvbench.cli.panels import EXAMPLES, panel_of
 from kvbench.cli.parameters import with_level_options
 from kvbench.cli.result import print_result
-from kvbench.system.console import console, printable
+from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
 from kvbench.system.signals import INTERRUPTS, leave_to_parent
 
 INTERRUPTED = 130
+LONGEST_LINE = 2000  # characters of an error
 COMMANDS = {
     "run": "Run tasks and policies over ratios, and build the page",
     "site": "Build the pages of one or more finished runs",
@@ -77,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        check_words(words)
         if not words or words[0] in ("--help", "-h", "help"):
             print(overview(), flush=True)
             return 0
@@ -100,7 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    console.print(f"error: {printable(message)}", style="red", markup=False, soft_wrap=True)
+    """Prints one line. What it repeats of a file or of the command is cut, as nobody reads a page of it."""
+    short = re.sub(r"(\S{300})\S+", r"\1 …", message)
+    line = short if len(short) <= LONGEST_LINE else f"{short[:LONGEST_LINE]} …"
+    console.print(f"error: {line}", style="red", soft_wrap=True)
     return status
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from kvbench.system.console import console, warn
+from kvbench.cli.given import check_values
+from kvbench.system.console import SafeConsole, console, is_visible, warn
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import is_place
 from leaderboards.terminal.result_table import ResultTable
@@ -52,11 +52,12 @@ class Result:
             "files": self.files,
             "error": self.fault or None,
         }
-        return json.dumps(_plain(content), indent=1, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(_plain(content), indent=1, allow_nan=False, ensure_ascii=False)
+        return "".join(one if is_visible(one) else f"\\u{ord(one):04x}" for one in text)
 
     def show(self) -> None:
         """Prints the result for people; the places of files go to standard error."""
-        output = Console(highlight=False, markup=False, emoji=False)
+        output = SafeConsole()
         if self.verdict:
             style = "bold red" if self.fault else "bold yellow" if self.is_doubt else "bold green"
             output.print(self.verdict, style=style, soft_wrap=True)
@@ -101,6 +102,7 @@ def print_result(name: str, command: Callable[..., Result]) -> Callable[..., Non
     def called(*, as_json: bool, quiet: bool, **given: Any) -> None:
         console.quiet = quiet
         try:
+            check_values(given)
             result = command(**given)
             if as_json:
                 print(result.as_json(name), flush=True)

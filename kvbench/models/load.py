@@ -24,7 +24,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from kvbench.models.names import model_source
-from kvbench.models.pretrained import NO_CODE, read_config, read_tokenizer
+from kvbench.models.pretrained import NO_CODE, Ends, check_fields, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
@@ -157,7 +157,10 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
             **({} if device_map is None else {"device_map": device_map}),
         )
         network: PreTrainedModel = loaded[0]
+        check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
+        _check_weights(name, loaded[1])
         tokenizer = read_tokenizer(source)
+        _check_tokenizer(name, tokenizer, int(network.get_input_embeddings().weight.shape[0]))
     except KVBenchError:
         raise
     except Exception as error:  # damaged files raise anything
@@ -165,9 +168,6 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         raise KVBenchError(
             f"cannot load the model '{name}': {type(error).__name__}: {first_line(error)}{hint}"
         ) from error
-    _check_weights(name, loaded[1])
-    embedding: Any = network.get_input_embeddings()
-    _check_tokenizer(name, tokenizer, embedding.weight.shape[0])
     if device_map is None:
         network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
     else:

@@ -1,10 +1,9 @@
 """Names of models, which are checked without loading anything."""
 
-from pathlib import Path
-
 from datasets_gen import unknown_name
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of, is_mistyped
 from kvbench.system.errors import KVBenchError
+from kvbench.system.places import user_path
 
 
 def model_source(name: str) -> str:
@@ -13,7 +12,7 @@ def model_source(name: str) -> str:
     if name in REFERENCE_MODELS:
         return str(folder_of(name))
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
-    path = Path(name).expanduser()
+    path = user_path(name)
     if path.exists():
         if not (path / "config.json").is_file():
             raise KVBenchError(f"{path} holds no model: config.json is missing")

@@ -1,15 +1,62 @@
 """Reads configurations and tokenizers from the files of a model. Code beside them is never run: transformers would ask
 on a terminal, and run it on "y"."""
 
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
+from kvbench.system.errors import KVBenchError, fault_of_fields
+
 NO_CODE = {"trust_remote_code": False}
+Count = Annotated[StrictInt, Field(ge=1, le=10**9)]
+Layers = Annotated[StrictInt, Field(ge=1, le=1000)]  # each is an object, also without weights
+Heads = Annotated[StrictInt, Field(ge=1, le=10_000)]
+Token = Annotated[StrictInt, Field(ge=0, le=10**9)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+class _Sizes(BaseModel):
+    """The fields of a decoder's configuration that are computed with; one that a model does not have is None."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    num_hidden_layers: Layers | None = None
+    num_attention_heads: Heads | None = None
+    num_key_value_heads: Heads | None = None
+    head_dim: Heads | None = None
+    hidden_size: Annotated[StrictInt, Field(ge=1, le=10**6)] | None = None
+    intermediate_size: Annotated[StrictInt, Field(ge=1, le=10**7)] | list[int] | None = None
+    vocab_size: Annotated[StrictInt, Field(ge=1, le=10**8)] | None = None
+    max_position_embeddings: Count | None = None
+    sliding_window: Count | None = None
+    rms_norm_eps: Number | None = None
+    architectures: list[str] | None = None
+
+
+class Ends(BaseModel):
+    """The tokens of a generation configuration that end an answer."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    eos_token_id: Token | list[Token] | None = None
 
 
 def read_config(source: str) -> Any:
-    return AutoConfig.from_pretrained(source, **NO_CODE)
+    """Reads a configuration; raises :class:`KVBenchError` for a size that no model has, and whatever transformers
+    raises of files that it cannot read."""
+    config = AutoConfig.from_pretrained(source, **NO_CODE)
+    for part in (config, config.get_text_config()):
+        check_fields(f"config.json of '{source}'", _Sizes, part)
+    return config
+
+
+def check_fields(file: str, fields: type[BaseModel], content: object) -> None:
+    """Raises :class:`KVBenchError` for a field of a file of a model that cannot be computed with."""
+    try:
+        fields.model_validate(content)
+    except ValidationError as error:
+        raise KVBenchError(f"{file} describes no model ({fault_of_fields(error)})") from error
 
 
 def read_tokenizer(source: str) -> PreTrainedTokenizerBase:

@@ -12,6 +12,7 @@ from datasets_gen.tasks.long_context import LONG_CONTEXT, context_of_tokens
 from datasets_gen.writing.in_prose import in_tokens
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of, is_mistyped
 from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.places import user_path
 
 Count = Callable[[str], int]
 
@@ -63,7 +64,7 @@ def count_by(tokenizer: str) -> Count:
 def _load(tokenizer: str) -> Tokenizer:
     if is_mistyped(tokenizer) and not Path(tokenizer).exists():
         raise KVBenchError(unknown_name("tokenizer", tokenizer, REFERENCE_MODELS))
-    folder = folder_of(tokenizer) if tokenizer in REFERENCE_MODELS else Path(tokenizer).expanduser()
+    folder = folder_of(tokenizer) if tokenizer in REFERENCE_MODELS else user_path(tokenizer)
     hub_logging.set_verbosity_error()  # without a network, attempts would fill the screen
     try:
         if folder.is_dir():

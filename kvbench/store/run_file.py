@@ -12,7 +12,7 @@ from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.identity import Identity
 from kvbench.store.tables import SCHEMA_VERSION
-from kvbench.system.errors import KVBenchError
+from kvbench.system.errors import KVBenchError, fault_of_fields
 
 RUN_FILE = "run.json"
 
@@ -89,10 +89,8 @@ def read_run_file(folder: Path) -> RunFile:
         version = _VersionOnly.model_validate_json(content).schema_version  # another has other fields
         run = RunFile.model_validate_json(content) if version == SCHEMA_VERSION else None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "all of it"
         raise KVBenchError(
-            f"{path} is damaged ({where}: {first['msg']}): restore it, or delete the folder and run again"
+            f"{path} is damaged ({fault_of_fields(error)}): restore it, or delete the folder and run again"
         ) from error
     if run is None:
         raise KVBenchError(

@@ -1,19 +1,40 @@
 """Messages to people go to standard error, so that standard output holds results alone."""
 
-from rich.console import Console
+from collections.abc import Iterable
+from typing import Any
 
-console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+from rich.console import Console
+from rich.segment import Segment
+
+
+def is_visible(letter: str) -> bool:
+    """Tells whether a terminal shows a character: it could take others for a command."""
+    return letter.isprintable() or letter in "\n\t"
+
+
+def printable(text: str) -> str:
+    """Replaces every character that is not visible; the length stays."""
+    return text if text.isprintable() else "".join(one if is_visible(one) else "\N{MIDDLE DOT}" for one in text)
+
+
+class SafeConsole(Console):
+    """Prints whatever it is given, texts of strangers too, without a command to the terminal in it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, *renderable: Any, **options: Any) -> Iterable[Segment]:
+        for segment in super().render(*renderable, **options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+console = SafeConsole(stderr=True)
 
 
 def warn(text: str) -> None:
     """Prints a warning, also for a command that is told to be quiet: it may change what a result means."""
     quiet, console.quiet = console.quiet, False
     try:
-        console.print(printable(text), style="yellow", soft_wrap=True)
+        console.print(text, style="yellow", soft_wrap=True)
     finally:
         console.quiet = quiet
-
-
-def printable(text: str) -> str:
-    """Replaces every character that a terminal could take for a command; the length stays."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "\N{MIDDLE DOT}" for letter in text)

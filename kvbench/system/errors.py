@@ -2,6 +2,8 @@
 
 import traceback
 
+from pydantic import ValidationError
+
 from leaderboards.errors import first_line as first_line  # metrics, which know nothing of kvbench, need it too
 
 
@@ -15,6 +17,13 @@ def unexpected_error(error: BaseException) -> KVBenchError:
     places = traceback.extract_tb(error.__traceback__)
     where = f" ({places[-1].filename}:{places[-1].lineno})" if places else ""
     return KVBenchError(f"unexpected {type(error).__name__}: {first_line(error)}{where}")
+
+
+def fault_of_fields(error: ValidationError) -> str:
+    """Names the first field of a file that is not as it has to be, and what is wrong."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, first["loc"])) or "all of it"
+    return f"{where}: {first['msg']}"
 
 
 class InterruptedRunError(KVBenchError):

@@ -50,15 +50,16 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def memory_bound(device: torch.device) -> Iterator[None]:
-    """Lets its body allocate nearly as much as is free on the machine: more raises an error, where the kernel would
-    kill the process. On Linux alone, and not for a CUDA process, which reserves addresses at will and raises itself."""
+def memory_bound(device: torch.device, most: int | None = None) -> Iterator[None]:
+    """Lets its body allocate ``most`` bytes, or nearly as much as is free on the machine: more raises an error, where
+    the kernel would kill the process. On Linux alone, and not for a CUDA process, which reserves addresses at will and
+    raises itself."""
     if sys.platform != "linux" or device.type == "cuda":
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     held = int(SELF.read_text().split()[0]) * resource.getpagesize()
-    bound = held + int(free_bytes(device) * RESERVE)
+    bound = held + (most or int(free_bytes(device) * RESERVE))
     resource.setrlimit(resource.RLIMIT_AS, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
     try:
         yield

@@ -34,6 +34,14 @@ def place_of(text: str | Path) -> Path:
     return cast(Path, place)
 
 
+def user_path(text: str) -> Path:
+    """Turns a text into a path, in the home folder of the user for ``~``."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise KVBenchError(f"{text} lies in a home folder that is not there: write the whole path") from error
+
+
 def local_folder(text: str | Path) -> Path:
     """Turns a text into the path of a local folder; raises :class:`KVBenchError` for a URL, which a path would turn
     into a folder of its name."""

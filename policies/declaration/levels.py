@@ -166,13 +166,13 @@ def parse_shares(text: str, plural: str, meaning: str, whole: bool = False) -> t
 
 
 def parse_budgets(text: str) -> tuple[float, ...]:
-    """Reads ``64,128,256``, tokens to keep in every head: counts ascending, each once."""
-    budgets = set()
-    for part in text.split(","):
-        if not part.strip().isdecimal() or not 0 < int(part) < MOST_TOKENS:
-            raise LevelError(f"--budgets {text}: '{part.strip()}' is no count of tokens: give such as 64,128,256")
-        budgets.add(float(int(part)))
-    return tuple(sorted(budgets))
+    """Reads ``64,128,256`` or ``64:256:64``, tokens to keep in every head, as :func:`parse_numbers` does."""
+    budgets = []
+    for budget in parse_numbers(text, "budgets"):
+        if budget != int(budget) or not 0 < budget < MOST_TOKENS:
+            raise LevelError(f"--budgets {text}: '{budget}' is no count of tokens: give such as 64,128,256")
+        budgets.append(float(budget))
+    return tuple(budgets)
 
 
 def parse_bits(text: str) -> tuple[float, ...]:

@@ -125,13 +125,20 @@ def _written_in(where: str) -> tuple[set[str], list[str]]:
 def _file_of(where: str) -> Path | None:
     """Returns the file of a plug-in's place, if it is known without an import."""
     if where.endswith(".py"):
-        return Path(where).expanduser()
+        return _path_of(where)
     try:
         specification = None if "." in where else importlib.util.find_spec(where)
     except (ImportError, ValueError):
         return None
     origin = specification.origin if specification is not None and specification.has_location else None
     return Path(origin) if origin else None
+
+
+def _path_of(where: str) -> Path:
+    try:
+        return Path(where).expanduser().resolve()
+    except RuntimeError as error:  # no such home folder, or links that lead in a circle
+        raise PolicyError(f"{where} is no path ({error}): write another") from error
 
 
 def _at_the_top(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -274,7 +281,7 @@ def _foreign_code(failure: str) -> Iterator[None]:
 
 
 def _module(where: str) -> ModuleType:
-    path = Path(where).expanduser().resolve()
+    path = _path_of(where)
     if where.endswith(".py") and not path.is_file():
         raise PolicyError(f"there is no file {where}: check the path of the plug-in")
     with _foreign_code(f"{where} cannot be imported"):

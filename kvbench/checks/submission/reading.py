@@ -23,6 +23,7 @@ from kvbench.store.identity import Identity
 from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.places import user_path
 
 Described = Mapping[str, object]
 
@@ -69,7 +70,7 @@ class Submission:
     def model_folder(self) -> Path | None:
         """Returns the folder of the model, where one ships or lies at the place that the run names; else None."""
         name = self.identity.model
-        folder = Path(folder_of(name)) if name in REFERENCE_MODELS else Path(name).expanduser()
+        folder = Path(folder_of(name)) if name in REFERENCE_MODELS else user_path(name)
         return folder if (folder / "config.json").is_file() else None
 
     @cached_property
