@@ -8,12 +8,10 @@ from typing import TypeVar
 
 from datasets_gen import Task, unknown_name
 from kvbench.engine.numerics.options import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
+from kvbench.store.identity import MOST_CONTEXTS, MOST_REPEATS, MOST_TOKENS
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of
 
-MOST_REPEATS = 1000
-MOST_TOKENS = 10_000_000
-MOST_CONTEXTS = 1_000_000
 QUICK = "quick"  # the profile of a run unless another is given
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

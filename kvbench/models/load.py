@@ -160,7 +160,8 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
         _check_weights(name, loaded[1])
         tokenizer = read_tokenizer(source)
-        _check_tokenizer(name, tokenizer, int(network.get_input_embeddings().weight.shape[0]))
+        embedding: Any = network.get_input_embeddings()
+        _check_tokenizer(name, tokenizer, embedding.weight.shape[0])
     except KVBenchError:
         raise
     except Exception as error:  # damaged files raise anything

@@ -3,11 +3,15 @@
 import hashlib
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, field_validator
 
 from kvbench.prompts.mode import Mode, Scope
 from policies import KINDS, Level, Point, by_kind, points_of
 
+MOST_REPEATS = 1000
+MOST_TOKENS = 10_000_000
+MOST_CONTEXTS = 1_000_000
+Name = Annotated[str, StringConstraints(max_length=1000)]
 PROVENANCE = ("git_revision", "git_dirty")  # fields that do not make another run
 
 
@@ -16,12 +20,12 @@ class TaskIdentity(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
-    version: str  # of the generator, its variant and its words
-    contexts: NonNegativeInt
+    name: Name
+    version: Name  # of the generator, its variant and its words
+    contexts: Annotated[int, Field(ge=0, le=MOST_CONTEXTS)]
     chance: Annotated[float, Field(ge=0, le=100)]  # F1 of the best constant answer
-    instruction: str
-    max_new_tokens: PositiveInt
+    instruction: Annotated[str, StringConstraints(max_length=10_000)]
+    max_new_tokens: Annotated[int, Field(ge=1, lt=MOST_TOKENS)]
 
     def makes_the_contexts_of(self, other: "TaskIdentity") -> bool:
         """Tells whether the first contexts of both are the same, however many each has."""
@@ -33,14 +37,14 @@ class PolicyIdentity(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
-    family: str
-    paper: str
+    name: Name
+    family: Name
+    paper: Name
     arguments: dict[str, int | float | str]  # of the press for a context of so many tokens; a record holds its own
     origin: str  # hash of the code of a plug-in
     arguments_at_tokens: int
-    levels: dict[str, tuple[float, ...]]  # values by kind of level
-    repeats: PositiveInt  # draws at each level
+    levels: dict[str, tuple[FiniteFloat, ...]]  # values by kind of level
+    repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)]  # draws at each level
     tasks: tuple[str, ...]  # the tasks that it covers
 
     @field_validator("levels")
@@ -89,8 +93,8 @@ class Identity(BaseModel):
     git_revision: str | None
     git_dirty: bool | None
     packages: dict[str, str]  # versions by name
-    model: str
-    model_fingerprint: str
+    model: Name
+    model_fingerprint: Name
     device: str
     dtype: str
     seed: int
