@@ -284,6 +284,9 @@ def _module(where: str) -> ModuleType:
     path = _path_of(where)
     if where.endswith(".py") and not path.is_file():
         raise PolicyError(f"there is no file {where}: check the path of the plug-in")
+    top = where.partition(".")[0]
+    if path.is_file() or (top and importlib.util.find_spec(top)):
+        importlib.import_module("kvpress")  # it takes a minute on a busy machine, which is no fault of the plug-in
     with _foreign_code(f"{where} cannot be imported"):
         if where.endswith(".py"):
             return _module_of_file(path)

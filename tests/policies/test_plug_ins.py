@@ -1,6 +1,8 @@
 """Policies from files and packages."""
 
+import importlib
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,6 +165,24 @@ def test_code_that_never_ends_is_given_up(
     policy = load_even_if_broken(f"{tmp_path / 'endless.py'}:Press")
     with pytest.raises(PolicyError, match=rf"{said}.*\(endless\.py:\d+\)$"):
         policy.press(SITUATION)
+
+
+def test_the_time_that_kvpress_takes_to_import_is_not_that_of_a_plug_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine it takes a minute, so that it is imported before the time of the plug-in begins."""
+    imported: list[tuple[str, bool]] = []
+    genuine = importlib.import_module
+
+    def recorded(name: str, *others: Any) -> Any:
+        imported.append((name, any(signal.getitimer(signal.ITIMER_REAL))))
+        return genuine(name, *others)
+
+    monkeypatch.setattr(importlib, "import_module", recorded)
+    code = "import importlib\nfrom kvpress import KnormPress\nimportlib.import_module('json')\n"
+    (tmp_path / "mine.py").write_text(code)
+    load_plug_in(f"{tmp_path / 'mine.py'}:KnormPress")
+    assert imported[:2] == [("kvpress", False), ("json", True)]
 
 
 REFUSED = {
