@@ -284,5 +284,5 @@ def test_the_report_names_every_question_and_ends_with_a_status(
     assert "Lazy is not sound: is the budget kept?" in cli.error("doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model)
     told = " ".join((cli.out + cli.err).split())
     assert told.count("nothing is compressed") == 1, "what a check found stands in its row alone"
-    assert "broken: 1 of 12 checks fail" in told
+    assert told.startswith("broken: is the budget kept? Lazy")
     assert "one press at a time" in cli.error("doctor", "snapkv,knorm", *model)
