@@ -1,16 +1,29 @@
 """``python -m kvbench check-submission`` answers: is a run made by somebody else what it says it is?"""
 
+from typing import Annotated
+
+import typer
+
 from kvbench.checks.findings import faults_among, findings_of, findings_table
 from kvbench.cli.parameters import Run
 from kvbench.cli.result import Result
+from kvbench.system.errors import KVBenchError
 from policies import LazyModule
 
 submission = LazyModule("kvbench.checks.submission.check")
 
 
-def command(run: Run) -> Result:
-    """Checks files, identity, completeness, questions, scores, outputs and costs; changes nothing."""
-    findings = findings_of(submission.COUNT, lambda begin: submission.examine(run, begin))
+def command(
+    run: Run,
+    replay: Annotated[
+        int, typer.Option(help="Cells, drawn at random, that are answered again where the model is at hand.")
+    ] = 20,
+) -> Result:
+    """Checks files, identity, completeness, questions, scores, outputs and costs, and answers some cells again; changes
+    nothing."""
+    if replay < 0:
+        raise KVBenchError(f"--replay is a number of cells, 0 or more, not {replay}")
+    findings = findings_of(submission.COUNT, lambda begin: submission.examine(run, begin, replay))
     table = findings_table(f"{run}, examined", findings)
     if not (wrong := faults_among(findings)):
         return Result([table], verdict="sound")

@@ -52,11 +52,10 @@ def package_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
-def _arguments(policy: Policy) -> dict[str, int | float | str]:
-    """Reads the arguments of a press for a context of :data:`ARGUMENTS_AT` tokens at a typical level; none if it cannot
-    be built."""
+def arguments_at(policy: Policy, tokens: int) -> dict[str, int | float | str]:
+    """Reads the arguments of a press for a context of so many tokens at a typical level; none if it cannot be built."""
     try:
-        situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
+        situation = policy.typical_situation(tokens, tokens // 8)
         return arguments_of(policy.build(situation)) | policy.arguments_in(situation)
     except Exception:  # a plug-in's, which each record tells of
         return {}
@@ -94,7 +93,7 @@ def _policy(policy: Policy, tasks: Sequence[Task], setting: Setting) -> PolicyId
         name=policy.name,
         family=policy.family,
         paper=policy.paper,
-        arguments=_arguments(policy),
+        arguments=arguments_at(policy, ARGUMENTS_AT),
         origin=policy.origin,
         arguments_at_tokens=ARGUMENTS_AT,
         levels=by_kind(policy.levels_among(setting.points)),

@@ -4,7 +4,7 @@ on a terminal, and run it on "y"."""
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from kvbench.system.errors import KVBenchError, fault_of_fields
 
@@ -57,6 +57,15 @@ def check_fields(file: str, fields: type[BaseModel], content: object) -> None:
         fields.model_validate(content)
     except ValidationError as error:
         raise KVBenchError(f"{file} describes no model ({fault_of_fields(error)})") from error
+
+
+def read_ends(source: str) -> tuple[int, ...]:
+    """Reads the tokens that end an answer, where transformers looks for them."""
+    try:
+        ends = GenerationConfig.from_pretrained(source).eos_token_id
+    except OSError:  # there is no such file
+        ends = read_config(source).eos_token_id
+    return tuple(ends) if isinstance(ends, list) else (() if ends is None else (ends,))
 
 
 def read_tokenizer(source: str) -> PreTrainedTokenizerBase:

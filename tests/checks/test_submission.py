@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from datasets_gen import TASKS
-from kvbench.checks.submission.check import examine
+from kvbench.checks.submission.check import CHECKS, examine
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
@@ -68,7 +68,7 @@ def test_a_sound_run_passes_and_is_left_as_it_was(cli: CommandLine, run: Path) -
         for check in ("completeness", "questions", "scores", "outputs", "costs", "names", "summary")
     )
     assert "wrong" not in told
-    assert [finding.check for finding in examine(run) if finding.outcome != "ok"] == ["outputs"], "no answer is new"
+    assert [finding.check for finding in examine(run) if finding.outcome != "ok"] == ["replay"], "no answer is new"
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
@@ -97,6 +97,26 @@ def edited_gold(answer: StoredAnswer) -> dict[str, object]:
 def shorter_context(answer: StoredAnswer) -> dict[str, object]:
     tokens = answer.question.context_tokens - 8
     return {"context_tokens": tokens, "realised_ratio": 1 - (answer.record.kept_tokens or 0.0) / tokens}
+
+
+def tokens_of(answer: StoredAnswer) -> list[int]:
+    return list(answer.record.output_token_ids or ())
+
+
+def all_kept(answer: StoredAnswer) -> dict[str, object]:
+    """With the routing metrics that follow, at the realised ratio that it had."""
+    shares = bytes([255] * len(answer.record.token_kept))
+    layers = len(answer.record.ger_by_layer or ())
+    rates = {"eviction_rate": 0.0, "ger": 0.0, "slot_coverage": 1.0, "ger_by_layer": [0.0] * layers}
+    return {"token_kept": shares, **rates}
+
+
+def another_ratio(answer: StoredAnswer) -> dict[str, object]:
+    """As if records of two ratios were exchanged: count, share and bytes agree."""
+    tokens, kept = answer.question.context_tokens, answer.record.kept_tokens or 0.0
+    count = round(0.7 * tokens)
+    size = int((answer.record.kv_bytes or 0) * count / kept)
+    return {"kept_tokens": float(count), "realised_ratio": 1 - count / tokens, "kv_bytes": size, "token_kept": None}
 
 
 def no_output(answer: StoredAnswer) -> dict[str, object]:
@@ -135,6 +155,12 @@ FORGERIES: list[tuple[Callable[[StoredAnswer], dict[str, object]], str, str]] = 
     (shorter_context, "costs", "the tokenizer makes"),
     (no_output, "outputs", "ok and has no output"),
     (lambda _: {"output_token_ids": [5] * 200}, "outputs", "200 tokens, where 16 are allowed"),
+    (all_kept, "costs", "token_kept comes to"),
+    (another_ratio, "costs", "asked for is"),
+    (lambda answer: {"ended": not answer.record.ended}, "outputs", "ended is"),
+    (lambda answer: {"output_token_ids": [*tokens_of(answer), tokens_of(answer)[-1]]}, "outputs", "behind an end"),
+    (lambda answer: {"output_token_ids": tokens_of(answer)[:-1]}, "outputs", "ended is True"),
+    (lambda answer: {"output_token_ids": tokens_of(answer)[:-1], "ended": False}, "outputs", "without an end token"),
     (lambda _: {"output_token_ids": [10**9]}, "outputs", "tokens that the model does not have"),
 ]
 
@@ -223,6 +249,10 @@ def test_files_that_are_damaged_or_misplaced_are_found(run: Path) -> None:
         ({"model_fingerprint": "0123456789abcdef"}, "model", "not that of the installed one"),
         ({"mode": "aware"}, "questions", "was run in mode agnostic"),
         ({"seed": 4}, "completeness", "missing"),
+        ({"created": "2031-01-01T00:00:00+00:00"}, "run.json", "it began at 2031"),
+        ({"finished": "yesterday"}, "run.json", "its times are none"),
+        ({"scope": "system"}, "run.json", "base has no system prompt"),
+        ({"kvbench_version": "9.9"}, "code", "it says 9.9"),
     ],
 )
 def test_an_edited_identity_is_found(run: Path, edits: dict[str, object], check: str, text: str) -> None:
@@ -231,6 +261,74 @@ def test_an_edited_identity_is_found(run: Path, edits: dict[str, object], check:
         (content if name in content else content["identity"])[name] = value
     (run / "run.json").write_text(json.dumps(content))
     assert text in wrong(run)[check]
+
+
+@pytest.mark.parametrize(
+    ("edits", "text"),
+    [
+        ({"paper": "arXiv 0000.00000"}, "snapkv has paper 'arXiv 0000.00000', not"),
+        ({"origin": "0123456789abcdef"}, "snapkv has origin '0123456789abcdef', not ''"),
+        ({"arguments": {"window_size": 1}}, "snapkv has arguments {'window_size': 1}, not {"),
+        ({"name": "snapkw"}, "snapkw is no policy of this code"),
+    ],
+)
+def test_a_policy_that_is_not_what_its_name_says_is_found(run: Path, edits: dict[str, object], text: str) -> None:
+    content = json.loads((run / "run.json").read_text())
+    content["identity"]["policies"][1].update(edits)
+    (run / "run.json").write_text(json.dumps(content))
+    assert text in wrong(run)["code"]
+
+
+def test_bytes_of_the_full_cache_are_those_of_the_models_shape(run: Path) -> None:
+    """Doubled everywhere, they agree with each other."""
+    store = Store.open(run)
+    for path in store.record_files():
+        rows = store.read_rows(RECORDS, path)
+        store.write_rows(RECORDS, path, [row.model_copy(update={"kv_bytes": 2 * row.kv_bytes}) for row in rows])
+    publish_summary(store, store.frame())
+    assert "by the model's shape it takes" in wrong(run)["costs"]
+
+
+def test_files_that_no_run_writes_and_a_missing_summary_are_found(run: Path) -> None:
+    store = Store.open(run)
+    shutil.copy(store.record_file("base", 0, "snapkv"), run / "notes.parquet")
+    (run / "records/base/00007").mkdir()
+    assert wrong(run) == {"files": "notes.parquet is no file of this run"}
+    (run / "notes.parquet").unlink()
+    (run / "summary.json").unlink()
+    assert "there is no summary.json" in wrong(run)["summary"]
+    shutil.copy(store.record_file("base", 0, "snapkv"), run / "records/base/00007/snapkv.parquet")
+    assert "records/base/00007/snapkv.parquet is no file of this run" in wrong(run)["files"]
+
+
+def test_what_no_number_shows_is_found_when_cells_are_answered_again(run: Path) -> None:
+    """The answers of the full cache, under the name of snapkv and beside snapkv's own costs."""
+    store = Store.open(run)
+    (last,) = [finding for finding in examine(run, cells=3) if finding.check == "replay"]
+    assert (last.outcome, last.text[:8]) == ("ok", "3 cells,")
+    of_full = {record.question_id: record for record in store.read_rows(RECORDS, store.record_file("base", 0, "full"))}
+    path, taken = store.record_file("base", 0, "snapkv"), ("output_text", "output_token_ids", "ended")
+    records = [
+        row.model_copy(update={name: getattr(of_full[row.question_id], name) for name in taken})
+        for row in store.read_rows(RECORDS, path)
+    ]
+    assert records != store.read_rows(RECORDS, path)
+    store.write_rows(RECORDS, path, records)
+    rescore(store)
+    publish_summary(store, store.frame())
+    assert wrong(run) == {}
+    (last,) = [finding for finding in examine(run, cells=100) if finding.check == "replay"]
+    assert last.outcome == "wrong"
+    assert "output_token_ids is" in last.text
+
+
+def test_a_check_that_breaks_is_a_finding_and_the_others_go_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(_: object) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setitem(CHECKS, "tasks", breaks)
+    found = wrong(run)
+    assert found == {"tasks": "it cannot be examined (OverflowError: too large)"}
 
 
 def test_an_edited_chance_level_is_found(run: Path) -> None:
@@ -251,8 +349,8 @@ def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path
     """Of other code, of a model that does not ship, and of a task in another version."""
     store = execute(llama, Grid([(TASKS["base"], 1)], Setting(SNAPKV, at_ratios((0.5,)))), tmp_path / "toy", "a test")
     notes = {finding.check for finding in examine(store.folder) if finding.outcome == "note"}
-    assert notes == {"model", "outputs", "summary"}
-    assert wrong(store.folder) == {}
+    assert notes == {"model", "outputs", "replay"}
+    assert wrong(store.folder) == {"summary": "there is no summary.json: python -m kvbench score writes it"}
     content = json.loads((run / "run.json").read_text())
     content["identity"]["source"] = "0123456789abcdef"
     content["identity"]["tasks"][0]["version"] = "0.0.1"
@@ -262,7 +360,7 @@ def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path
     rows = [row.model_copy(update={"task_version": "0.0.1"}) for row in store.read_rows(CONTEXTS, path)]
     store.write_rows(CONTEXTS, path, rows)
     notes = {finding.check for finding in examine(run) if finding.outcome == "note"}
-    assert notes == {"code", "tasks", "questions", "outputs"}
+    assert notes == {"code", "tasks", "questions", "replay"}
     assert wrong(run) == {}
     store.record_file("base", 0, "snapkv").unlink()
     assert "missing" in wrong(run)["completeness"]

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from kvbench.checks.doctor import MOST_OFF
 from kvbench.checks.findings import Finding, finding_of
 from kvbench.checks.submission.reading import Submission, place_of
 from kvbench.checks.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
@@ -111,10 +112,17 @@ def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None, h
     if policy and not policy.while_decoding:
         if abs(1 - share - realised) > NOISE:
             yield f"realised_ratio is {realised}, {kept:g} of {context_tokens} tokens are kept"
+        by_shape = 2 * math.prod(heads) * context_tokens if heads else size
+        if record.policy == FULL and size != by_shape:
+            yield f"{size} bytes hold the full cache, by the model's shape it takes {by_shape}"
         if policy.stored_bytes:
             yield from _faults_of_stored(policy, record, context_tokens, heads)
         elif whole and whole.kv_bytes is not None and not share * whole.kv_bytes - 1 <= size <= whole.kv_bytes:
             yield f"{size} bytes hold {share:.3f} of the {whole.kv_bytes} bytes of the full cache"
+        asked = record.point.level.share(context_tokens)
+        off = 0.0 if asked is None or policy.counted == "nowhere" else abs(realised - asked)
+        if off > max(1 / context_tokens, MOST_OFF):
+            yield f"realised_ratio is {realised:.4g}, asked for is {asked:.4g}"
     elif realised < 1 - share - NOISE:
         yield f"realised_ratio is {realised}, and {kept:g} tokens are kept of {context_tokens} or more"
 

@@ -1,11 +1,12 @@
 """Scores outputs again, and decodes their tokens again."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from datasets_gen import DatasetError
 from kvbench.checks.findings import Finding, finding_of, note
 from kvbench.checks.submission.reading import Submission, place_of
 from kvbench.prompts.prompt import answer_text
+from kvbench.store.record import Record
 from kvbench.store.scoring import SCORES, scores_of
 from kvbench.system.errors import KVBenchError, first_line
 
@@ -48,9 +49,23 @@ def check_outputs(submission: Submission) -> Iterator[Finding]:
                 texts[tuple(ids)] = answer_text(tokenizer, ids) if known else "tokens that the model does not have"
             if text != texts[tuple(ids)]:
                 faults.append(f"{place_of(record)}: output is {text!r:.60}, its tokens say {texts[tuple(ids)]!r:.60}")
+            elif fault := _fault_of_end(record, submission.ends or (), longest.get(record.task, 0)):
+                faults.append(f"{place_of(record)}: {fault}")
     yield finding_of("outputs", "as their tokens say" if tokenizer else "none is too long", faults)
     if tokenizer is None:
         model = submission.identity.model
         here = submission.model_folder is not None
         reason = f"the model {model} that is here has another fingerprint" if here else f"{model} is no folder here"
         yield note("outputs", f"not decoded, as the tokenizer of the run is not known: {reason}")
+
+
+def _fault_of_end(record: Record, ends: Collection[int], longest: int) -> str:
+    """Says how the end of an answer contradicts its tokens: it stops at the first end token, or at its last place."""
+    ids = record.output_token_ids or [-1]
+    if any(token in ends for token in ids[:-1]):
+        return "it goes on behind an end token"
+    if record.ended != (ids[-1] in ends):
+        return f"ended is {record.ended}, its last token is {ids[-1]}"
+    if not record.ended and len(ids) < longest:
+        return f"it stops without an end token, {len(ids)} of {longest} tokens long"
+    return ""

@@ -16,14 +16,17 @@ from kvbench.checks.findings import Finding, finding_of
 from kvbench.experiments.question_fields import described_context, described_question
 from kvbench.experiments.source import source_hash
 from kvbench.experiments.suites import task_of_version
-from kvbench.models.load import fingerprint_of
-from kvbench.models.pretrained import read_config, read_tokenizer
+from kvbench.models.load import LoadedModel, fingerprint_of, load_model
+from kvbench.models.pretrained import read_config, read_ends, read_tokenizer
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
+from kvbench.run.resume import chunks
 from kvbench.store.identity import Identity
 from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
-from kvbench.store.store import Store
+from kvbench.store.run_file import RUN_FILE
+from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.errors import KVBenchError, first_line
-from kvbench.system.places import user_path
+from kvbench.system.places import is_remote, user_path
+from leaderboards.studies.registry import studies
 
 Described = Mapping[str, object]
 
@@ -94,6 +97,18 @@ class Submission:
         return read_tokenizer(str(folder))
 
     @cached_property
+    def ends(self) -> tuple[int, ...] | None:
+        """Reads the tokens that end an answer, of a model that is here."""
+        if self.tokenizer is None:
+            return None
+        return read_ends(str(self.model_folder))
+
+    @cached_property
+    def model(self) -> LoadedModel:
+        """Loads the model, which is here where a tokenizer is."""
+        return load_model(self.identity.model, dtype=self.identity.dtype)
+
+    @cached_property
     def examples(self) -> Mapping[str, tuple[Example, ...]]:
         """Generates the contexts of the run again, by task."""
         seed, held_out = self.identity.seed, self.identity.held_out
@@ -149,10 +164,27 @@ def read(folder: Path) -> tuple[Submission, Finding]:
                 store.read_rows(table, path)
             except (KVBenchError, ValidationError) as error:
                 faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
+    faults += _stray_files(store)
     versions = {planned.name: task_of_version(planned.name, planned.version) for planned in store.identity.tasks}
     tasks = {name: task for name, task in versions.items() if task is not None}
     submission = Submission(store, tuple(answers), tasks)
     return submission, finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
+
+
+def _stray_files(store: Store) -> Iterator[str]:
+    """Names files that no run of this identity writes, such as chunks behind its last context."""
+    own = {store.folder / name for name in (RUN_FILE, SUMMARY_FILE, *(f"{study}.json" for study in studies()))}
+    for task in store.identity.tasks:
+        for number in range(len(chunks(task.contexts))):
+            for table in store.tables:
+                policies = [policy.name for policy in store.identity.policies] if table.by_policy else [""]
+                own |= {store.path(table, task.name, number, policy) for policy in policies}
+    if not is_remote(store.folder):
+        yield from (
+            f"{path.relative_to(store.folder)} is no file of this run"
+            for path in sorted(store.folder.rglob("*"))
+            if path not in own and (path.is_symlink() or not path.is_dir())
+        )
 
 
 def _misplaced_records(store: Store, path: Path, answers: list[StoredAnswer]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
+from policies.composition import built_in
 
 EXACT = 1e-6
 OF_A_BYTE = 1 / 255  # shares of single tokens are stored in such steps, rounded up
@@ -27,6 +28,13 @@ def faults_of_routes(answer: StoredAnswer) -> Iterator[str]:
     if len(kept) != len(ends):
         yield f"token_kept tells of {len(kept)} tokens, token_ends of {len(ends)}"
         return
+    policy = built_in(record.policy)
+    if policy and not policy.while_decoding and record.kept_tokens is not None:
+        # Each share is rounded up to a step; the chat template around the context has no shares.
+        least = float(kept.sum()) - len(kept) * OF_A_BYTE - EXACT
+        most = float(kept.sum()) + question.context_tokens - len(kept) + EXACT
+        if not least <= record.kept_tokens <= most:
+            yield f"kept_tokens is {record.kept_tokens:g}, token_kept comes to {least:.4g} to {most:.4g}"
     starts = np.concatenate([[0], ends[:-1]])
     of_answer = _inside(question.answer_spans, starts, ends)
     of_evidence = _inside(question.evidence_spans, starts, ends)

@@ -38,7 +38,7 @@ def check_summary(submission: Submission) -> Iterator[Finding]:
     """Adds up the records again, and compares each row of the summary."""
     path = submission.store.folder / SUMMARY_FILE
     if not path.is_file():
-        yield note("summary", f"there is no {SUMMARY_FILE}: python -m kvbench score writes it")
+        yield Finding("summary", "wrong", f"there is no {SUMMARY_FILE}: python -m kvbench score writes it")
         return
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
