@@ -46,14 +46,19 @@ def log_probabilities(row: torch.Tensor) -> torch.Tensor:
 
 
 def divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
-    """Returns KL(p || q) in nats.
+    """Returns KL(p || q) in nats."""
+    return float(divergences(log_p, log_q))
+
+
+def divergences(log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
+    """Returns KL(p || q) in nats along the last dimension.
 
     It adds up p (d + exp(-d) - 1) with d = log p - log q, which comes to the same as p d, since p and q both sum to 1.
     No term is negative, so that nothing cancels: rounding of float32 moves log p by 1e-6, the divergence is 1e-12, and
     a sum over p d would have an error of the same size. Equal rows give exactly 0.
     """
     apart = log_p - log_q
-    return max(0.0, float((log_p.exp() * (apart + torch.expm1(-apart))).sum()))
+    return (log_p.exp() * (apart + torch.expm1(-apart))).sum(-1).clamp(min=0.0)
 
 
 def _margin(row: torch.Tensor) -> float:
