@@ -47,6 +47,7 @@ class FinishedAnswer:
     record: Record
     observers: Mapping[str, Observer]  # by table, what watched the decoding; none of contexts outside a sample
     decode: Callable[[Sequence[Branch]], list[Generation]]  # answers other branches of the trace in the same way
+    max_new_tokens: int  # of an answer
 
     def scores_of(self, generation: Generation) -> dict[str, object]:
         """Returns the scores of another generation for the same question, of its text and of its likelihood."""
@@ -80,7 +81,8 @@ def collect(
             observers = _observers(model, prompt, setting.tables)
             trace, generations = _answers(model, task, prompt, setting, list(dict.fromkeys(observers.values())), donor)
             again = partial(_decode_again, model, trace, task.max_new_tokens, setting.max_kv_bytes)
-            answers = list(_finished(model, setting, trace, generations, questions, context, observers, again))
+            finished = _finished(model, setting, trace, generations, questions, context, observers, again, task)
+            answers = list(finished)
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
                 rows.add(name, _rows_of_study(TABLES[name], answers))
@@ -158,6 +160,7 @@ def _finished(
     context: StoredContext,
     observers: Mapping[str, Observer],
     again: Callable[[Sequence[Branch]], list[Generation]],
+    task: Task,
 ) -> Iterator[FinishedAnswer]:
     answers = {(id(generation.branch), generation.question): generation for generation in generations}
     of_full = {one.question: one for one in generations if one.branch.treatment.policy.name == FULL}
@@ -173,11 +176,10 @@ def _finished(
             values = _values(model, trace, branch, survival, number, generation)
             full, question = of_full.get(number), questions[number]
             values |= _against_full(generation, full, is_judged(question))
-            values |= {"task": context.task} | text_scores(values["output_text"], question, context)
+            values |= {"task": task.name} | text_scores(values["output_text"], question, context)
             record = Record.model_validate(values)
-            yield FinishedAnswer(
-                model, setting, trace, branch, generation, full, question, context, record, observers, again
-            )
+            made = (model, setting, trace, branch, generation, full, question, context, record, observers, again)
+            yield FinishedAnswer(*made, task.max_new_tokens)
 
 
 def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:

@@ -8,11 +8,14 @@ from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
 from kvbench.experiments.options import choose
-from kvbench.experiments.suite import LevelTexts, Suite
+from kvbench.experiments.suite import LevelTexts, Suite, at
 from kvbench.experiments.treatment_suites import BYTES, ERRORS, FAULTS
 from kvbench.prompts.mode import Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
+
+# Of every value of the cache, from what rounding to 8 bits of a number does up to what changes every answer.
+NOISE = tuple(f"multiplicative_normal(std={std})" for std in (0.003, 0.01, 0.03, 0.1, 0.3, 1))
 
 SUITES: Mapping[str, Suite] = {
     suite.name: suite
@@ -46,11 +49,12 @@ SUITES: Mapping[str, Suite] = {
             description="Is a cached answer the answer without the cache, by type of numbers (arXiv 2604.15409)",
             tasks=(TASKS["base"], PROSE),
             if_named=tuple(TASKS[name] for name in ("hops", "knowledge", "multi_entity", "long_context")),
-            policies=("snapkv", "knorm", "tova", "streaming_llm"),
+            policies=("snapkv", "knorm", "tova", "streaming_llm", *NOISE),
             scope="context",
             defence="none",
-            tables=("numerics_pairs",),
+            tables=tuple(f"numerics_{name}" for name in ("pairs", "drift", "patches", "groups", "policies")),
             levels={"ratio": "0.5,0.75"},
+            own_levels=at(NOISE, rate="1"),
             repeats=2,
             dtype="float32",
             limit=8,

@@ -23,6 +23,11 @@ def in_dtype(network: PreTrainedModel, name: str) -> PreTrainedModel:
     return copy.deepcopy(network, memo)
 
 
+def with_same_weights(network: PreTrainedModel) -> PreTrainedModel:
+    """Returns a copy whose modules may be changed; the weights are the network's own."""
+    return copy.deepcopy(network, {id(weight): weight for weight in network.parameters()})
+
+
 def check_dtypes(names: Sequence[str], device: torch.device) -> None:
     """Raises :class:`KVBenchError` for the first dtype in which a device cannot multiply or attend."""
     for name in names:

@@ -1,11 +1,13 @@
-"""The table of numerics: cache on against cache off, and the null rows, step by step over an answer.
+"""The tables of numerics: cache on against cache off, step by step over an answer, and what their difference comes from.
 
-Asked are the first :data:`ASKED` questions of a context. A row holds one pair of paths; its lists have a number for
-each step that both paths have. Behind running text both are forced on the text itself, whose next tokens do not depend
-on how they are chosen, so that only greedy is walked.
+Asked are the first :data:`ASKED` questions of a context, for the pairs of paths and the policies; remedies, drift,
+patches and groups take the first one. Lists of pairs have a number for each step that both paths have. Behind running
+text both are forced on the text itself, whose next tokens do not depend on how they are chosen, so that only greedy is
+walked.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from kvbench.store.record import AnswerRow
@@ -14,11 +16,17 @@ from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 # They need torch, and a store is read without.
+drifting = LazyModule("kvbench.engine.numerics.drift")
+grouping = LazyModule("kvbench.engine.numerics.grouping")
+keeping = LazyModule("kvbench.engine.numerics.keeping")
+patching = LazyModule("kvbench.engine.numerics.patches")
 precision = LazyModule("kvbench.models.precision")
 sampling = LazyModule("kvbench.engine.numerics.sampling")
 walking = LazyModule("kvbench.engine.numerics.walks")
 
 ASKED = 3
+GROUPED = 10  # contexts of each task whose drift is measured by groups of heads
+IN_16_BITS = ("bfloat16", "float16")
 Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
 Names = dict[str, Any]  # the columns that tell the rows of an answer apart
 LISTS = ("kl", "js", "largest", "mean_difference", "same_top", "margin", "other_margin")  # as Difference names them
@@ -45,36 +53,110 @@ class NumericsPair(AnswerRow):
     other_margin: list[float]
     kl_earlier: list[float]  # from the second path one step earlier; NaN at the first step
     kl_later: list[float]  # from the second path one step later; NaN at the last step
+    path_seconds: float  # that the first path took, all steps; NaN where it was not measured
+    other_path_seconds: float
+
+
+class NumericsDrift(AnswerRow):
+    """Holds how far a layer of cache on is from the same of cache off, behind the same tokens. Relative: the distance
+    over the length of cache off's. Lists have a number for each step, unless they say something else."""
+
+    dtype: str
+    layer: int
+    keys: list[float]  # relative, of each position's row once the last step is read
+    values: list[float]
+    keys_cosine: list[float]  # by position
+    values_cosine: list[float]
+    keys_written: list[float]  # relative, of the row of the last token when it is written
+    values_written: list[float]
+    hidden: list[float]  # relative, of the residual stream of the last token behind the layer
+    hidden_l2: list[float]  # the distance itself
+    hidden_cosine: list[float]
+    added_l2: list[float]  # the distance that the layer adds by itself, from cache off's stream and rows
+    attention_kl: list[float]  # by head: of the last token's attention, mean over steps, in nats
+    lengths: list[int]  # of dot products of the stream with output weights
+    product_error: list[float]  # by length: against float64, over the lengths of both vectors
+
+
+class NumericsPatch(AnswerRow):
+    """Holds what is left of a divergence at one step once a part of cache on is cache off's."""
+
+    dtype: str
+    rows: Literal["residual", "residual so far", "keys and values", "both"]
+    layer: int  # -1: all of them
+    step: int
+    at_flip: bool  # both choose different tokens there; else it is the step with the largest divergence
+    kl: float  # of cache on, as it was, from cache off, in nats
+    kl_patched: float
+
+
+class NumericsGroup(AnswerRow):
+    """Holds drift in a model of equal function in which so many query heads share a head of keys and values."""
+
+    dtype: str
+    whose: Literal["model", "random"]  # weights
+    size: int  # query heads that share a head
+    hidden: list[float]  # relative drift of the residual stream, by layer, mean over tokens that are read one by one
+
+
+class NumericsPolicy(AnswerRow):
+    """Holds what a policy keeps and answers in another type of numbers than the run's."""
+
+    dtype: str
+    moved: float | None  # share of the slots kept in the run's that are not kept in this; none where no mask tells it
+    same_tokens: bool  # as the answer in the run's
+    f1: float | None  # of the answer in this; none where nothing is asked
+    right: bool | None
+
+
+def _asked(answers: Sequence[Answer], number: int = ASKED) -> list[Answer]:
+    """Returns the full cache's answers to the first questions."""
+    return [one for one in answers if one.record.policy == FULL and one.generation is not None][:number]
 
 
 def _pairs(answers: Sequence[Answer]) -> Iterator[NumericsPair]:
     """Compares both paths in every dtype, for the first questions of a prompt."""
-    asked = [one for one in answers if one.record.policy == FULL and one.generation is not None][:ASKED]
-    for one in asked:
-        options, network = one.setting.numerics, one.model.network
-        for dtype in options.dtypes:
-            cast = precision.in_dtype(network, dtype)
-            in_float32 = None if dtype == "float32" else precision.in_dtype(network, "float32")
+    asked = _asked(answers)
+    for dtype, network in _networks(asked):
+        in_float32 = None if dtype == "float32" else precision.in_dtype(asked[0].model.network, "float32")
+        for number, one in enumerate(asked):
+            options, remedies = one.setting.numerics, dtype in IN_16_BITS and number == 0
             ways = options.sampling if one.question.golds else {*options.sampling} & {"greedy"}
             for way in ways:
                 for draw in range(1 if way == "greedy" else options.repeats):
                     names: Names = {"dtype": dtype, "sampling": way, "draw": draw}
-                    yield from _rows(one, cast, in_float32, names)
+                    yield from _rows(one, network, in_float32, names, remedies)
 
 
-def _rows(answer: Answer, network: Any, in_float32: Any, names: Names) -> Iterator[NumericsPair]:
-    """Makes the rows of one dtype and way to choose; null rows are walked where tokens are chosen greedily."""
+def _networks(answers: Sequence[Answer], among: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Casts the network that answered to each dtype of the run, or to those of these."""
+    if answers:
+        dtypes = answers[0].setting.numerics.dtypes
+        for dtype in [one for one in dtypes if not among or one in among]:
+            yield dtype, precision.in_dtype(answers[0].model.network, dtype)
+
+
+def _behind(answer: Answer, way: str, draw: int) -> Any:
+    """Returns what paths stand behind: the prompt with the question."""
     prompt, setting = answer.trace.prompt, answer.setting
     question = prompt.questions[answer.generation.question]
     is_text = not answer.question.golds  # running text goes on: there is no answer that could end
-    behind = walking.Behind(
+    return walking.Behind(
         (*prompt.token_ids, *question.token_ids),
-        sampling.sampler(names["sampling"], setting.seed, question.question.id, names["draw"]),
+        sampling.sampler(way, setting.seed, question.question.id, draw),
         setting.numerics.steps,
         () if is_text else answer.model.end_tokens(),
         question.gold_ids if is_text else (),
     )
-    forced = walking.forced_walks(network, in_float32, behind, with_null=names["sampling"] == "greedy")
+
+
+def _rows(
+    answer: Answer, network: Any, in_float32: Any, names: Names, with_remedies: bool
+) -> Iterator[NumericsPair]:
+    """Makes the rows of one dtype and way to choose; null rows and remedies are walked where tokens are chosen
+    greedily."""
+    behind, greedy = _behind(answer, names["sampling"], names["draw"]), names["sampling"] == "greedy"
+    forced = walking.forced_walks(network, in_float32, behind, greedy, greedy and with_remedies)
     for pair, walk in forced.items():
         yield _row(answer, names | {"regime": "teacher-forced", "pair": pair}, walk)
     free = walking.free_walk(network, behind, forced["cache"])
@@ -96,16 +178,83 @@ def _row(answer: Answer, names: Names, walk: Any) -> NumericsPair:
         **{name: [getattr(one, name) for one in walk.differences] for name in LISTS},
         kl_earlier=walk.kl_earlier,
         kl_later=walk.kl_later,
+        path_seconds=walk.path_seconds,
+        other_path_seconds=walk.other_path_seconds,
     )
 
 
-NUMERICS = register(
-    StoredTable(
-        "numerics_pairs",
-        NumericsPair,
-        (*RECORDS.key, "dtype", "sampling", "draw", "regime", "pair"),
-        1,
-        QUESTIONS.name,
-        fill_together=_pairs,
+def _drifts(answers: Sequence[Answer]) -> Iterator[NumericsDrift]:
+    """Compares all layers of both paths in every dtype, for the first question of a prompt."""
+    for dtype, network in _networks(first := _asked(answers, 1)):
+        behind = _behind(first[0], "greedy", 0)
+        layers = drifting.drift_of(network, behind.ids, behind.choose, behind.steps, behind.ends, behind.given)
+        for number, layer in enumerate(layers):
+            yield NumericsDrift(**RECORDS.key_of(first[0].record), dtype=dtype, layer=number, **asdict(layer))
+
+
+def _patches(answers: Sequence[Answer]) -> Iterator[NumericsPatch]:
+    """Patches cache on where both paths part, or are farthest apart, in 16 bits: what float32 leaves is too small to be
+    told from the rounding of the patched pass."""
+    for dtype, network in _networks(first := _asked(answers, 1), IN_16_BITS):
+        behind = _behind(first[0], "greedy", 0)
+        forced = walking.forced_walks(network, None, behind, with_null=False)["cache"]
+        if (place := patching.place_of(forced)) is not None:
+            written = (behind.given or forced.tokens)[: place.step]
+            where = RECORDS.key_of(first[0].record) | {"dtype": dtype} | asdict(place)
+            for patch in patching.localise(network, behind.ids, written):
+                yield NumericsPatch(**where, **asdict(patch))
+
+
+def _groups(answers: Sequence[Answer]) -> Iterator[NumericsGroup]:
+    """Measures drift by groups of heads over the last tokens of the first contexts of each task, in 16 bits."""
+    first = [one for one in _asked(answers, 1) if one.context.example_index < GROUPED]
+    for dtype, network in _networks(first, IN_16_BITS):
+        ids, seed = _behind(first[0], "greedy", 0).ids, first[0].setting.seed
+        for whose, size, layers in grouping.by_group_size(network, dtype, ids, seed):
+            hidden = [sum(one.hidden[1:]) / len(one.hidden[1:]) for one in layers]
+            cell = RECORDS.key_of(first[0].record)
+            yield NumericsGroup(**cell, dtype=dtype, whose=whose, size=size, hidden=hidden)
+
+
+def _policies(answers: Sequence[Answer]) -> Iterator[NumericsPolicy]:
+    """Treats and answers the first questions in each 16-bit type, by the policies that evict and draw nothing."""
+    evicted = [one for one in answers if one.generation is not None and _evicts(one.branch.treatment.policy)]
+    branches = list({id(one.branch): one.branch for one in evicted}.values())
+    by_question = {(id(one.branch), one.generation.question): one for one in evicted}
+    for dtype, network in _networks(evicted, IN_16_BITS):
+        model, setting = evicted[0].model, evicted[0].setting
+        if dtype == model.dtype_name:
+            continue
+        options = ASKED, evicted[0].max_new_tokens, setting.max_kv_bytes
+        for again in keeping.answers_in(replace(model, network=network), evicted[0].trace, branches, *options):
+            answer = by_question[id(again.branch), again.generation.question]
+            yield _policy_row(answer, dtype, again)
+
+
+def _evicts(policy: Any) -> bool:
+    return policy.name != FULL and not (policy.random or policy.corrupts)
+
+
+def _policy_row(answer: Answer, dtype: str, again: Any) -> NumericsPolicy:
+    tokens = again.generation.token_ids
+    scores = answer.text_scores_of(tokens) if answer.question.golds else {"f1": None, "right": None}
+    return NumericsPolicy(
+        **RECORDS.key_of(answer.record),
+        dtype=dtype,
+        moved=again.moved,
+        same_tokens=list(tokens) == answer.record.output_token_ids,
+        f1=scores["f1"],
+        right=scores["right"],
     )
-)
+
+
+def _table(name: str, row: type[AnswerRow], key: tuple[str, ...], make: Any, version: int = 1) -> StoredTable:
+    return register(StoredTable(name, row, (*RECORDS.key, *key), version, QUESTIONS.name, fill_together=make))
+
+
+PAIR = ("dtype", "sampling", "draw", "regime", "pair")
+NUMERICS = _table("numerics_pairs", NumericsPair, PAIR, _pairs, version=2)
+DRIFT = _table("numerics_drift", NumericsDrift, ("dtype", "layer"), _drifts)
+PATCHES = _table("numerics_patches", NumericsPatch, ("dtype", "rows", "layer"), _patches)
+GROUPS = _table("numerics_groups", NumericsGroup, ("dtype", "whose", "size"), _groups)
+POLICIES = _table("numerics_policies", NumericsPolicy, ("dtype",), _policies)

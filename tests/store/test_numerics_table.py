@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kvbench.engine.numerics.options import NumericsOptions
+from kvbench.engine.numerics.remedies import REMEDIES
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel
 from kvbench.store.numerics import ASKED, NUMERICS
@@ -31,6 +32,11 @@ def test_every_pair_is_there_in_every_dtype(pairs: pd.DataFrame) -> None:
     assert set(pairs["dtype"]) == {"float32", "bfloat16", "float16"}
     greedy = pairs[(pairs["sampling"] == "greedy") & (pairs["dtype"] == "bfloat16")]
     names = {"cache", "on again", "off again", "batch", "chunks", "float32"}
+    remedied = greedy[greedy["pair"].isin(REMEDIES)]
+    assert set(remedied["pair"]) == {*REMEDIES}
+    assert remedied["question_id"].nunique() == 1, "of the first question alone"
+    assert (remedied["path_seconds"] > 0).all()
+    greedy = greedy[~greedy["pair"].isin(REMEDIES)]
     assert set(greedy["pair"]) - {"threads"} == names, "threads are tried where there is more than one"
     assert set(pairs[pairs["sampling"] != "greedy"]["pair"]) == {"cache"}
     assert set(pairs[pairs["pair"] == "cache"]["regime"]) == {"teacher-forced", "free-running"}

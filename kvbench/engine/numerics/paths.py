@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
+
+from kvbench.engine.numerics.attending import attending
 
 
 class Path(Protocol):
@@ -26,14 +28,15 @@ class Cached:
     network: PreTrainedModel
     ids: list[int] = field(default_factory=list)
     cache: DynamicCache = field(default_factory=DynamicCache)
+    float32_attention: bool = False
 
     def begin(self, ids: Sequence[int]) -> torch.Tensor:
         self.ids, self.cache = list(ids), DynamicCache()
-        return logits_of(self.network, self.ids, self.cache)
+        return logits_of(self.network, self.ids, self.cache, 1, self.float32_attention)
 
     def extend(self, token: int) -> torch.Tensor:
         self.ids.append(token)
-        return logits_of(self.network, [token], self.cache)
+        return logits_of(self.network, [token], self.cache, 1, self.float32_attention)
 
 
 @dataclass
@@ -45,6 +48,7 @@ class Whole:
     chunk: int | None = None  # tokens that are read at once; None: all
     threads: int | None = None  # of the processor; None: as many as there are
     ids: list[int] = field(default_factory=list)
+    float32_attention: bool = False
 
     def begin(self, ids: Sequence[int]) -> torch.Tensor:
         self.ids = list(ids)
@@ -59,14 +63,25 @@ class Whole:
             cache = DynamicCache()
             size = self.chunk or len(self.ids)
             parts = [self.ids[start : start + size] for start in range(0, len(self.ids), size)]
-            return [logits_of(self.network, part, cache, self.batch) for part in parts][-1]
+            return [logits_of(self.network, part, cache, self.batch, self.float32_attention) for part in parts][-1]
 
 
 @torch.no_grad()
-def logits_of(network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache, batch: int = 1) -> torch.Tensor:
+def logits_of(
+    network: PreTrainedModel,
+    ids: Sequence[int],
+    cache: DynamicCache,
+    batch: int = 1,
+    float32_attention: bool = False,
+) -> torch.Tensor:
     """Reads tokens behind those of a cache, which it adds to; returns the logits behind the last one."""
     tokens = torch.tensor([ids], device=network.device).expand(batch, -1)
-    row: torch.Tensor = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1).logits[0, -1]
+    asked: dict[str, Any] = {"input_ids": tokens, "past_key_values": cache, "logits_to_keep": 1}
+    if not float32_attention:
+        row: torch.Tensor = network(**asked).logits[0, -1]
+        return row
+    with attending(network):
+        row = network(**asked, in_float32=True).logits[0, -1]
     return row
 
 

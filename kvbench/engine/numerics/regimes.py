@@ -1,8 +1,10 @@
 """Walks two or more paths over an answer. Either all are given the same tokens (*teacher-forced*), or each goes on from
 its own (*free-running*); figures of the two are never mixed, as behind the first difference the prefixes differ."""
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 
@@ -10,6 +12,8 @@ from kvbench.engine.numerics.measures import Difference, difference, divergence,
 from kvbench.engine.numerics.paths import Path
 from kvbench.engine.numerics.sampling import Choose
 from kvbench.system.errors import KVBenchError
+
+Given = TypeVar("Given")
 
 
 @dataclass
@@ -24,6 +28,8 @@ class Walk:
     # make these smaller than the KL at the same step, and a shift by one makes one of them small.
     kl_earlier: list[float] = field(default_factory=list)
     kl_later: list[float] = field(default_factory=list)
+    path_seconds: float = float("nan")  # that the first path took, where that was measured: teacher-forced
+    other_path_seconds: float = float("nan")
 
 
 @dataclass
@@ -65,7 +71,8 @@ def teacher_forced(
     those that the first path chooses, up to an end token. Raises :class:`KVBenchError` if two paths differ in it."""
     leader = next(iter(paths))
     compared = {name: _Pair() for name in pairs}
-    rows = {name: path.begin(ids) for name, path in paths.items()}
+    clock = _Clock()
+    rows = {name: clock.time(name, path.begin, ids) for name, path in paths.items()}
     last = min(steps, len(given) or steps) - 1
     for step in range(last + 1):
         _check_same_tokens(paths)
@@ -77,8 +84,26 @@ def teacher_forced(
         token = given[step] if given else chosen[leader]
         if step == last or (not given and token in ends):
             break
-        rows = {name: path.extend(token) for name, path in paths.items()}
+        rows = {name: clock.time(name, path.extend, token) for name, path in paths.items()}
+    for name, (first, second) in pairs.items():
+        walk = compared[name].walk
+        walk.path_seconds, walk.other_path_seconds = clock.seconds[first], clock.seconds[second]
     return {name: pair.end() for name, pair in compared.items()}
+
+
+@dataclass
+class _Clock:
+    """Adds up the time of each path."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def time(self, name: str, read: Callable[[Given], torch.Tensor], given: Given) -> torch.Tensor:
+        started = time.perf_counter()
+        row = read(given)
+        if row.is_cuda:
+            torch.cuda.synchronize(row.device)
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+        return row
 
 
 def _check_same_tokens(paths: Mapping[str, Path]) -> None:

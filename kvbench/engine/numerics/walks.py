@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from kvbench.engine.numerics.paths import Cached, Path, Whole
 from kvbench.engine.numerics.regimes import Walk, free_running, teacher_forced
+from kvbench.engine.numerics.remedies import REMEDIES, remedied_paths
 from kvbench.engine.numerics.sampling import Choose
 
 BATCH, CHUNK = 2, 32
@@ -35,14 +36,21 @@ class Behind:
 
 
 def forced_walks(
-    network: PreTrainedModel, in_float32: PreTrainedModel | None, behind: Behind, with_null: bool = True
+    network: PreTrainedModel,
+    in_float32: PreTrainedModel | None,
+    behind: Behind,
+    with_null: bool = True,
+    with_remedies: bool = False,
 ) -> dict[str, Walk]:
-    """Walks cache on, cache off and the null paths, teacher-forced, by the names of the pairs. ``in_float32``: the same
-    network in float32, unless it is in float32. Where there is one thread, no other number of threads is tried."""
+    """Walks cache on, cache off, the null paths and those of remedies, teacher-forced, by the names of the pairs.
+    ``in_float32``: the same network in float32, unless it is in float32. Where there is one thread, no other number of
+    threads is tried."""
     paths: dict[str, Path] = {"on": Cached(network), "off": Whole(network)}
     if with_null:
         paths |= _null_paths(network, in_float32)
-    pairs = {name: pair for name, pair in (CACHE | NULL).items() if pair[1] in paths}
+    if with_remedies:
+        paths |= remedied_paths(network)
+    pairs = {name: pair for name, pair in (CACHE | NULL | REMEDIES).items() if {*pair} <= {*paths}}
     return teacher_forced(paths, pairs, behind.ids, behind.choose, behind.steps, behind.ends, behind.given)
 
 
