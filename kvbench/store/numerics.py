@@ -150,9 +150,7 @@ def _behind(answer: Answer, way: str, draw: int) -> Any:
     )
 
 
-def _rows(
-    answer: Answer, network: Any, in_float32: Any, names: Names, with_remedies: bool
-) -> Iterator[NumericsPair]:
+def _rows(answer: Answer, network: Any, in_float32: Any, names: Names, with_remedies: bool) -> Iterator[NumericsPair]:
     """Makes the rows of one dtype and way to choose; null rows and remedies are walked where tokens are chosen
     greedily."""
     behind, greedy = _behind(answer, names["sampling"], names["draw"]), names["sampling"] == "greedy"

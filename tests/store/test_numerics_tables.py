@@ -31,7 +31,9 @@ def test_every_layer_drifts_in_every_dtype(store: Store) -> None:
         (dtype, layer) for dtype in ("float16", "float32") for layer in (0, 1)
     ]
     assert {len(one) for name in ("hidden", "added_l2", "keys_written") for one in rows[name]} == {4}
-    in_half, in_single = (np.concatenate(rows[rows["dtype"] == one]["values"].tolist()) for one in ("float16", "float32"))
+    in_half, in_single = (
+        np.concatenate(rows[rows["dtype"] == one]["values"].tolist()) for one in ("float16", "float32")
+    )
     assert 0 < in_single.max() < 1e-4 < in_half.max() < 0.1
 
 

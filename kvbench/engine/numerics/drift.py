@@ -23,7 +23,9 @@ class LayerDrift:
     values: list[float] = field(default_factory=list)
     keys_cosine: list[float] = field(default_factory=list)  # by position
     values_cosine: list[float] = field(default_factory=list)
-    keys_written: list[float] = field(default_factory=list)  # relative, of the row of the last token, when it is written
+    keys_written: list[float] = field(
+        default_factory=list
+    )  # relative, of the row of the last token, when it is written
     values_written: list[float] = field(default_factory=list)
     hidden: list[float] = field(default_factory=list)  # relative, of the residual stream behind the layer
     hidden_l2: list[float] = field(default_factory=list)  # the distance itself

@@ -1,11 +1,16 @@
 """Puts together the page on numerics."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.listing import Listing
 from leaderboards.statistics.significance import p_text
 from leaderboards.studies.declaration import StudyContent, StudyInput, StudySection
+from leaderboards.studies.numerics.boundary_parts import Parts, boundary_parts, policy_parts, remedy_parts
+from leaderboards.studies.numerics.layers import DRIFT, GROUPS, PATCHES, Misplaced, misplaced
+from leaderboards.studies.numerics.layers_parts import drift_parts, group_parts, nats, patch_parts
 from leaderboards.studies.numerics.pairs import (
     CACHE,
     TABLE,
@@ -17,6 +22,7 @@ from leaderboards.studies.numerics.pairs import (
     mistakes_of,
     with_draws,
 )
+from leaderboards.studies.numerics.precision import POLICIES, REMEDIES
 from leaderboards.studies.treatments.parts import in_percent
 
 NAMES = {
@@ -29,20 +35,47 @@ NAMES = {
     "float32": "off, here and in float32",
 }
 
+NO_THREADS = (
+    " Another number of threads was not tried: the processes of this run had one thread each, and the row is missing."
+)
+
 
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, and its downloads."""
-    table = with_draws(given.tables[TABLE], given.records)
-    forced, free, mistakes = forced_of(table), free_of(table), mistakes_of(table)
+    tables = {name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)}
+    alarms = misplaced(tables[DRIFT]) if DRIFT in tables else {}
+    table = tables[TABLE]
+    forced, free, mistakes = forced_of(table, alarms), free_of(table), mistakes_of(table)
+    further = _further(tables, given.records, alarms)
     return StudyContent(
-        parts=[_forced_part(forced), _free_part(free), _mistakes_part(mistakes)],
+        parts=[
+            _forced_part(forced),
+            _free_part(free),
+            _mistakes_part(mistakes),
+            *(part for parts, _ in further for part in parts),
+        ],
         facts=list(_facts(forced, free)),
         sheets=[
             Sheet.of("numerics-forced", "Teacher-forced pairs of paths", [vars(one) for one in forced]),
             Sheet.of("numerics-free", "Free-running cache on and off", [vars(one) for one in free]),
             Sheet.of("numerics-mistakes", "What mistakes would give", [vars(one) for one in mistakes]),
+            *(sheet for _, sheets in further for sheet in sheets),
         ],
     )
+
+
+def _further(
+    tables: Mapping[str, DataFrame], records: DataFrame, alarms: Mapping[tuple[str, str], Misplaced]
+) -> list[Parts]:
+    """Makes the parts on where differences come from, as far as there are tables of them."""
+    makers: dict[str, Callable[[DataFrame], Parts]] = {
+        DRIFT: lambda table: drift_parts(table, alarms),
+        PATCHES: patch_parts,
+        GROUPS: group_parts,
+    }
+    found = [make(tables[name]) for name, make in makers.items() if name in tables]
+    found += [boundary_parts(tables[TABLE], records), remedy_parts(tables[TABLE])]
+    return [*found, policy_parts(tables[POLICIES], records)] if POLICIES in tables else found
 
 
 def _facts(forced: Sequence[Forced], free: Sequence[Free]) -> Iterator[tuple[str, str]]:
@@ -51,7 +84,7 @@ def _facts(forced: Sequence[Forced], free: Sequence[Free]) -> Iterator[tuple[str
     known = [(one.kl.mean, one) for one in of_cache if one.kl is not None]
     if known:
         kl, most = max(known, key=lambda pair: pair[0])
-        yield "Largest mean KL, teacher-forced", f"{_nats(kl)} nats in {most.dtype}, {most.task}: {most.cause}"
+        yield "Largest mean KL, teacher-forced", f"{nats(kl)} nats in {most.dtype}, {most.task}: {most.cause}"
     pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
     yield "Answers that differ", f"{differ} of {pairs}"
     for one in of_cache:
@@ -59,22 +92,20 @@ def _facts(forced: Sequence[Forced], free: Sequence[Free]) -> Iterator[tuple[str
             yield "Misaligned", f"{one.dtype}, {one.task}: the paths were given other tokens or positions"
 
 
-def _nats(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:.2g}"
-
-
 def _forced_part(rows: Sequence[Forced]) -> StudySection:
+    shown = [one for one in rows if one.paths not in REMEDIES]
+    threads = "" if any(one.paths == "threads" for one in rows) else NO_THREADS
     lines = tuple(
         (
             f"{one.task}, {one.dtype}: {NAMES[one.paths]}",
             str(one.steps),
             _mean_kl(one),
-            *map(_nats, (one.kl_999, one.kl_largest, one.js, one.largest)),
+            *map(nats, (one.kl_999, one.kl_largest, one.js, one.largest)),
             f"{100 * one.same_top:.1f} %",
             one.cause,
             {True: "yes", False: "no: it says nothing", None: "–"}[one.above_null],
         )
-        for one in rows
+        for one in shown
     )
     columns = ("pair of paths", "steps", "mean KL", "99.9 % KL", "largest KL", "mean JS", "largest |Δ log p|")
     return StudySection(
@@ -83,7 +114,8 @@ def _forced_part(rows: Sequence[Forced]) -> StudySection:
         "At every step both paths are given the same tokens, and their next-token distributions are compared over the "
         "whole vocabulary, in nats. Null rows stand below each figure: the same path twice, which is 0 to the bit, and "
         "cache off in other batches, chunks and threads, which compute the same by definition. A difference that is no "
-        "larger than these says nothing about the cache. The row of float32 says what the type of numbers moves.",
+        "larger than these says nothing about the cache. The row of float32 says what the type of numbers moves."
+        + threads,
         listings=(Listing("Teacher-forced", (*columns, "same top", "cause", "above null rows"), lines),),
     )
 
@@ -102,8 +134,8 @@ def _free_part(rows: Sequence[Free]) -> StudySection:
             str(one.pairs),
             in_percent(one.differ),
             "–" if one.first_flip is None else f"{one.first_flip:g}",
-            _nats(one.kl_before),
-            _nats(one.kl_after),
+            nats(one.kl_before),
+            nats(one.kl_after),
             f"{one.always} / {one.sometimes} / {one.never}",
             f"{one.completions:.2f}",
         )
@@ -144,7 +176,7 @@ def _free_part(rows: Sequence[Free]) -> StudySection:
 
 def _mistakes_part(rows: Sequence[Mistakes]) -> StudySection:
     lines = tuple(
-        (f"{one.task}, {one.dtype}", *map(_nats, (one.aligned, one.earlier, one.later, one.pooled))) for one in rows
+        (f"{one.task}, {one.dtype}", *map(nats, (one.aligned, one.earlier, one.later, one.pooled))) for one in rows
     )
     columns = ("task and dtype", "aligned", "off one step early", "off one step late", "pooled after the flip")
     return StudySection(

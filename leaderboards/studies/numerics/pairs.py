@@ -1,7 +1,7 @@
 """Adds up what the table of numerics holds: teacher-forced by pair, free-running before and after the first flip."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,8 +79,10 @@ def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
     return table.merge(draws, on=["task", "question_id"], validate="many_to_one")
 
 
-def forced_of(table: DataFrame) -> list[Forced]:
-    """Returns every pair by task and dtype, where tokens are chosen greedily: other choices walk the same paths."""
+def forced_of(table: DataFrame, misplaced: Collection[tuple[str, str]] = ()) -> list[Forced]:
+    """Returns every pair by task and dtype, where tokens are chosen greedily: other choices walk the same paths.
+    ``misplaced``: the dtypes and tasks in which rows of the cache say that tokens or positions differ, which moves
+    distributions less than a shift by one."""
     rows = table[(table["regime"] == FORCED) & (table["sampling"] == "greedy")]
     found = []
     for (task, dtype), group in _groups(rows, ["task", "dtype"]):
@@ -88,7 +90,9 @@ def forced_of(table: DataFrame) -> list[Forced]:
         null = max((means[pair] for pair in NULL if pair in means), default=0.0)
         for pair, of_pair in group.groupby("pair", sort=False):
             above = means[str(pair)] > null if pair == CACHE else None
-            found.append(_forced(str(task), str(dtype), str(pair), of_pair, above))
+            forced = _forced(str(task), str(dtype), str(pair), of_pair, above)
+            is_misplaced = pair == CACHE and (dtype, task) in misplaced
+            found.append(replace(forced, cause="misaligned") if is_misplaced else forced)
     return found
 
 

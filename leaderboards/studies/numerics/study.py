@@ -2,8 +2,11 @@
 
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 from leaderboards.studies.declaration import Study, StudyInput
+from leaderboards.studies.numerics import boundary_parts, layers_parts
+from leaderboards.studies.numerics.layers import DRIFT, GROUPS, PATCHES
 from leaderboards.studies.numerics.page import content_of
 from leaderboards.studies.numerics.pairs import CACHE, TABLE
+from leaderboards.studies.numerics.precision import POLICIES
 
 
 def _takes(given: StudyInput) -> bool:
@@ -38,7 +41,8 @@ DEFINITIONS = (
         "Cause of a difference",
         "Identical: no difference at any step. Misaligned: one path is nearer to the other one step earlier or later "
         "than at the same step, which no rounding does. Rounding: at the same step it is at least ten times as near. "
-        "Unexplained: anything between. A mean KL that is not above that of all null rows says nothing of the cache.",
+        "Unexplained: anything between. Rows of the cache name a wrong token or position too, which may move "
+        "distributions by less. A mean KL that is not above that of all null rows says nothing of the cache.",
         names=("cause", "above_null", "above null rows"),
     ),
     Definition(
@@ -72,6 +76,8 @@ DEFINITIONS = (
             *("off one step early", "off one step late", "pooled after the flip"),
         ),
     ),
+    *layers_parts.DEFINITIONS,
+    *boundary_parts.DEFINITIONS,
 )
 STUDY = Study(
     name="numerics",
@@ -81,5 +87,5 @@ STUDY = Study(
     takes=_takes,
     find=content_of,
     chapter=Chapter("numerics", "Cache on and cache off", DEFINITIONS),
-    tables=(TABLE,),
+    tables=(TABLE, DRIFT, PATCHES, GROUPS, POLICIES),
 )

@@ -45,9 +45,7 @@ def test_states_are_those_of_a_plain_llama() -> None:
 @pytest.mark.parametrize("architecture", ["llama", "qwen3", "phi3", "gemma3"])
 def test_noting_changes_no_bit_of_the_logits(architecture: str) -> None:
     network = model_of(architecture).network
-    assert torch.equal(
-        read_states(network, IDS, DynamicCache()).logits, logits_of(network, IDS, DynamicCache())
-    )
+    assert torch.equal(read_states(network, IDS, DynamicCache()).logits, logits_of(network, IDS, DynamicCache()))
 
 
 def test_drift_is_as_large_as_rounding_and_has_a_number_for_each_step_and_position() -> None:
