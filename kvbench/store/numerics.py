@@ -1,4 +1,4 @@
-"""The tables of numerics: cache on against cache off, step by step over an answer, and what their difference comes from.
+"""The tables of numerics: cache on against cache off over an answer, and what their difference comes from.
 
 Asked are the first :data:`ASKED` questions of a context, for the pairs of paths and the policies; remedies, drift,
 patches and groups take the first one. Lists of pairs have a number for each step that both paths have. Behind running

@@ -194,7 +194,13 @@ def test_without_flips_nothing_is_said_of_where_answers_part() -> None:
 
 def test_noise_is_told_by_its_amplitude() -> None:
     records = frame([
-        record(task="base", question_id=f"q{n}", draw_id=f"q{n}", policy=f"multiplicative_normal(std={std})", masked=n > limit)
+        record(
+            task="base",
+            question_id=f"q{n}",
+            draw_id=f"q{n}",
+            policy=f"multiplicative_normal(std={std})",
+            masked=n > limit,
+        )
         for n in range(10)
         for std, limit in {"0.3": 7, "0.01": -1, "0.1": 1}.items()
     ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""An attention that computes in float32, or notes what the last token attends to, and is transformers' own otherwise."""
+"""An attention that computes in float32, or notes what the last token attends to; otherwise it is transformers' own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import torch
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from kvbench.engine.numerics.drift import LayerDrift, drift_of
 from kvbench.models.load import decoder_of

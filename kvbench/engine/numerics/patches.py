@@ -1,4 +1,4 @@
-"""Localises a difference of cache on and cache off: what of it goes if parts of cache on are replaced by cache off's."""
+"""Localises a difference of cache on and cache off: what of it goes if parts of cache on are cache off's."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

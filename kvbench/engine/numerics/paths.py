@@ -79,9 +79,9 @@ def logits_of(
     asked: dict[str, Any] = {"input_ids": tokens, "past_key_values": cache, "logits_to_keep": 1}
     if not float32_attention:
         row: torch.Tensor = network(**asked).logits[0, -1]
-        return row
-    with attending(network):
-        row = network(**asked, in_float32=True).logits[0, -1]
+    else:
+        with attending(network):
+            row = network(**asked, in_float32=True).logits[0, -1]
     return row
 
 

@@ -1,4 +1,4 @@
-"""Reads tokens and keeps what the last of them comes to on its way through the layers, where some of it may be patched."""
+"""Reads tokens and keeps what the last of them comes to in each layer, where it may be patched."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

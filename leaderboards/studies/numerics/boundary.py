@@ -1,4 +1,4 @@
-"""Adds up how near answers stand to another token: margins at flips and elsewhere, and what noise of the cache changes."""
+"""Adds up how near answers stand to another token: margins, and what noise of the cache changes."""
 
 import re
 from collections.abc import Sequence

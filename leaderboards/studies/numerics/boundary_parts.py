@@ -101,8 +101,8 @@ def remedy_parts(table: DataFrame) -> Parts:
         "remedies",
         "What brings both paths together",
         "Computing in 16 bits, with one thing otherwise: the cache computed anew after every 8 tokens, attention in "
-        "float32, or keys and values computed, kept and read in float32, which doubles the bytes of the cache. The last "
-        "two change both paths, and are told by how far these are apart then.",
+        "float32, or keys and values computed, kept and read in float32, which doubles the bytes of the cache. The "
+        "last two change both paths, and are told by how far these are apart then.",
         listings=(Listing("Remedies", columns, lines),),
     )
     return [section] if rows else [], [Sheet.of("numerics-remedies", "Remedies", [vars(one) for one in rows])]

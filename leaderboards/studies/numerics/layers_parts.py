@@ -70,8 +70,8 @@ def drift_parts(
         "drift",
         "How the error enters",
         (f"Misaligned: cache on was given {named}. " if named else "")
-        + "Behind the same tokens, layer by layer: rows of the cache that cache on wrote one by one, against those that "
-        "cache off computes with the whole sequence, and the residual stream of the last token. Where tokens and "
+        + "Behind the same tokens, layer by layer: rows of the cache that cache on wrote one by one, against those "
+        "that cache off computes with the whole sequence, and the residual stream of the last token. Where tokens and "
         "positions are equal, keys and values of the first layer differ by rounding alone; anything more is named at "
         "the top. Predicted is the distance if what each layer adds by itself were added up as independent errors are.",
         tuple(named_styles(_dtypes(rows)).values()),
@@ -181,9 +181,9 @@ def group_parts(table: DataFrame) -> tuple[list[StudySection], list[Sheet]]:
     section = StudySection(
         "groups",
         "Does sharing amplify?",
-        "Heads of keys and values are repeated, so that fewer query heads share one: the function is the same, and only "
-        "the sharing differs. Random weights have 8 query heads over one head. Amplified is the ratio of the drift behind "
-        "the first layer to the drift with one query head to a head: above 1, sharing amplifies.",
+        "Heads of keys and values are repeated, so that fewer query heads share one: the function is the same, and "
+        "only the sharing differs. Random weights have 8 query heads over one head. Amplified is the ratio of the "
+        "drift behind the first layer to the drift with one query head to a head: above 1, sharing amplifies.",
         listings=(Listing("Drift by how many query heads share a head", columns, lines),),
     )
     return [section], [Sheet.of("numerics-groups", "Drift by groups of heads", [vars(one) for one in rows])]
@@ -196,8 +196,9 @@ DEFINITIONS = (
         "length of cache off’s: of rows of keys and values, those of the prompt and those that cache on wrote one by "
         "one, and of the residual stream of the last token. Distance and predicted are root mean squares of the stream "
         "itself: predicted adds up, as independent errors add up, what each layer puts out otherwise where it is given "
-        "cache off’s stream and rows and reads one token instead of all. Attention KL is of the last token’s attention, "
-        "mean over heads; growth is the rank correlation of step and drift of the row written then, mean over answers. "
+        "cache off’s stream and rows and reads one token instead of all. Attention KL is of the last token’s "
+        "attention, mean over heads; growth is the rank correlation of step and drift of the row written then, mean over "
+        "answers. "
         "The p of Mann and Whitney compares contexts in a layer with contexts in the first, corrected over all layers, "
         "tasks and dtypes by the method of Benjamini and Hochberg.",
         "relative = ‖on − off‖ / ‖off‖; predicted² = Σ over layers up to this one of mean added²",
@@ -217,7 +218,8 @@ DEFINITIONS = (
     Definition(
         "Recovery",
         "The share of the divergence of cache on from cache off that goes if a part of cache on’s pass over one token "
-        "is cache off’s, or if both are computed with a remedy. At flip: at the first token that differs; else at the step with the largest divergence.",
+        "is cache off’s, or if both are computed with a remedy. At "
+        "flip: at the first token that differs; else at the step with the largest divergence.",
         "recovery = 1 − KL patched / KL",
         names=(
             *("patched", "cases", "median recovery", "mean recovery", "at_flip", "median"),
