@@ -1,7 +1,6 @@
 """The tables of numerics: cache on against cache off over an answer, and what their difference comes from.
 
-Asked are the first :data:`ASKED` questions of a context, for the pairs of paths and the policies; remedies, drift,
-patches and groups take the first one. Lists of pairs have a number for each step that both paths have. Behind running
+Asked is the first question of a context: those of another context tell more than its others. Lists of pairs have a number for each step that both paths have. Behind running
 text both are forced on the text itself, whose next tokens do not depend on how they are chosen, so that only greedy is
 walked.
 """
@@ -24,7 +23,6 @@ precision = LazyModule("kvbench.models.precision")
 sampling = LazyModule("kvbench.engine.numerics.sampling")
 walking = LazyModule("kvbench.engine.numerics.walks")
 
-ASKED = 3
 GROUPED = 10  # contexts of each task whose drift is measured by groups of heads
 IN_16_BITS = ("bfloat16", "float16")
 Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
@@ -109,31 +107,29 @@ class NumericsPolicy(AnswerRow):
     right: bool | None
 
 
-def _asked(answers: Sequence[Answer], number: int = ASKED) -> list[Answer]:
-    """Returns the full cache's answers to the first questions."""
-    return [one for one in answers if one.record.policy == FULL and one.generation is not None][:number]
+def _asked(answers: Sequence[Answer], among: Sequence[str] = ()) -> Iterator[tuple[Answer, str, Any]]:
+    """Returns the full cache's answer to the first question, with the network that gave it in each dtype of the run, or
+    in those of these."""
+    for one in [one for one in answers if one.record.policy == FULL and one.generation is not None][:1]:
+        for dtype, network in _networks(one, among):
+            yield one, dtype, network
+
+
+def _networks(answer: Answer, among: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    for dtype in [one for one in answer.setting.numerics.dtypes if not among or one in among]:
+        yield dtype, precision.in_dtype(answer.model.network, dtype)
 
 
 def _pairs(answers: Sequence[Answer]) -> Iterator[NumericsPair]:
-    """Compares both paths in every dtype, for the first questions of a prompt."""
-    asked = _asked(answers)
-    for dtype, network in _networks(asked):
-        in_float32 = None if dtype == "float32" else precision.in_dtype(asked[0].model.network, "float32")
-        for number, one in enumerate(asked):
-            options, remedies = one.setting.numerics, dtype in IN_16_BITS and number == 0
-            ways = options.sampling if one.question.golds else {*options.sampling} & {"greedy"}
-            for way in ways:
-                for draw in range(1 if way == "greedy" else options.repeats):
-                    names: Names = {"dtype": dtype, "sampling": way, "draw": draw}
-                    yield from _rows(one, network, in_float32, names, remedies)
-
-
-def _networks(answers: Sequence[Answer], among: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Casts the network that answered to each dtype of the run, or to those of these."""
-    if answers:
-        dtypes = answers[0].setting.numerics.dtypes
-        for dtype in [one for one in dtypes if not among or one in among]:
-            yield dtype, precision.in_dtype(answers[0].model.network, dtype)
+    """Compares both paths in every dtype, with remedies in 16 bits."""
+    for one, dtype, network in _asked(answers):
+        in_float32 = None if dtype == "float32" else precision.in_dtype(one.model.network, "float32")
+        options = one.setting.numerics
+        ways = options.sampling if one.question.golds else {*options.sampling} & {"greedy"}
+        for way in ways:
+            for draw in range(1 if way == "greedy" else options.repeats):
+                names: Names = {"dtype": dtype, "sampling": way, "draw": draw}
+                yield from _rows(one, network, in_float32, names, dtype in IN_16_BITS)
 
 
 def _behind(answer: Answer, way: str, draw: int) -> Any:
@@ -182,51 +178,49 @@ def _row(answer: Answer, names: Names, walk: Any) -> NumericsPair:
 
 
 def _drifts(answers: Sequence[Answer]) -> Iterator[NumericsDrift]:
-    """Compares all layers of both paths in every dtype, for the first question of a prompt."""
-    for dtype, network in _networks(first := _asked(answers, 1)):
-        behind = _behind(first[0], "greedy", 0)
+    """Compares all layers of both paths in every dtype."""
+    for one, dtype, network in _asked(answers):
+        behind = _behind(one, "greedy", 0)
         layers = drifting.drift_of(network, behind.ids, behind.choose, behind.steps, behind.ends, behind.given)
         for number, layer in enumerate(layers):
-            yield NumericsDrift(**RECORDS.key_of(first[0].record), dtype=dtype, layer=number, **asdict(layer))
+            yield NumericsDrift(**RECORDS.key_of(one.record), dtype=dtype, layer=number, **asdict(layer))
 
 
 def _patches(answers: Sequence[Answer]) -> Iterator[NumericsPatch]:
     """Patches cache on where both paths part, or are farthest apart, in 16 bits: what float32 leaves is too small to be
     told from the rounding of the patched pass."""
-    for dtype, network in _networks(first := _asked(answers, 1), IN_16_BITS):
-        behind = _behind(first[0], "greedy", 0)
+    for one, dtype, network in _asked(answers, IN_16_BITS):
+        behind = _behind(one, "greedy", 0)
         forced = walking.forced_walks(network, None, behind, with_null=False)["cache"]
         if (place := patching.place_of(forced)) is not None:
             written = (behind.given or forced.tokens)[: place.step]
-            where = RECORDS.key_of(first[0].record) | {"dtype": dtype} | asdict(place)
+            where = RECORDS.key_of(one.record) | {"dtype": dtype} | asdict(place)
             for patch in patching.localise(network, behind.ids, written):
                 yield NumericsPatch(**where, **asdict(patch))
 
 
 def _groups(answers: Sequence[Answer]) -> Iterator[NumericsGroup]:
     """Measures drift by groups of heads over the last tokens of the first contexts of each task, in 16 bits."""
-    first = [one for one in _asked(answers, 1) if one.context.example_index < GROUPED]
-    for dtype, network in _networks(first, IN_16_BITS):
-        ids, seed = _behind(first[0], "greedy", 0).ids, first[0].setting.seed
-        for whose, size, layers in grouping.by_group_size(network, dtype, ids, seed):
-            hidden = [sum(one.hidden[1:]) / len(one.hidden[1:]) for one in layers]
-            cell = RECORDS.key_of(first[0].record)
-            yield NumericsGroup(**cell, dtype=dtype, whose=whose, size=size, hidden=hidden)
+    for one, dtype, network in _asked(answers, IN_16_BITS):
+        ids = _behind(one, "greedy", 0).ids
+        if one.context.example_index < GROUPED:
+            for whose, size, layers in grouping.by_group_size(network, dtype, ids, one.setting.seed):
+                hidden = [sum(layer.hidden[1:]) / len(layer.hidden[1:]) for layer in layers]
+                cell = RECORDS.key_of(one.record)
+                yield NumericsGroup(**cell, dtype=dtype, whose=whose, size=size, hidden=hidden)
 
 
 def _policies(answers: Sequence[Answer]) -> Iterator[NumericsPolicy]:
-    """Treats and answers the first questions in each 16-bit type, by the policies that evict and draw nothing."""
+    """Treats a context and answers its first question in each 16-bit type, by the policies that evict and draw nothing."""
     evicted = [one for one in answers if one.generation is not None and _evicts(one.branch.treatment.policy)]
     branches = list({id(one.branch): one.branch for one in evicted}.values())
     by_question = {(id(one.branch), one.generation.question): one for one in evicted}
-    for dtype, network in _networks(evicted, IN_16_BITS):
-        model, setting = evicted[0].model, evicted[0].setting
-        if dtype == model.dtype_name:
-            continue
-        options = ASKED, evicted[0].max_new_tokens, setting.max_kv_bytes
-        for again in keeping.answers_in(replace(model, network=network), evicted[0].trace, branches, *options):
-            answer = by_question[id(again.branch), again.generation.question]
-            yield _policy_row(answer, dtype, again)
+    for first in evicted[:1]:
+        others = [one for one in IN_16_BITS if one != first.model.dtype_name]
+        options = first.max_new_tokens, first.setting.max_kv_bytes
+        for dtype, network in _networks(first, others):
+            for again in keeping.answers_in(replace(first.model, network=network), first.trace, branches, *options):
+                yield _policy_row(by_question[id(again.branch), again.generation.question], dtype, again)
 
 
 def _evicts(policy: Any) -> bool:

@@ -25,8 +25,8 @@ def row(question: str, kl: list[float], **more: Any) -> dict[str, Any]:
     steps = dict.fromkeys(("kl", "js", "largest", "mean_difference"), kl)
     margins = {name: [1.0] * count for name in ("margin", "other_margin")} | {"same_top": [True] * count}
     shifted = {"kl_earlier": [NAN, *[9.0] * (count - 1)], "kl_later": [*[8.0] * (count - 1), NAN]}
-    shifted |= {"path_seconds": 1.0, "other_path_seconds": 2.0}
-    return cell | names | tokens | steps | margins | shifted | more
+    seconds = {"path_seconds": 1.0, "other_path_seconds": 2.0}
+    return cell | seconds | names | tokens | steps | margins | shifted | more
 
 
 def given(*rows: dict[str, Any]) -> StudyInput:

@@ -35,9 +35,11 @@ def numerics_attention(
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         scores = key[0].double().repeat_interleave(groups, 0) @ query[0, :, -1, :, None].double()
         log_weights.append((scores[..., 0] * scale).log_softmax(-1))
-    states = [one.float() if in_float32 else one for one in (query, key, value)]
-    output, _ = sdpa_attention_forward(module, *states, attention_mask, scaling=scaling, **more)
-    return output.to(query.dtype), None
+    dtype = query.dtype
+    if in_float32:
+        query, key, value = query.float(), key.float(), value.float()
+    output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **more)
+    return output.to(dtype), None
 
 
 @contextmanager

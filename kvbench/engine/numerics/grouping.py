@@ -1,6 +1,7 @@
 """Makes models of equal function in which other numbers of query heads share a head of keys and values."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
@@ -55,14 +56,15 @@ def random_network(vocabulary: int, seed: int) -> PreTrainedModel:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return LlamaForCausalLM(config).eval()
+        network: PreTrainedModel = LlamaForCausalLM(config).eval()
+    return network
 
 
 def by_group_size(network: PreTrainedModel, dtype: str, ids: Sequence[int], seed: int) -> Iterator[Group]:
     """Measures drift over the last tokens of a text, which cache on reads one by one, for the network and for random
     weights, by how many query heads share a head."""
-    vocabulary = network.get_input_embeddings().weight.shape[0]
-    whose = {"model": network, "random": random_network(vocabulary, seed).to(network.device)}
+    drawn: Any = random_network(network.config.get_text_config().vocab_size, seed)
+    whose: dict[str, PreTrainedModel] = {"model": network, "random": drawn.to(network.device)}
     for name, shared in whose.items():
         largest = group_size(shared) or 0
         for size in [size for size in (1, 2, 4, 8, 16) if largest and largest % size == 0]:

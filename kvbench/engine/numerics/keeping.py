@@ -22,12 +22,12 @@ class Again:
 
 
 def answers_in(
-    cast: LoadedModel, trace: Trace, branches: Sequence[Branch], questions: int, steps: int, bound: int | None
+    cast: LoadedModel, trace: Trace, branches: Sequence[Branch], steps: int, bound: int | None
 ) -> Iterator[Again]:
     """Treats what ``branches`` of a trace treated, in the type of numbers of a ``cast`` model, and answers the first
-    questions. Branches that fail there have no answer. ``bound``: the bytes of keys and values at once."""
+    question. Branches that fail there have no answer. ``bound``: the bytes of keys and values at once."""
     treatments = [one.treatment for one in branches]
-    first = [replace(one, questions=one.questions[:questions]) for one in treatments]
+    first = [replace(one, questions=one.questions[:1]) for one in treatments]
     scorings = [Scoring(one.policy, (one,)) for one in first]
     again = prefill(cast, trace.prompt, scorings)
     before = {id(new): old for new, old in zip(again.branches, branches, strict=True)}

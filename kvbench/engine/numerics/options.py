@@ -14,7 +14,7 @@ class NumericsOptions:
     dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16")  # as torch names them
     sampling: tuple[str, ...] = SAMPLING
     repeats: int = 1  # draws where tokens are chosen at random
-    steps: int = 24  # tokens at most of an answer
+    steps: int = 16  # tokens at most of an answer
 
     def as_texts(self) -> dict[str, str]:
         """Returns the options as a run's identity holds them."""

@@ -197,8 +197,8 @@ DEFINITIONS = (
         "one, and of the residual stream of the last token. Distance and predicted are root mean squares of the stream "
         "itself: predicted adds up, as independent errors add up, what each layer puts out otherwise where it is given "
         "cache off’s stream and rows and reads one token instead of all. Attention KL is of the last token’s "
-        "attention, mean over heads; growth is the rank correlation of step and drift of the row written then, mean over "
-        "answers. "
+        "attention, mean over heads; growth is the rank correlation of step and drift of the row written then, mean "
+        "over answers. "
         "The p of Mann and Whitney compares contexts in a layer with contexts in the first, corrected over all layers, "
         "tasks and dtypes by the method of Benjamini and Hochberg.",
         "relative = ‖on − off‖ / ‖off‖; predicted² = Σ over layers up to this one of mean added²",

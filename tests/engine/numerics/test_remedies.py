@@ -24,6 +24,12 @@ IDS = tuple(range(20, 52))
 MORE = (5, 6, 7)
 
 
+def _values(path: Cached) -> torch.Tensor:
+    values = path.cache.layers[0].values
+    assert values is not None
+    return values.double()
+
+
 def rows_of(path: Path, more: Sequence[int] = MORE) -> list[torch.Tensor]:
     return [path.begin(IDS), *map(path.extend, more)]
 
@@ -48,10 +54,7 @@ def test_rows_in_float32_are_nearer_to_exact_ones_and_are_kept_so() -> None:
     rows_of(plain)
     exact = Cached(in_dtype(network, "float64"))
     rows_of(exact)
-    errors = [
-        float((one.cache.layers[0].values.double() - exact.cache.layers[0].values).norm())  # type: ignore[union-attr]
-        for one in (cached, plain)
-    ]
+    errors = [float((_values(one) - _values(exact)).norm()) for one in (cached, plain)]
     assert errors[0] < errors[1]
     assert with_rows.get_input_embeddings().weight is network.get_input_embeddings().weight
 
