@@ -1,8 +1,8 @@
 """The tables of numerics: cache on against cache off over an answer, and what their difference comes from.
 
-Asked is the first question of a context: those of another context tell more than its others. Lists of pairs have a number for each step that both paths have. Behind running
-text both are forced on the text itself, whose next tokens do not depend on how they are chosen, so that only greedy is
-walked.
+Asked is the first question of a context: those of another context tell more than its others. Lists of pairs have a
+number for each step that both paths have. Behind running text both are forced on the text itself, whose next tokens do
+not depend on how they are chosen, so that only greedy is walked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -211,7 +211,7 @@ def _groups(answers: Sequence[Answer]) -> Iterator[NumericsGroup]:
 
 
 def _policies(answers: Sequence[Answer]) -> Iterator[NumericsPolicy]:
-    """Treats a context and answers its first question in each 16-bit type, by the policies that evict and draw nothing."""
+    """Treats a context and answers its first question in 16 bits, by the policies that evict and draw nothing."""
     evicted = [one for one in answers if one.generation is not None and _evicts(one.branch.treatment.policy)]
     branches = list({id(one.branch): one.branch for one in evicted}.values())
     by_question = {(id(one.branch), one.generation.question): one for one in evicted}
