@@ -1,6 +1,7 @@
 """The claims about numerics, on made-up pairs of answers where the truth is known."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pandas import DataFrame
@@ -11,6 +12,7 @@ from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.numerics.walked import WALKED
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import Judgement, judge
+from leaderboards.studies.numerics.layers import GROUPS, PATCHES
 from leaderboards.studies.numerics.pairs import TABLE
 
 STEPS = 6
@@ -114,3 +116,57 @@ def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> 
     assert [policy.name for policy in grid.setting.policies] == ["full"]
     assert TABLE in grid.setting.tables
     assert [(task.name, contexts) for task, contexts in grid.tasks] == [("base", 8), ("prose", 8)]
+
+
+def beside(table: str, rows: list[dict[str, Any]]) -> Evidence:
+    """Evidence with another table, of a question of each context."""
+    records = [{"task": "base", "question_id": f"q{number}", "draw_id": f"q{number}"} for number in range(12)]
+    return Evidence(DataFrame(records), tables={table: DataFrame(rows)})
+
+
+def grouped(factor: float) -> list[dict[str, Any]]:
+    return [
+        {"task": "base", "question_id": f"q{number}", "dtype": "float16", "whose": whose, "size": size}
+        | {"hidden": [1e-4 * (1 + number / 10) * (factor if size == 8 else 1.0), 9.0]}
+        for number in range(12)
+        for whose, sizes in {"model": (1,), "random": (1, 8)}.items()
+        for size in sizes
+    ]
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.5, "holds"), (1.0, "does not hold"), (0.7, "does not hold")])
+def test_sharing_amplifies_where_it_does(factor: float, verdict: str) -> None:
+    model, random = judged("N5", beside(GROUPS, grouped(factor)))
+    assert (model.verdict, random.verdict) == ("undecided", verdict), random.why
+    assert random.estimate is not None
+    assert random.estimate.mean == pytest.approx(factor)
+    assert model.why == "no query heads share a head of keys and values, or none that can be repeated"
+
+
+def patched(by_rows: float, by_stream: float, at_flip: bool = True) -> list[dict[str, Any]]:
+    """Twelve flips; the stream of the last of three layers recovers everything, as logits are computed from it."""
+    left = {("residual", 0): 1 - by_stream, ("residual", 1): 1 - by_stream, ("residual", 2): 0.0}
+    left |= {("residual", -1): 0.0, ("keys and values", -1): 1 - by_rows, ("keys and values", 1): 1.0}
+    return [
+        {"task": "base", "question_id": f"q{number}", "dtype": "float16", "rows": rows, "layer": layer}
+        | {"step": 2, "at_flip": at_flip, "kl": 0.1, "kl_patched": 0.1 * share}
+        for number in range(12)
+        for (rows, layer), share in left.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by_rows", "by_stream", "verdict"),
+    [(0.95, 0.0, "holds"), (0.95, 0.9, "does not hold"), (0.0, 0.0, "does not hold")],
+)
+def test_patching_rows_is_held_against_patching_the_stream(by_rows: float, by_stream: float, verdict: str) -> None:
+    (one,) = judged("N7", beside(PATCHES, patched(by_rows, by_stream)))
+    assert one.verdict == verdict, one.why
+    assert one.estimate is not None
+    assert one.estimate.mean == pytest.approx(by_rows - by_stream)
+
+
+def test_without_a_flip_there_is_nothing_to_localise() -> None:
+    (one,) = judged("N7", beside(PATCHES, patched(0.9, 0.0, at_flip=False)))
+    assert one.verdict == "undecided"
+    assert one.why == "none of 12 answers that were patched has a flip: there is nothing to localise"

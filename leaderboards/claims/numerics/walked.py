@@ -32,6 +32,17 @@ def pairs_of(evidence: Mapping[str, Evidence], regime: str, dtype: str, sampling
     return rows.assign(flip=[np.nan if flip is None else float(flip) for flip in flips])
 
 
+def rows_of(evidence: Mapping[str, Evidence], table: str, dtype: str) -> DataFrame:
+    """Returns the rows of another table of numerics in a type of numbers, with the context of each;
+    :class:`NoEvidenceError` where there are none."""
+    given = evidence[WALKED.name]
+    rows = table_of(given.tables, table, "walked")
+    rows = rows[rows["dtype"] == dtype]
+    if rows.empty:
+        raise NoEvidenceError(f"nothing was walked in {dtype}")
+    return with_draws(rows, given.records)
+
+
 def contexts_of(evidence: Mapping[str, Evidence], rows: DataFrame) -> Contexts:
     names = rows["draw_id"].to_numpy(dtype=str)
     return Contexts.of(names, evidence[WALKED.name].seed, WALKED.name)
