@@ -57,7 +57,7 @@ SUITES: Mapping[str, Suite] = {
             own_levels=at(NOISE, rate="1"),
             repeats=2,
             dtype="float32",
-            limit=4,
+            limit=8,
         ),
     )
 }
