@@ -1,6 +1,7 @@
 """Finds presses that run the same code and differ in their arguments alone, as a subclass that sets another window."""
 
 import inspect
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,8 +37,21 @@ def argument_warnings(policy: Policy, others: Sequence[Policy]) -> list[str]:
         f"{policy.name} and {other.name} run the same code, {code_of(press)[0].__name__}, and differ in "
         f"{_differences(press, their)} alone (of a context of {SOME_LENGTH:,} tokens)"
         for other in others
-        if (their := _built(other)) is not None and code_of(press) == code_of(their)
+        if (their := _built(other)) is not None and _places(press) == _places(their)
     ]
+
+
+def _places(press: Press) -> list[tuple[str | None, str]]:
+    """Tells the file and the name of each class that a press runs: a file is read once for each plug-in in it, so that
+    a class of it is several."""
+    return [
+        (getattr(sys.modules[kind.__module__], "__file__", None), kind.__qualname__) for kind in _flat(code_of(press))
+    ]
+
+
+def _flat(code: Code) -> list[type]:
+    first, *inside = code
+    return [first, *(kind for one in inside for kind in _flat(one))]
 
 
 def _differences(press: Press, other: Press) -> str:

@@ -429,6 +429,23 @@ def test_a_plug_in_that_asks_is_told_the_length_of_the_context(tmp_path: Path) -
     assert given.press(SITUATION).window_size == 5, "what is written counts"
 
 
+PARENT_AND_CHILD = """
+from dataclasses import dataclass
+from kvpress import ScorerPress
+
+@dataclass
+class Parent(ScorerPress):
+    n_last: int = 8
+
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        return values.norm(dim=-1)
+
+@dataclass
+class Child(Parent):
+    n_last: int = 16
+"""
+
+
 def test_presses_that_differ_in_arguments_alone_are_named_with_these(tmp_path: Path) -> None:
     (tmp_path / "lengths.py").write_text(LENGTHS)
     wide, other = (load_plug_in(f"{tmp_path / 'lengths.py'}:{name}") for name in ("Wide", "Other"))
@@ -436,6 +453,11 @@ def test_presses_that_differ_in_arguments_alone_are_named_with_these(tmp_path: P
     (warning,) = argument_warnings(wide, others)
     assert warning.startswith("Wide and snapkv run the same code, SnapKVPress, and differ in window_size (32 and 64)")
     assert argument_warnings(other, others) == [], "it has code of its own"
+    path = tmp_path / "mine.py"
+    path.write_text(PARENT_AND_CHILD)
+    parent, child = (load_plug_in(f"{path}:{name}") for name in ("Parent", "Child"))
+    (warning,) = argument_warnings(child, [parent])
+    assert warning.startswith("Child and Parent run the same code, Parent, and differ in n_last (16 and 8) alone")
     assert argument_warnings(POLICIES["knorm"], others) == []
 
 
