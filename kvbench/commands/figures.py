@@ -96,9 +96,10 @@ def command(
     if tables:
         for (mode, task), board in boards_of(records, rows, standings).items():
             stem = f"board-{file_name(task)}-{file_name(mode)}"
-            caption = printable(f"Board of {_place_text(task, mode)}. {IN_BRACKETS} {data[mode, task]} {origin}")
-            shown = {stem: board_rows(board), f"{stem}-narrow": narrow_board_rows(board)}
-            write_tables(out, {name: PrintTable(of_board, caption) for name, of_board in shown.items()})
+            heading, told = f"Board of {_place_text(task, mode)}.", f"{data[mode, task]} {origin}"
+            whole = PrintTable(board_rows(board), printable(f"{heading} {IN_BRACKETS} {told}"))
+            narrow = PrintTable(narrow_board_rows(board), printable(f"{heading} {told}"))
+            write_tables(out, {stem: whole, f"{stem}-narrow": narrow})
     return Result(files={"figures": out, "captions": captions})
 
 

@@ -199,6 +199,7 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     table, _, caption = markdown.partition("\n\n")
     assert caption.startswith("Table: Board of base, agnostic. In brackets behind a value: its 95 % interval")
     assert captions.partition("\n")[0] in caption
+    assert "In brackets" not in (out / "board-base-agnostic-narrow.md").read_text(), "there are none"
     rows = [line.strip("| \n").split(" | ") for line in table.splitlines()]
     assert rows[0][0] == "policy"
     assert "F1 at 0.5" in rows[0]
