@@ -55,8 +55,10 @@ class FinishedAnswer:
 
     def text_scores_of(self, token_ids: Sequence[int]) -> dict[str, object]:
         """Returns the scores of other tokens as the text of an answer to the same question."""
-        text = answer_text(self.model.tokenizer, list(token_ids))
-        return text_scores(text, self.question, self.context)
+        return text_scores(self.text_of(token_ids), self.question, self.context)
+
+    def text_of(self, token_ids: Sequence[int]) -> str:
+        return answer_text(self.model.tokenizer, list(token_ids))
 
 
 def collect(

@@ -5,7 +5,7 @@ number for each step that both paths have. Behind running text both are forced o
 not depend on how they are chosen, so that only greedy is walked.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ walking = LazyModule("kvbench.engine.numerics.walks")
 GROUPED = 10  # contexts of each task whose drift is measured by groups of heads
 IN_16_BITS = ("bfloat16", "float16")
 Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
+Scores = Callable[[str], Mapping[str, Any]]  # of the text of an answer
 Names = dict[str, Any]  # the columns that tell the rows of an answer apart
 LISTS = ("kl", "js", "largest", "mean_difference", "same_top", "margin", "other_margin")  # as Difference names them
 
@@ -40,7 +41,9 @@ class NumericsPair(AnswerRow):
     pair: str  # "cache": on against off; else a null row
     tokens: list[int]  # that the first path chooses
     other_tokens: list[int]  # that the second chooses; teacher-forced, behind the same tokens
-    right: bool | None  # the first path's answer; none teacher-forced, and where nothing is asked
+    text: str | None  # of the first path's answer; none teacher-forced, and where nothing is asked
+    other_text: str | None
+    right: bool | None  # the first path's answer
     other_right: bool | None
     kl: list[float]  # of the first path's distribution from the second's, in nats
     js: list[float]
@@ -103,6 +106,7 @@ class NumericsPolicy(AnswerRow):
     dtype: str
     moved: float | None  # share of the slots kept in the run's that are not kept in this; none where no mask tells it
     same_tokens: bool  # as the answer in the run's
+    text: str | None  # of the answer in this; none where nothing is asked
     f1: float | None  # of the answer in this; none where nothing is asked
     right: bool | None
 
@@ -158,17 +162,19 @@ def _rows(answer: Answer, network: Any, in_float32: Any, names: Names, with_reme
 
 
 def _row(answer: Answer, names: Names, walk: Any) -> NumericsPair:
-    free = names["regime"] == "free-running" and answer.question.golds
-    rights = [
-        bool(answer.text_scores_of(tokens)["right"]) if free else None for tokens in (walk.tokens, walk.other_tokens)
-    ]
+    text = other_text = right = other_right = None
+    if names["regime"] == "free-running" and answer.question.golds:
+        text, other_text = (answer.text_of(tokens) for tokens in (walk.tokens, walk.other_tokens))
+        right, other_right = (answer.text_scores_of(tokens)["right"] for tokens in (walk.tokens, walk.other_tokens))
     return NumericsPair(
         **RECORDS.key_of(answer.record),
         **names,
         tokens=walk.tokens,
         other_tokens=walk.other_tokens,
-        right=rights[0],
-        other_right=rights[1],
+        text=text,
+        other_text=other_text,
+        right=right,
+        other_right=other_right,
         **{name: [getattr(one, name) for one in walk.differences] for name in LISTS},
         kl_earlier=walk.kl_earlier,
         kl_later=walk.kl_later,
@@ -235,18 +241,34 @@ def _policy_row(answer: Answer, dtype: str, again: Any) -> NumericsPolicy:
         dtype=dtype,
         moved=again.moved,
         same_tokens=list(tokens) == answer.record.output_token_ids,
+        text=answer.text_of(tokens) if answer.question.golds else None,
         f1=scores["f1"],
         right=scores["right"],
     )
 
 
-def _table(name: str, row: type[AnswerRow], key: tuple[str, ...], make: Any, version: int = 1) -> StoredTable:
-    return register(StoredTable(name, row, (*RECORDS.key, *key), version, QUESTIONS.name, fill_together=make))
+def _rescore_pair(row: NumericsPair, scores_of: Scores) -> NumericsPair:
+    if row.text is None or row.other_text is None:
+        return row
+    right, other_right = (scores_of(text)["right"] for text in (row.text, row.other_text))
+    return row.model_copy(update={"right": right, "other_right": other_right})
+
+
+def _rescore_policy(row: NumericsPolicy, scores_of: Scores) -> NumericsPolicy:
+    scores = None if row.text is None else scores_of(row.text)
+    return row if scores is None else row.model_copy(update={name: scores[name] for name in ("f1", "right")})
+
+
+def _table(
+    name: str, row: type[AnswerRow], key: tuple[str, ...], make: Any, version: int = 1, rescore: Any = None
+) -> StoredTable:
+    full_key = (*RECORDS.key, *key)
+    return register(StoredTable(name, row, full_key, version, QUESTIONS.name, fill_together=make, rescore=rescore))
 
 
 PAIR = ("dtype", "sampling", "draw", "regime", "pair")
-NUMERICS = _table("numerics_pairs", NumericsPair, PAIR, _pairs, version=2)
+NUMERICS = _table("numerics_pairs", NumericsPair, PAIR, _pairs, 2, _rescore_pair)
 DRIFT = _table("numerics_drift", NumericsDrift, ("dtype", "layer"), _drifts)
 PATCHES = _table("numerics_patches", NumericsPatch, ("dtype", "rows", "layer"), _patches)
 GROUPS = _table("numerics_groups", NumericsGroup, ("dtype", "whose", "size"), _groups)
-POLICIES = _table("numerics_policies", NumericsPolicy, ("dtype",), _policies)
+POLICIES = _table("numerics_policies", NumericsPolicy, ("dtype",), _policies, 1, _rescore_policy)

@@ -6,11 +6,12 @@ import pytest
 
 from kvbench.engine.numerics.options import NumericsOptions
 from kvbench.models.load import LoadedModel
-from kvbench.store.numerics import DRIFT, GROUPS, PATCHES, POLICIES
+from kvbench.store.numerics import DRIFT, GROUPS, NUMERICS, PATCHES, POLICIES
+from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
 from tests.support.models.runs import ToyRuns
 
-TABLES = tuple(table.name for table in (DRIFT, PATCHES, GROUPS, POLICIES))
+TABLES = tuple(table.name for table in (NUMERICS, DRIFT, PATCHES, GROUPS, POLICIES))
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +65,21 @@ def test_policies_that_evict_are_treated_again_in_16_bits(store: Store) -> None:
     of_policy = records[(records["policy"] == "knorm")].set_index("question_id")["f1"]
     same = rows[rows["same_tokens"]]
     assert same["f1"].tolist() == of_policy[same["question_id"]].tolist()
+
+
+def test_score_finds_again_what_is_right_by_the_stored_texts(store: Store) -> None:
+    rows = table(store, NUMERICS)
+    free = rows[rows["text"].notna()]
+    assert set(free["regime"]) == {"free-running"}
+    before = {declared.name: store.study_table(declared) for declared in (NUMERICS, POLICIES)}
+    for declared in (NUMERICS, POLICIES):
+        for path in store.files(declared):
+            wrong = [
+                one if one.text is None else one.model_copy(update={"right": not one.right})
+                for one in store.read_rows(declared, path)
+            ]
+            store.write_rows(declared, path, wrong)
+        assert store.study_table(declared)["right"] != before[declared.name]["right"]
+    rescore(store)
+    for declared in (NUMERICS, POLICIES):
+        assert store.study_table(declared)["right"] == before[declared.name]["right"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 from pandas import DataFrame
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from kvbench.engine.numerics.paths import Cached, Path, Whole
 from kvbench.engine.numerics.regimes import Walk, free_running, teacher_forced
@@ -23,9 +23,12 @@ VOCABULARY = 256_000
 
 def row_of(walk: Walk, regime: str) -> dict[str, object]:
     lists = {name: [getattr(one, name) for one in walk.differences] for name in LISTS}
-    names = {"task": "base", "dtype": "float32", "pair": "cache", "sampling": "greedy", "regime": regime}
-    tokens = {"tokens": walk.tokens, "other_tokens": walk.other_tokens}
-    return names | tokens | lists | {"kl_earlier": walk.kl_earlier, "kl_later": walk.kl_later}
+    return {
+        **{"task": "base", "dtype": "float32", "pair": "cache", "sampling": "greedy", "regime": regime},
+        **{"tokens": walk.tokens, "other_tokens": walk.other_tokens},
+        **lists,
+        **{"kl_earlier": walk.kl_earlier, "kl_later": walk.kl_later},
+    }
 
 
 def test_a_difference_of_two_thousandths_of_a_nat_is_told_as_nats_by_either_mistake() -> None:
@@ -45,16 +48,16 @@ def test_a_difference_of_two_thousandths_of_a_nat_is_told_as_nats_by_either_mist
 class Watched:
     """A path that counts how many of the rows that it and others gave are still held."""
 
-    path: Path
+    path: Cached | Whole
     alive: list[weakref.ref[torch.Tensor]]
     most: list[int] = field(default_factory=list)
 
-    @property
-    def ids(self) -> list[int]:
-        return self.path.ids
+    ids: list[int] = field(default_factory=list)
 
     def begin(self, ids: Sequence[int]) -> torch.Tensor:
-        return self._watch(self.path.begin(ids))
+        row = self._watch(self.path.begin(ids))
+        self.ids = self.path.ids  # the same list, to which the path appends
+        return row
 
     def extend(self, token: int) -> torch.Tensor:
         return self._watch(self.path.extend(token))
@@ -66,24 +69,27 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def wide() -> LlamaForCausalLM:
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-    return LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, **sizes)).eval()
+def wide() -> PreTrainedModel:
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
+    )
+    network: PreTrainedModel = LlamaForCausalLM(config).eval()
+    return network
 
 
 @pytest.mark.parametrize("steps", [3, 9])
 def test_a_walk_over_a_large_vocabulary_holds_two_rows_of_a_path_however_long_it_is(
-    wide: LlamaForCausalLM, steps: int
+    wide: PreTrainedModel, steps: int
 ) -> None:
     alive: list[weakref.ref[torch.Tensor]] = []
-    watched = {name: Watched(path, alive) for name, path in {"on": Cached(wide), "off": Whole(wide)}.items()}
-    walk = teacher_forced(dict(watched), {"cache": ("on", "off")}, IDS, GREEDY, steps, ())["cache"]
+    on, off = Watched(Cached(wide), alive), Watched(Whole(wide), alive)
+    walk = teacher_forced({"on": on, "off": off}, {"cache": ("on", "off")}, IDS, GREEDY, steps, ())["cache"]
     assert len(walk.differences) == steps
-    assert max(max(one.most) for one in watched.values()) <= 2 * len(watched)
+    assert max(*on.most, *off.most) <= 2 * 2
     assert not any(one() is not None for one in alive), "nothing is kept behind the last step"
 
 
-def test_what_is_kept_of_all_pairs_is_a_few_numbers_of_each_step(wide: LlamaForCausalLM) -> None:
+def test_what_is_kept_of_all_pairs_is_a_few_numbers_of_each_step(wide: PreTrainedModel) -> None:
     walks = forced_walks(wide, None, Behind(IDS, GREEDY, 4))
     assert {"cache", *NULL} - {"threads", "float32"} <= {*walks}
     assert len(pickle.dumps(walks)) < VOCABULARY // 10
