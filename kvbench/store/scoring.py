@@ -68,15 +68,15 @@ def rescore(store: Store) -> tuple[int, int]:
 
 def _rescore_tables(store: Store) -> None:
     """Scores the texts that tables of studies hold again, beside those of the records."""
-    tables = [table for table in store.study_tables if table.rescore is not None]
+    tables = [(table, table.rescore) for table in store.study_tables if table.rescore is not None]
     if not tables:
         return
     answers = (answer for _, of_file in store.read_files() for answer in of_file)
     asked = {(answer.record.task, answer.question.question_id): answer for answer in answers}
-    for table in tables:
+    for table, rescored in tables:
         for path in store.files(table):
             rows = store.read_rows(table, path)
-            scored = [table.rescore(row, _scores_for(asked[row.task, row.question_id])) for row in rows]
+            scored = [rescored(row, _scores_for(asked[row.task, row.question_id])) for row in rows]
             if scored != rows:
                 store.write_rows(table, path, scored)
 

@@ -79,9 +79,11 @@ class Product:
 
 
 def estimate_of(values: FloatArray, draws: Sequence[str], weights: FloatArray | None = None) -> Estimate:
-    """Averages a number of each row, and resamples contexts; ``weights``: over their sum instead."""
+    """Averages a number of each row, and resamples contexts; ``weights``: over their sum instead, NaN where that is
+    0."""
     drawn = resampled_means(values, np.array(draws, dtype=str), 0, weights=weights)
-    mean = values.mean() if weights is None else values.sum() / weights.sum()
+    counts = np.ones(len(values)) if weights is None else weights
+    mean = values.sum() / counts.sum() if counts.any() else np.nan
     return Estimate.of(float(mean), drawn, len(values))
 
 
