@@ -127,7 +127,7 @@ def beside(table: str, rows: list[dict[str, Any]]) -> Evidence:
 def grouped(factor: float) -> list[dict[str, Any]]:
     return [
         {"task": "base", "question_id": f"q{number}", "dtype": "float16", "whose": whose, "size": size}
-        | {"hidden": [1e-4 * (1 + number / 10) * (factor if size == 8 else 1.0), 9.0]}
+        | {"hidden": [0.0, 1e-4 * (1 + number / 10) * (factor if size == 8 else 1.0)]}
         for number in range(12)
         for whose, sizes in {"model": (1,), "random": (1, 8)}.items()
         for size in sizes

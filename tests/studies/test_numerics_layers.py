@@ -137,14 +137,14 @@ def test_without_a_flip_the_page_says_that_there_is_nothing_to_localise() -> Non
 
 def test_groups_are_held_against_one_query_head_to_a_head() -> None:
     rows = [
-        named(number, whose="random", size=size, hidden=[factor * (1 + number), 5.0])
+        named(number, whose="random", size=size, hidden=[9.0, factor * (1 + number), factor * (1 + number)])
         for number in range(CONTEXTS)
         for size, factor in {1: 1e-4, 2: 1e-4, 8: 3e-4}.items()
     ]
     alone, two, eight = groups_of(DataFrame(rows))
     assert (alone.amplified.mean, two.amplified.mean, eight.amplified.mean) == pytest.approx((1, 1, 3))
     assert eight.amplified.interval == pytest.approx((3, 3)), "contexts are paired"
-    assert eight.last_layer.mean == 5.0
+    assert eight.last_layer.mean == eight.after_first.mean == pytest.approx(3e-4 * 6.5)
     assert "random weights" in page_of(groups=DataFrame(rows))
 
 

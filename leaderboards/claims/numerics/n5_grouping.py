@@ -9,7 +9,7 @@ from leaderboards.claims.declaration import Claim, Measured, Statistic, each_par
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
 from leaderboards.claims.numerics.walked import HALF, WALKED, contexts_of, rows_of
 from leaderboards.claims.texts import N
-from leaderboards.studies.numerics.layers import GROUPS
+from leaderboards.studies.numerics.layers import GROUPS, after_first
 
 AMPLIFIED = 1.1
 WHOSE = {"model": "the model", "random": "random weights"}
@@ -20,7 +20,7 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 
 def _amplified(evidence: Mapping[str, Evidence], whose: str) -> Statistic:
-    """Divides the drift behind the first layer with the most query heads to a head by that with one, over contexts."""
+    """Divides the drift after the first layer with the most query heads to a head by that with one, over contexts."""
     rows = rows_of(evidence, GROUPS, HALF)
     rows = rows[rows["whose"] == whose]
     largest = rows["size"].max() if len(rows) else 1
@@ -29,8 +29,7 @@ def _amplified(evidence: Mapping[str, Evidence], whose: str) -> Statistic:
     together, alone = (rows[rows["size"] == size].sort_values("question_id") for size in (largest, 1))
     contexts = contexts_of(evidence, together)
     sums = [
-        contexts.sums(np.array([layers[0] for layers in side["hidden"]], dtype=np.float64))
-        for side in (together, alone)
+        contexts.sums(np.array([*map(after_first, side["hidden"])], dtype=np.float64)) for side in (together, alone)
     ]
     if not sums[1].all():
         raise NoEvidenceError("with one query head to a head nothing drifts")
@@ -42,8 +41,9 @@ CLAIM = Claim(
     text=N,
     words="Sharing heads of keys and values among query heads amplifies the drift.",
     reported="Mistral, which shares, drifts more than Llama 2, which does not",
-    statistic="relative drift of the residual stream behind the first layer, in float16, with the most query heads to "
-    "a head of keys and values, over that of the model of equal function in which each query head has its own",
+    statistic="relative drift of the residual stream, mean over the layers after the first, in float16, with the most "
+    "query heads to a head of keys and values, over that of the model of equal function in which each query head "
+    "has its own",
     side="at least",
     threshold=AMPLIFIED,
     experiments=(WALKED,),

@@ -113,7 +113,7 @@ def policy_parts(table: DataFrame, records: DataFrame) -> Parts:
     lines = tuple(
         (
             f"{one.task}, {one.dtype}: {one.policy} at {one.level:g}",
-            "–" if one.moved is None else in_percent(one.moved),
+            "–" if one.moved is None else f"{PERCENT * one.moved.mean:.2f}",
             in_percent(one.same_tokens),
             "–" if one.f1 is None else f"{one.f1:.1f}",
             "–" if one.f1_change is None else _points(one.f1_change),

@@ -64,9 +64,9 @@ class Group:
     dtype: str
     whose: str
     size: int
-    first_layer: Estimate  # relative drift of the residual stream behind it
+    after_first: Estimate  # relative drift of the residual stream, mean over the layers after the first
     last_layer: Estimate
-    amplified: Estimate  # ratio of the drift behind the first layer to that with one query head to a head
+    amplified: Estimate  # ratio of the drift after the first layer to that with one query head to a head
 
 
 @dataclass(frozen=True)
@@ -200,24 +200,29 @@ def groups_of(table: DataFrame) -> list[Group]:
     """Returns drift by how many query heads share a head, each beside the same contexts with one to a head."""
     found = []
     for (dtype, whose), rows in _sorted_groups(table, "dtype", "whose"):
-        drifts = {place: rows.assign(drift=rows["hidden"].map(lambda one, at=place: one[at])) for place in (0, -1)}
-        sizes = drifts[0].pivot(index=["question_id", "draw_id"], columns="size", values="drift").dropna()
+        rows = rows.assign(drift=rows["hidden"].map(after_first), last=rows["hidden"].map(lambda one: one[-1]))
+        sizes = rows.pivot(index=["question_id", "draw_id"], columns="size", values="drift").dropna()
         alone, draws = sizes[1].to_numpy(dtype=np.float64), sizes.index.get_level_values("draw_id").tolist()
         for size in sizes.columns:
-            first = sizes[size].to_numpy(dtype=np.float64)
-            last = drifts[-1][drifts[-1]["size"] == size]
-            ratio = estimate_of(first, draws, weights=alone)
+            drift = sizes[size].to_numpy(dtype=np.float64)
+            last = rows[rows["size"] == size]
+            ratio = estimate_of(drift, draws, weights=alone)
             found.append(
                 Group(
                     dtype,
                     whose,
                     int(size),
-                    estimate_of(first, draws),
-                    estimate_of(last["drift"].to_numpy(dtype=np.float64), last["draw_id"].tolist()),
+                    estimate_of(drift, draws),
+                    estimate_of(last["last"].to_numpy(dtype=np.float64), last["draw_id"].tolist()),
                     ratio,
                 )
             )
     return found
+
+
+def after_first(by_layer: Sequence[float]) -> float:
+    """Averages drift over the layers after the first: in it, rows of one token are as exact as those of many."""
+    return float(np.mean(by_layer[1:]))
 
 
 def products_of(table: DataFrame) -> list[Product]:

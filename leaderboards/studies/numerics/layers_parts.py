@@ -173,17 +173,17 @@ def group_parts(table: DataFrame) -> tuple[list[StudySection], list[Sheet]]:
         (
             f"{one.dtype}, {whose[one.whose]}",
             str(one.size),
-            *map(ranged, (one.first_layer, one.last_layer, one.amplified)),
+            *map(ranged, (one.after_first, one.last_layer, one.amplified)),
         )
         for one in rows
     )
-    columns = ("dtype and weights", "query heads to a head", "drift, layer 0", "drift, last layer", "amplified")
+    columns = ("dtype and weights", "query heads to a head", "drift after layer 0", "drift, last layer", "amplified")
     section = StudySection(
         "groups",
         "Does sharing amplify?",
         "Heads of keys and values are repeated, so that fewer query heads share one: the function is the same, and "
         "only the sharing differs. Random weights have 8 query heads over one head. Amplified is the ratio of the "
-        "drift behind the first layer to the drift with one query head to a head: above 1, sharing amplifies.",
+        "drift after the first layer to the drift with one query head to a head: above 1, sharing amplifies.",
         listings=(Listing("Drift by how many query heads share a head", columns, lines),),
     )
     return [section], [Sheet.of("numerics-groups", "Drift by groups of heads", [vars(one) for one in rows])]
@@ -231,8 +231,8 @@ DEFINITIONS = (
         "Query heads that share a head of keys and values. Repeating that head for each of them gives a model of equal "
         "function in which fewer share one. Drift is that of the residual stream over three tokens read one by one.",
         names=(
-            *("dtype and weights", "query heads to a head", "drift, layer 0", "drift, last layer"),
-            *("whose", "size", *estimates("first_layer", "last_layer", "amplified")),
+            *("dtype and weights", "query heads to a head", "drift after layer 0", "drift, last layer"),
+            *("whose", "size", *estimates("after_first", "last_layer", "amplified")),
         ),
     ),
 )
