@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from kvbench.store.record import RANGES, Record, StoredContext, StoredQuestion
 from leaderboards.metrics import METRICS, Metric
+from policies import KINDS
 
 SCHEMA_VERSION = 8
 VERSION_KEY = b"kvbench_schema_version"
@@ -171,6 +172,7 @@ def fault_in(declared: StoredTable, table: pa.Table) -> str:
         if column.null_count and NoneType not in kinds:
             return f"{column.null_count} {declared.name} have no {name}"
         allowed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+        allowed += KINDS if name == "level_kind" else ()
         strange = set(column.unique().drop_null().to_pylist()) - set(allowed) if allowed else set()
         if strange:
             return f"{name} is '{min(strange)}', not one of {', '.join(allowed)}"

@@ -1,0 +1,69 @@
+"""``python -m tests.torture`` attacks the tool and writes docs/reliability.md. ``--share 0.1``: a tenth of all cases;
+``--only NAME --seed 17``: one case again, with what it says."""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kvbench.cli.program import main
+from kvbench.system.markdown import table
+from tests.support.models.runs import small_command
+from tests.support.models.toy import model_of
+from tests.torture.attacks import ATTACKS, Attacker
+from tests.torture.outcomes import OUTCOMES, Board
+
+PAGE = Path("docs/reliability.md")
+
+
+def attack(attacker: Attacker, share: float) -> Board:
+    """Makes a share of all cases, of each kind one at least."""
+    board = Board()
+    for kind, (make, count) in ATTACKS.items():
+        for seed in range(max(1, round(share * count))):
+            board.add(kind, seed, *make(attacker, seed))
+            if board.bad and board.bad[-1].split(": ")[1] == f"{kind}, seed {seed}":
+                print(board.bad[-1], file=sys.stderr, flush=True)
+    return board
+
+
+def page_of(board: Board, seconds: float) -> str:
+    rows = [(kind, *(counts[outcome] for outcome in OUTCOMES)) for kind, counts in board.counts.items()]
+    return f"""# Reliability
+
+`make torture` attacks the tool with cases that a seed makes again, and counts what it does: it answers well, says
+something unclear, hangs, shows a traceback or an unexpected error, loses records, or takes forged or damaged ones for
+sound. It fails where anything is lost or falsified, hangs or ends in a traceback, or where more than one case in a
+hundred is unclear. `python -m tests.torture --only KIND --seed N` makes one again.
+
+{table(("attack", *OUTCOMES), rows)}
+
+This took {seconds:,.0f} s of processor time. A forged record is one value of one record, with a summary that follows;
+what no file shows is found by answering again alone: see [submissions](submissions.md).
+"""
+
+
+def run() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--only", choices=ATTACKS)
+    parser.add_argument("--seed", type=int)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder, llama = Path(name), model_of("llama")
+        for part in (llama.network, llama.tokenizer):
+            part.save_pretrained(folder / "model")
+        if main([str(word) for word in small_command(folder / "model", folder / "whole")]):
+            return 1
+        attacker = Attacker(folder / "model", folder / "whole/runs/x", folder / "attacks")
+        if given.only:
+            print(*ATTACKS[given.only][0](attacker, given.seed or 0), sep=": ")
+            return 0
+        board = attack(attacker, given.share)
+    PAGE.write_text(page_of(board, time.process_time()), encoding="utf-8")
+    return 0 if board.is_sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(run())

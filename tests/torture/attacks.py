@@ -1,0 +1,248 @@
+"""Attacks on the tool, each made by a seed: bad calls, damaged files, kills, full disks and forged records."""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kvbench.checks.submission.check import examine
+from kvbench.cli.program import application, main
+from kvbench.publish.site import publish_summary
+from kvbench.store.store import Store
+from kvbench.store.tables import RECORDS
+from kvbench.system.errors import KVBenchError
+from tests.support.models.processes import Copy
+from tests.support.models.runs import outcome as records_of
+from tests.support.models.runs import small_command
+from tests.torture.outcomes import Outcome, call
+
+HOSTILE = (
+    *("", " ", "nan", "inf", "-inf", "-1", "0", "1e400", "1e-320", "9" * 6000, "1" + "0" * 400, "0x10", "1:0:0", ","),
+    *("~nosuch/x", "LOOP", "FILE", "FOLDER", "FOLDER/none/x", "../../x", "/dev/null", "/proc/self/mem", "s3::x", "://"),
+    *("x://y", "\x1b[31mred", "\udcff", "a\0b", "\u202etxt", "👻", "x" * 5000, "%s", "{", "[1", "$(x)", "a,b,,", "\n"),
+    *(
+        "None",
+        "--",
+        "=",
+        "²",
+        "nowhere.py:P",
+        "FILE:P",
+        "kvpress:Nosuch",
+        "snapkv+",
+        "+fair",
+        "snapkv+int9",
+        "os:system",
+    ),
+    *("zeros(rate=", "memory://x"),
+)
+# A cheap call of each command, to which hostile options are added. Left out: bench and claims, whose smallest call
+# takes minutes where its options are good.
+CHEAP: Mapping[str, list[str]] = {
+    "site": ["RUN", "--site", "OUT"],
+    "figures": ["RUN", "--out", "OUT", "--formats", "nosuch"],
+    "score": ["RUN"],
+    "plan": ["--limit", "1"],
+    "ls": ["tasks"],
+    "export": ["--task", "base", "--limit", "1", "--out", "OUT"],
+    "show": ["base"],
+    "doctor": ["nosuch"],
+    "import-kvpress": ["FOLDER"],
+    "check-submission": ["RUN", "--replay", "0"],
+    "compare": ["knorm", "--against", "snapkv", "--model", "MODEL", "--out", "FILE"],
+}
+UNTOUCHED = ("--measure", "--help", "-h", "--executor", "--address")  # they take minutes where what is given is good
+
+
+class Attacker:
+    """Has a finished run and a model of its own, and breaks copies of them in a folder."""
+
+    def __init__(self, model: Path, run: Path, folder: Path) -> None:
+        self.model, self.run, self.folder = model, run, folder
+
+    def _place(self, seed: int) -> Path:
+        place = self.folder / str(seed)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        return place
+
+    def bad_call(self, seed: int) -> tuple[Outcome, str]:
+        """Adds up to three hostile values, as options or words, to a cheap call of a command."""
+        draw, place = random.Random(seed), self._place(seed)
+        (place / "loop").symlink_to(place / "loop")
+        (place / "file").write_text("x")
+        names = {
+            "LOOP": place / "loop",
+            "FILE": place / "file",
+            "FOLDER": place,
+            "OUT": place / "out",
+            "RUN": shutil.copytree(self.run, place / "run"),
+            "MODEL": self.model,
+        }
+        name = draw.choice(["run", *CHEAP])
+        words = CHEAP[name] if name != "run" else [str(word) for word in small_command(self.model, place)[1:]]
+        options = [one.opts[-1] for one in application(name).params if one.param_type_name == "option"]
+        for _ in range(draw.randint(1, 3)):
+            value = draw.choice(HOSTILE)
+            option = draw.choice([one for one in options if one not in UNTOUCHED])
+            words = draw.choice([[*words, option, value], [*words, f"{option}={value}"], [*words, value]])
+        for short, path in names.items():
+            words = [word.replace(short, str(path)) for word in words]
+        here = Path.cwd()
+        os.chdir(place)  # a relative place is one of the attack's own
+        try:
+            result, said = call([name, *words])
+        finally:
+            os.chdir(here)
+        shutil.rmtree(place)
+        return result, f"{name} {words!r:.600}: {said}"
+
+    def damaged_store(self, seed: int) -> tuple[Outcome, str]:
+        """Damages a file of a run: commands say so, or show the same records."""
+        draw, place = random.Random(seed), self._place(seed)
+        run = Path(shutil.copytree(self.run, place / "run"))
+        what = damage(draw, draw.choice(sorted(path for path in run.rglob("*") if path.is_file())))
+        name = draw.choice(["site", "score", "check-submission"])
+        result, said = call(
+            [name, *(word.replace("RUN", str(run)).replace("OUT", str(place / "o")) for word in CHEAP[name])]
+        )
+        if result == "well" and not said:
+            try:
+                same = records_of(Store.open(run)).equals(records_of(Store.open(self.run)))
+            except KVBenchError:
+                same = True  # what cannot be read is shown as missing
+            result = "well" if same or name != "check-submission" else "falsified"
+        shutil.rmtree(place)
+        return result, f"{name} after {what}: {said}"
+
+    def damaged_model(self, seed: int) -> tuple[Outcome, str]:
+        """Damages a file of a model, and runs it."""
+        draw, place = random.Random(seed), self._place(seed)
+        model = Path(shutil.copytree(self.model, place / "model"))
+        what = damage(draw, draw.choice(sorted(path for path in model.iterdir() if path.suffix != ".md")))
+        result, said = call([str(word) for word in small_command(model, place, "--tasks", "base")])
+        shutil.rmtree(place)
+        return result, f"run after {what}: {said}"
+
+    def killed_run(self, seed: int) -> tuple[Outcome, str]:
+        """Kills a run at random moments, and lets it go on to its end."""
+        draw, place = random.Random(seed), self._place(seed)
+        words = [str(word) for word in small_command(self.model, place)]
+        for _ in range(draw.randint(1, 3)):
+            one = draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+            with Copy.of_program(words) as run:
+                time.sleep(draw.uniform(0.0, 1.5))
+                os.killpg(run.process.pid or 0, one)
+                run.ended()
+        return self._goes_on(words, place, "kills")
+
+    def full_disk(self, seed: int) -> tuple[Outcome, str]:
+        """Lets no file of a run grow beyond some bytes, and then goes on without that bound."""
+        draw, place = random.Random(seed), self._place(seed)
+        words, most = [str(word) for word in small_command(self.model, place)], draw.randint(1, 60_000)
+
+        def run_on_a_full_disk() -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+            raise SystemExit(main(words))
+
+        with Copy.of(run_on_a_full_disk) as full:
+            status, said = full.ended()
+        if "Traceback" in said or "unexpected " in said:
+            return "traceback", f"files of {most} bytes at most, status {status}: {said[-300:]}"
+        return self._goes_on(words, place, f"files of {most} bytes at most")
+
+    def _goes_on(self, words: list[str], place: Path, what: str) -> tuple[Outcome, str]:
+        result, said = call(words)
+        if result == "well":
+            result = (
+                "well" if records_of(Store.open(place / "runs/x")).equals(records_of(Store.open(self.run))) else "lost"
+            )
+            result = "unclear" if list(place.rglob("*.partial")) else result
+        shutil.rmtree(place)
+        return result, f"{what}: {said}"
+
+    def forged_record(self, seed: int) -> tuple[Outcome, str]:
+        """Changes one number or text of a record, and has the summary follow."""
+        draw, place = random.Random(seed), self._place(seed)
+        store = Store.open(Path(shutil.copytree(self.run, place / "run")))
+        path = draw.choice([one for one in store.record_files() if "knorm" in one.name])
+        rows = store.read_rows(RECORDS, path)
+        number = draw.randrange(len(rows))
+        column = draw.choice([name for name in CHECKED if getattr(rows[number], name) is not None])
+        value = forged(draw, getattr(rows[number], column))
+        rows[number] = rows[number].model_copy(update={column: value})
+        store.write_rows(RECORDS, path, rows)
+        with suppress(Exception):  # a forger may sum up as he likes
+            publish_summary(store, store.frame(possible=False))
+        found = [finding for finding in examine(store.folder) if finding.outcome == "wrong"]
+        shutil.rmtree(place)
+        return ("well" if found else "falsified"), f"{column} of record {number} of {path.name} made {value!r:.60}"
+
+
+# What the files of a record say of each other; what only a replay finds is in docs/submissions.md.
+CHECKED = (
+    *("f1", "em", "output_text", "ended", "realised_ratio", "kept_tokens", "kv_bytes", "ratio", "level", "repeat"),
+    *("eviction_rate", "ger", "slot_coverage", "question_id", "policy", "task", "status", "level_kind"),
+    "prefill_seconds",
+)
+
+
+def forged(draw: random.Random, value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return type(value)(draw.choice([-1, 2 * value + 1, 10**6]))
+    return f"{value}{draw.choice('xyz')}"
+
+
+def damage(draw: random.Random, path: Path) -> str:
+    """Damages a file in one of some ways; returns which."""
+    content = path.read_bytes()
+    ways: dict[str, Callable[[], object]] = {
+        "cut": lambda: path.write_bytes(content[: draw.randrange(len(content) + 1)]),
+        "emptied": lambda: path.write_bytes(b""),
+        "removed": path.unlink,
+        "a folder": lambda: (path.unlink(), path.mkdir()),
+        "a circle of links": lambda: (path.unlink(), path.symlink_to(path)),
+        "bytes flipped": lambda: path.write_bytes(bytes(one ^ (255 * (draw.random() < 0.01)) for one in content)),
+        "noise": lambda: path.write_bytes(draw.randbytes(100)),
+    }
+    if path.suffix == ".json":
+        ways |= {
+            f"a field {value!r:.20}": _edit(draw, path, value) for value in (None, -1, 10**30, "x" * 10**5, [], {}, 0.5)
+        }
+    way = draw.choice(sorted(ways))
+    ways[way]()
+    return f"{path.name} {way}"
+
+
+def _edit(draw: random.Random, path: Path, value: object) -> Callable[[], object]:
+    def edit() -> None:
+        content = json.loads(path.read_bytes())
+        part = content
+        while isinstance(part, dict | list) and part:
+            key = draw.choice(sorted(part)) if isinstance(part, dict) else draw.randrange(len(part))
+            if not isinstance(part[key], dict | list) or not part[key] or draw.random() < 0.3:
+                part[key] = value
+                break
+            part = part[key]
+        path.write_text(json.dumps(content))
+
+    return edit
+
+
+ATTACKS: Mapping[str, tuple[Callable[[Attacker, int], tuple[Outcome, str]], int]] = {  # with how many of an hour
+    "generated bad calls": (Attacker.bad_call, 1000),
+    "damaged stores": (Attacker.damaged_store, 150),
+    "damaged models": (Attacker.damaged_model, 150),
+    "kills and signals": (Attacker.killed_run, 300),
+    "full disks": (Attacker.full_disk, 50),
+    "forged records": (Attacker.forged_record, 200),
+}
