@@ -1,12 +1,12 @@
 # make run: installs and runs the default job. make test: installs and checks everything. Nothing else is needed.
 # make test-all: with the tests marked slow, which try every press on every architecture.
-# make mutants: shows that the tests notice faults.
+# make mutants: shows that the tests notice faults. make torture: an hour of attacks, told in docs/reliability.md.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test pytest test-all mutants lint bench suite train claims readme docs pictures small-store clean
+.PHONY: run test pytest test-all mutants lint torture bench suite train claims readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,9 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 run: $(INSTALLED)
 	$(BIN)/python -m kvbench run
 	@echo "open the page named above in a browser; site/index.html lists all runs"
+
+torture: $(INSTALLED)
+	$(BIN)/python -m tests.torture
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ from kvbench.models.names import model_source
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import write_text_atomically
+from kvbench.system.files import check_writable, write_text_atomically
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
 
@@ -86,6 +86,7 @@ def command(
 
 def measure_to(path: Path) -> Result:
     """Measures the constants of this machine and writes them to a file."""
+    check_writable("--measure", path.parent)
     with console.status("measuring") as status:
         constants = measuring.measure(lambda name: status.update(f"measuring: {name}"))
     write_text_atomically(path, constants.model_dump_json(indent=1) + "\n")

@@ -7,10 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from kvbench.system.errors import KVBenchError, fault_of_fields
+from policies.declaration.shape import MOST_LAYERS
 
 NO_CODE = {"trust_remote_code": False}
 Count = Annotated[StrictInt, Field(ge=1, le=10**9)]
-Layers = Annotated[StrictInt, Field(ge=1, le=1000)]  # each is an object, also without weights
+Layers = Annotated[StrictInt, Field(ge=1, le=MOST_LAYERS)]
 Heads = Annotated[StrictInt, Field(ge=1, le=10_000)]
 Token = Annotated[StrictInt, Field(ge=0, le=10**9)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]

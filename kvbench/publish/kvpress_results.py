@@ -92,7 +92,10 @@ def read_result(folder: Path) -> Imported:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):  # a few lines can mean a billion
+            raise ValueError("it has aliases, which kvpress does not write")
+        config = yaml.safe_load(text)
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise _unreadable(path, first_line(error)) from error
     if not isinstance(config, dict):

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from kvbench.store.record import RANGES, Record, StoredContext, StoredQuestion
 from leaderboards.metrics import METRICS, Metric
 from policies import KINDS
+from policies.declaration.shape import MOST_LAYERS
 
 SCHEMA_VERSION = 8
 VERSION_KEY = b"kvbench_schema_version"
@@ -178,6 +179,8 @@ def fault_in(declared: StoredTable, table: pa.Table) -> str:
             return f"{name} is '{min(strange)}', not one of {', '.join(allowed)}"
         if pa.types.is_list(column.type) and any(chunk.flatten().null_count for chunk in column.chunks):
             return f"{name} has an empty place"
+        if name.endswith("_by_layer") and (pc.max(pc.list_value_length(column)).as_py() or 0) > MOST_LAYERS:
+            return f"{name} tells of more than {MOST_LAYERS} layers"
     return ""
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+MOST_LAYERS = 1000  # of a model: each is an object, and a number of every record
+
 
 @dataclass(frozen=True)
 class ModelShape:

@@ -39,6 +39,7 @@ SHAPE = ("--layers", 4, "--heads", 4, "--key-heads", 2, "--parameters", 1)  # th
         (["run", "--site", "LOOP"], "its links lead in a circle"),
         (["run", "--policies", "LOOP.py:P"], "is no path ("),
         (["plan", "--measure", "LOOP/x"], "its links lead in a circle"),
+        (["plan", "--measure", "/proc/none/x"], "--measure /proc/none cannot be written"),
         (["export", "--task", "base", "--out", "x" * 300], "is no path (File name too long)"),
     ],
 )

@@ -155,6 +155,10 @@ def with_content(name: str, content: str) -> Spoil:
         (without("predictions.csv"), "predictions.csv is missing"),
         (with_content("config.yaml", "dataset: [ruler"), "config.yaml cannot be read"),
         (with_content("config.yaml", "- ruler"), "it holds no settings"),
+        (
+            with_content("config.yaml", "a: &a [x, x]\ndataset: [*a, *a]"),
+            "it has aliases, which kvpress does not write",
+        ),
         (with_content("config.yaml", "dataset: 3"), "dataset is 3, not a name"),
         (
             with_content("config.yaml", "dataset: a\nmodel: b\npress_name: c\ncompression_ratio: 7"),

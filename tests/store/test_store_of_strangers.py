@@ -39,6 +39,21 @@ def test_a_number_that_no_measure_has_is_refused_in_one_line(
     assert len(store.frame(possible=False)) > len(values)
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("level_kind", "ratiox", "level_kind is 'ratiox', not one of ratio, budget"),
+        ("ger_by_layer", [0.5] * 100_000, "ger_by_layer tells of more than 1000 layers"),
+    ],
+)
+def test_what_no_run_has_is_named_with_its_file(store: Store, column: str, value: object, said: str) -> None:
+    path = store.record_files()[0]
+    rows = store.read_rows(RECORDS, path)
+    store.write_rows(RECORDS, path, [rows[0].model_copy(update={column: value}), *rows[1:]])
+    with pytest.raises(KVBenchError, match=re.escape(f"{path} cannot be read ({said}")):
+        store.frame()
+
+
 def test_columns_of_another_name_order_or_type_are_named(store: Store) -> None:
     path = store.record_files()[0]
     table = store.read(RECORDS, path)

@@ -40,7 +40,7 @@ HOSTILE = (
         "snapkv+int9",
         "os:system",
     ),
-    *("zeros(rate=", "memory://x"),
+    *("os:system", "zeros(rate=", "memory://x"),
 )
 # A cheap call of each command, to which hostile options are added. Left out: bench and claims, whose smallest call
 # takes minutes where its options are good.
@@ -205,25 +205,32 @@ def forged(draw: random.Random, value: Any) -> Any:
 def damage(draw: random.Random, path: Path) -> str:
     """Damages a file in one of some ways; returns which."""
     content = path.read_bytes()
+
+    def in_its_place(make: Callable[[], None]) -> Callable[[], None]:
+        def replace() -> None:
+            path.unlink()
+            make()
+
+        return replace
+
     ways: dict[str, Callable[[], object]] = {
         "cut": lambda: path.write_bytes(content[: draw.randrange(len(content) + 1)]),
         "emptied": lambda: path.write_bytes(b""),
         "removed": path.unlink,
-        "a folder": lambda: (path.unlink(), path.mkdir()),
-        "a circle of links": lambda: (path.unlink(), path.symlink_to(path)),
+        "a folder": in_its_place(path.mkdir),
+        "a circle of links": in_its_place(lambda: path.symlink_to(path)),
         "bytes flipped": lambda: path.write_bytes(bytes(one ^ (255 * (draw.random() < 0.01)) for one in content)),
         "noise": lambda: path.write_bytes(draw.randbytes(100)),
     }
     if path.suffix == ".json":
-        ways |= {
-            f"a field {value!r:.20}": _edit(draw, path, value) for value in (None, -1, 10**30, "x" * 10**5, [], {}, 0.5)
-        }
+        values: tuple[object, ...] = (None, -1, 10**30, "x" * 10**5, [], {}, 0.5)
+        ways |= {f"a field made {value!r:.20}": _edit(draw, path, value) for value in values}
     way = draw.choice(sorted(ways))
     ways[way]()
     return f"{path.name} {way}"
 
 
-def _edit(draw: random.Random, path: Path, value: object) -> Callable[[], object]:
+def _edit(draw: random.Random, path: Path, value: object) -> Callable[[], None]:
     def edit() -> None:
         content = json.loads(path.read_bytes())
         part = content
