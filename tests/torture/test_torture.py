@@ -4,21 +4,25 @@ from pathlib import Path
 
 import pytest
 
+from kvbench.cli.program import main
+from tests.support.models.runs import small_command
 from tests.torture.attacks import ATTACKS, Attacker
 
 CASES = {
-    "generated bad calls": 60,
-    "damaged stores": 10,
-    "damaged models": 8,
-    "kills and signals": 2,
-    "full disks": 2,
-    "forged records": 6,
+    "generated bad calls": 40,
+    "damaged stores": 6,
+    "damaged models": 5,
+    "kills and signals": 1,
+    "full disks": 1,
+    "forged records": 3,
 }
 
 
 @pytest.fixture(scope="module")
-def attacker(toy_folder: Path, toy_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Attacker:
-    return Attacker(toy_folder, toy_run / "runs/x", tmp_path_factory.mktemp("attacks"))
+def attacker(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Attacker:
+    folder = tmp_path_factory.mktemp("attacks")
+    assert main([str(word) for word in small_command(toy_folder, folder / "whole")]) == 0
+    return Attacker(toy_folder, folder / "whole/runs/x", folder / "attacks")
 
 
 @pytest.mark.parametrize("kind", ATTACKS)
