@@ -237,7 +237,7 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_an_area_ends_between_two_points_where_it_is_asked_to",
     ),
     Mutant(
-        f"{AGGREGATE}/comparison/paired.py",
+        f"{AGGREGATE}/comparison/duel.py",
         " or self.opposed:",
         ":",
         "tests/aggregate/comparison/test_paired.py::test_two_measures_that_disagree_are_no_verdict",

@@ -15,6 +15,10 @@ from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, 
 from policies import POLICIES, TITLES
 
 NONE = "–"
+SHOWN = (  # columns of the records that the example of a task is made of
+    *("example_id", "question_id", "context", "question", "golds", "target", "evidence_spans", "answer_spans"),
+    *("answerable", "protected", "hops"),
+)
 
 
 def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Method:
@@ -22,7 +26,11 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
     identities = [run.identity for run in runs.values()]
     tasks = {task.name: task for identity in reversed(identities) for task in identity.tasks}
     policies = {policy.name: policy for identity in reversed(identities) for policy in identity.policies}
-    stored = {str(name): rows for frame in reversed(records) for name, rows in frame.groupby("task", sort=False)}
+    stored = {
+        str(name): rows
+        for frame in reversed(records)
+        for name, rows in frame[["task", *SHOWN]].groupby("task", sort=False)
+    }
     seed = identities[0].seed
     used = _arguments_used(records)
     return Method(

@@ -28,8 +28,9 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
+from leaderboards.aggregate.comparison.duel import OF_EVERY_TWO, Duel
 from leaderboards.aggregate.comparison.failures import Contrast, contrasts
-from leaderboards.aggregate.comparison.paired import OF_EVERY_TWO, Duel, duels, every_duel
+from leaderboards.aggregate.comparison.paired import duels, every_duel
 from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, pool, with_cells
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
@@ -48,14 +49,16 @@ from leaderboards.downloads.tables import (
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures.captions import MODES
 from leaderboards.pages.comparison import build_comparison, contexts_text
-from leaderboards.pages.examples import build_examples
+from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
-from leaderboards.pages.method import Downloads, build_method
+from leaderboards.pages.method import Downloads, Method, build_method
 from leaderboards.pages.results import Results, examples_page, task_page
 from leaderboards.statistics.levels import with_levels
 from leaderboards.studies.declaration import Study, StudyInput
 from leaderboards.studies.page import build_study
 from leaderboards.studies.registry import studies, studies_of
+
+BESIDE_DOWNLOADS = 4  # one page in so many is made by the process that writes the downloads
 
 
 def planned_cells(identity: Identity, every_task: bool = False) -> PlannedCells:
@@ -128,25 +131,17 @@ def _write(
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
     inputs = [_study_input(*parts) for parts in zip(groups, records, strict=True)]
     studies_of_groups = [studies_of(one) for one in inputs]
-    results, (duels_of_groups, pages, answers) = side_by_side(
+    results, (duels_of_groups, pages, answers, method) = side_by_side(
         partial(_aggregate, groups, inputs, studies_of_groups, every_task),
         partial(_from_records, groups, inputs, folder),
     )
     results = [replace(one, duels=of_group) for one, of_group in zip(results, duels_of_groups, strict=True)]
     first = [FRONT]
-    sheets: list[Sheet] = []
-    for number, (one, study_input, group, studies_of_group) in enumerate(
-        zip(results, inputs, groups, studies_of_groups, strict=True), start=1
+    sheets_of_studies: list[list[Sheet]] = []
+    for number, (study_input, group, studies_of_group) in enumerate(
+        zip(inputs, groups, studies_of_groups, strict=True), start=1
     ):
-        tables = [
-            cells_sheet(one.rows),
-            board_sheet(one.details.standings, one.boards),
-            duels_sheet(
-                *("comparisons", chain(*one.duels.values()), reasons_by_task(one.rows), OF_EVERY_TWO),
-                "Every two policies, cell by cell",
-            ),
-            questions_sheet(one.details.facets),
-        ]
+        sheets_of_studies.append([])
         for study in studies_of_group:
             page = study.file_name(number)
             beside = [
@@ -157,15 +152,20 @@ def _write(
             pages[page], content = build_study(study, replace(study_input, beside=beside))
             if len(group.stores) == 1:
                 group.stores[0].write_json(f"{study.name}.json", dict(content.quoted))
-            tables += content.sheets
+            sheets_of_studies[-1] += content.sheets
             first.append(page)
-        sheets += [table.with_labels(_labels(group)) for table in tables]
-    runs = {str(store.folder): store.run for group in groups for store in group.stores}
-    tables_of_all = join_sheets(sheets)
-    method = method_of(runs, records)
-    renderers = page_renderers(results, method.tasks)
-    renderers[METHOD] = partial(build_method, method, Downloads(tables_of_all, RECORDS_FILE, answers))
-    downloads, rendered = _render(renderers, partial(write_sheets, folder, tables_of_all))
+
+    def write_downloads() -> tuple[list[str], str]:
+        """Writes the sheets; returns their names, and the page that lists them."""
+        sheets = [
+            sheet.with_labels(_labels(group))
+            for one, group, of_studies in zip(results, groups, sheets_of_studies, strict=True)
+            for sheet in [*_sheets(one), *of_studies]
+        ]
+        together = join_sheets(sheets)
+        return write_sheets(folder, together), build_method(method, Downloads(together, RECORDS_FILE, answers))
+
+    downloads, rendered = _render(page_renderers(results, method.tasks), write_downloads)
     pages |= rendered
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
@@ -174,6 +174,17 @@ def _write(
     pages_first = [folder / name for name in first]
     enlist(folder, RUN, pages_first, [store for group in groups for store in group.stores])
     return pages_first, [list(one.rows) for one in results]
+
+
+def _sheets(results: Results) -> list[Sheet]:
+    """Makes the downloads of a board."""
+    duels_of_board = chain(*results.duels.values()), reasons_by_task(results.rows)
+    return [
+        cells_sheet(results.rows),
+        board_sheet(results.details.standings, results.boards),
+        duels_sheet("comparisons", *duels_of_board, OF_EVERY_TWO, "Every two policies, cell by cell"),
+        questions_sheet(results.details.facets),
+    ]
 
 
 def _aggregate(
@@ -203,23 +214,25 @@ def _summarise(groups: Sequence[RunGroup], records: Sequence[DataFrame], every_t
 
 def _from_records(
     groups: Sequence[RunGroup], inputs: Sequence[StudyInput], folder: Path
-) -> tuple[list[Duels], dict[str, str], int]:
-    """Does what needs the records alone: returns the duels, the pages of examples, and how many records were
-    written."""
+) -> tuple[list[Duels], dict[str, str], int, Method]:
+    """Does what needs the records alone: returns the duels, the pages of examples, how many records were written, and
+    what the page of method tells."""
     tasks = {str(task) for one in inputs for task in one.records["task"].unique()}
     pages = {
         examples_page(str(task), number): build_examples(
             one.model, str(task), of_task, task_page(str(task)) if len(tasks) > 1 else FRONT, one.tables
         )
         for number, one in enumerate(inputs, start=1)
-        for task, of_task in one.records.groupby("task", sort=False)
+        for task, of_task in one.records[[*COLUMNS]].groupby("task", sort=False)
     }
     labelled = [(_labels(group), one.records) for group, one in zip(groups, inputs, strict=True)]
-    return [every_duel(one.records) for one in inputs], pages, write_records(folder, labelled)
+    runs = {str(store.folder): store.run for group in groups for store in group.stores}
+    method = method_of(runs, [one.records for one in inputs])
+    return [every_duel(one.records) for one in inputs], pages, write_records(folder, labelled), method
 
 
 def _render(
-    renderers: Mapping[str, Callable[[], str]], write_downloads: Callable[[], list[str]]
+    renderers: Mapping[str, Callable[[], str]], write_downloads: Callable[[], tuple[list[str], str]]
 ) -> tuple[list[str], dict[str, str]]:
     """Renders pages while the downloads are written; returns the names of the downloads, and the pages."""
     names = list(renderers)
@@ -227,8 +240,11 @@ def _render(
     def texts(part: Sequence[str]) -> dict[str, str]:
         return {name: renderers[name]() for name in part}
 
-    (downloads, odd), even = side_by_side(lambda: (write_downloads(), texts(names[1::2])), lambda: texts(names[::2]))
-    return downloads, odd | even
+    ((downloads, method), few), most = side_by_side(
+        lambda: (write_downloads(), texts(names[1::BESIDE_DOWNLOADS])),
+        lambda: texts([name for place, name in enumerate(names) if place % BESIDE_DOWNLOADS != 1]),
+    )
+    return downloads, {**few, **most, METHOD: method}
 
 
 def _labels(group: RunGroup) -> dict[str, str]:

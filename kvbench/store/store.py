@@ -53,6 +53,7 @@ SUMMARY_FILE = "summary.json"
 
 SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
 LONGEST_NAME = 150
+LOCAL_THREADS = 2  # of those that read files: more wait for each other, as Python runs one at a time
 
 
 class Store:
@@ -216,7 +217,8 @@ class Store:
     def table(self, table: StoredTable, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads all rows of a table, or some columns of it."""
         read = partial(self.read, table, columns=columns)
-        with ThreadPoolExecutor() as pool:  # a run has hundreds of small files
+        threads = None if is_remote(self.folder) else LOCAL_THREADS
+        with ThreadPoolExecutor(threads) as pool:  # a run has hundreds of small files
             files = list(pool.map(read, self.files(table)))
         empty = table.schema.empty_table()
         rows = pa.concat_tables([empty if columns is None else empty.select(_in_order(table, columns)), *files])

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from upath.implementations.cloud import CloudPath
-
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.places import is_remote
 from kvbench.system.process import is_running
 from kvbench.system.signals import INTERRUPTS
+from policies.declaration.lazy import LazyModule
+
+cloud = LazyModule("upath.implementations.cloud")
 
 _MACHINE = f"-{platform.node()}"  # ends the names of partial files, behind the process that writes them
 
@@ -70,7 +71,7 @@ def _send(path: Any, write: Callable[[Path], object]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "file"
         write(whole)
-        if not isinstance(path, CloudPath):  # there is no folder in a bucket, and a mistyped bucket would be made
+        if not isinstance(path, cloud.CloudPath):  # there is no folder in a bucket, and a mistyped bucket would be made
             path.parent.mkdir(parents=True, exist_ok=True)
         with path.fs.transaction, whole.open("rb") as source, path.fs.open(path.path, "wb") as target:
             shutil.copyfileobj(source, target)

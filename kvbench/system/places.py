@@ -1,12 +1,13 @@
 """A place is a local folder, or any URL that fsspec knows, such as s3://bucket/runs."""
 
+import sys
 from pathlib import Path
 from typing import cast
 
-from upath import UPath
-
 from kvbench.system.errors import KVBenchError, first_line
+from policies.declaration.lazy import LazyModule
 
+upath = LazyModule("upath")  # its import takes a tenth of a second, and few places are URLs
 FORGETFUL = ("memory",)  # protocols whose files are gone when a process ends, as are those of chains with "::"
 
 
@@ -21,7 +22,7 @@ def place_of(text: str | Path) -> Path:
         what = "names no protocol" if not protocol else "keeps nothing when the command ends"
         raise KVBenchError(f"{text} {what}: give a folder, or a URL of a service, such as s3://bucket/runs")
     try:
-        place = UPath(str(text))
+        place = upath.UPath(str(text))
         filesystem = place.fs
     except Exception as error:  # no such package, protocol or host; and each service raises its own
         reason = first_line(error) or type(error).__name__
@@ -52,8 +53,8 @@ def local_folder(text: str | Path) -> Path:
 
 def is_place(value: object) -> bool:
     """Tells a path or a place at a URL from other things; a place at a URL is no :class:`Path`."""
-    return isinstance(value, Path | UPath)
+    return isinstance(value, Path) or ("upath" in sys.modules and isinstance(value, upath.UPath))
 
 
 def is_remote(place: Path) -> bool:
-    return isinstance(place, UPath)
+    return not isinstance(place, Path)

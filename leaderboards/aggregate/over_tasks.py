@@ -8,7 +8,7 @@ import numpy as np
 
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.metrics import MEASURES, Over
-from leaderboards.statistics.bootstrap import FloatArray, percentile_interval
+from leaderboards.statistics.bootstrap import FloatArray, percentile_intervals
 from leaderboards.statistics.resampling import ENOUGH
 from policies.declaration.levels import Level
 
@@ -113,11 +113,15 @@ def mean_ratio(level: Level, ratios: Sequence[float | None]) -> float | None:
 
 
 def intervals_of(means: Mapping[str, FloatArray]) -> dict[str, float]:
-    intervals: dict[str, float] = {}
+    by_length: dict[int, dict[str, FloatArray]] = {}
     for name, array in means.items():
         known = array[~np.isnan(array)]  # a ratio has no value in a resample without anything to divide by
         if len(known) >= ENOUGH * len(array):
-            intervals[f"{name}_low"], intervals[f"{name}_high"] = percentile_interval(known)
+            by_length.setdefault(len(known), {})[name] = known
+    intervals: dict[str, float] = {}
+    for alike in by_length.values():
+        for name, *ends in zip(alike, *percentile_intervals(np.stack(list(alike.values()))), strict=True):
+            intervals[f"{name}_low"], intervals[f"{name}_high"] = map(float, ends)
     return intervals
 
 

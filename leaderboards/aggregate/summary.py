@@ -22,7 +22,7 @@ from leaderboards.aggregate.ranking import mark_leaders
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
-from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, resampled_means, task_seed
+from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_sums, resampled_ratios, task_seed
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full
 from leaderboards.statistics.levels import with_levels
 from policies.declaration.levels import Level, Point
@@ -46,7 +46,20 @@ READ = tuple(dict.fromkeys(column for measure in MEASURES.values() for column in
 COLUMNS = tuple(dict.fromkeys((*LEVEL, "task", "mode", "policy", *QUESTION, *OTHERS, *READ)))
 NUMBERS = tuple(name for name in READ if name in METRICS and METRICS[name].type in (float, int, bool))
 
-Samples = Mapping[Over, Columns | str]
+# By what they are taken over, the measures that are one number; others are one for each layer.
+MEASURES_OVER = {over: [one for one in MEASURES.values() if one.over is over and not one.by_layer] for over in Over}
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The answers of a cell that some measures are taken over. ``numbers``: of each of :data:`MEASURES_OVER`, NaN where
+    an answer has none, shape (measures, answers)."""
+
+    answers: Columns
+    numbers: FloatArray
+
+
+Samples = Mapping[Over, _Sample | str]
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,7 @@ def summarise(
     # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
     in_order_of_questions = records.sort_values(list(QUESTION), kind="stable")
     columns = Columns.of(with_full(in_order_of_questions, FULL))
+    numbers = {over: np.stack([_numbers(columns, one) for one in MEASURES_OVER[over]]) for over in Over}
     nothing = columns.at(np.arange(0))
     columns_by_key: dict[Key, Columns] = {
         (str(task), str(mode), str(policy), level): columns.at(places)
@@ -104,7 +118,9 @@ def summarise(
     in_records = [(str(task), str(mode), str(policy), level) for task, mode, policy, level in appeared]
     keys = dict.fromkeys([*(planned.keys() if planned else ()), *in_records])
     cells = {
-        key: _cell(key, columns_by_key.get(key, nothing), _Expected.of(key, questions, planned), seed, resamples)
+        key: _cell(
+            key, columns_by_key.get(key, nothing), numbers, _Expected.of(key, questions, planned), seed, resamples
+        )
         for key in in_order(list(keys))
     }
     cells = _judge_cells(cells, planned.chances if planned else {}, silence, f1_of_silence(records))
@@ -170,7 +186,14 @@ class _Expected:
         return cls(known, planned.contexts.get(task), planned.repeats(policy)) if planned else cls(known, None, None)
 
 
-def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: int) -> SummaryCell:
+def _cell(
+    key: Key,
+    group: Columns,
+    numbers: Mapping[Over, FloatArray],
+    expected: _Expected,
+    seed: int,
+    resamples: int,
+) -> SummaryCell:
     task, mode, policy, level = key
     repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
     answered = group.where(group["status"] == "ok")
@@ -189,13 +212,16 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
     gap = _incomplete(group, expected, repeats)
     if gap:
         return SummaryCell(SummaryRow(**shared, complete=False, reason=gap), {})
-    samples = {over: _sample(answered, over) for over in Over}
+    samples = {
+        over: answers if isinstance(answers, str) else _Sample(answers, numbers[over][:, answers.places])
+        for over, answers in ((over, _answers_over(answered, over)) for over in Over)
+    }
     measures, gaps = _measures(samples)
     means = _resample(samples, task, measures, seed, resamples)
     if shared["contexts"] < 2:
         gaps.append(ONE_CONTEXT)
     stated = samples[Over.STATEMENTS]
-    given = int(np.nansum(stated["answered"])) if isinstance(stated, Columns) else None
+    given = int(np.nansum(stated.answers["answered"])) if isinstance(stated, _Sample) else None
     row = SummaryRow(**shared, **measures, **intervals_of(means), answers_given=given, reason=join_reasons(gaps))
     return SummaryCell(row, means)
 
@@ -237,14 +263,18 @@ def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
     gaps: list[str] = []
     measures: dict[str, Any] = {}
     for over, sample in samples.items():
-        if isinstance(sample, Columns):
-            measures |= {one.field: _value(sample, one, gaps) for one in MEASURES.values() if one.over is over}
-        else:
+        if isinstance(sample, str):
             gaps.append(sample)
+            continue
+        has_twins = bool((sample.answers[FULL_PLACE] >= 0).all())
+        for measure, numbers in zip(MEASURES_OVER[over], sample.numbers, strict=True):
+            measures[measure.field] = _value(sample.answers, measure, numbers, has_twins, gaps)
+        by_layer = (one for one in MEASURES.values() if one.over is over and one.by_layer)
+        measures |= {one.field: _mean_by_layer(sample.answers, one) for one in by_layer}
     return measures, gaps
 
 
-def _sample(cell: Columns, over: Over) -> Columns | str:
+def _answers_over(cell: Columns, over: Over) -> Columns | str:
     """Returns the questions that some measures are taken over, or why there are none."""
     if over in (Over.GOLDS, Over.STATEMENTS):
         if not cell["marked"].all():  # of the attacks among them there would be a mean, which says nothing of others
@@ -259,17 +289,15 @@ def _sample(cell: Columns, over: Over) -> Columns | str:
     return cell
 
 
-def _value(sample: Columns, measure: Measure, gaps: list[str]) -> Any:
+def _value(sample: Columns, measure: Measure, numbers: FloatArray, has_twins: bool, gaps: list[str]) -> float | None:
     """Computes a measure, or None with its reason added to ``gaps``: a mean over the part that has a value would
-    mislead, unless it is taken over just that part. Of nothing there is none."""
-    if measure.by_layer:
-        return _mean_by_layer(sample, measure)
-    if measure.paired and (sample[FULL_PLACE] < 0).any():
+    mislead, unless it is taken over just that part. Of nothing there is none. ``has_twins``: whether the full cache
+    was run on every question."""
+    known = ~np.isnan(numbers)
+    if measure.paired and not has_twins:
         if measure.over is not Over.CONCERNED or not np.isnan(sample[measure.reads[0]]).all():
             gaps.append(NO_TWIN)
         return None
-    numbers = _numbers(sample, measure)
-    known = ~np.isnan(numbers)
     if measure.over is Over.CONCERNED:
         sample, numbers = sample.where(known), numbers[known]
     elif not known.all():
@@ -286,7 +314,7 @@ def _value(sample: Columns, measure: Measure, gaps: list[str]) -> Any:
     if measure.over is Over.CONTEXTS:
         _, context, counts = np.unique(sample["context"], return_inverse=True, return_counts=True)
         return float((np.bincount(context, weights=numbers) / counts).mean())
-    mean = numbers.mean()
+    mean = numbers.sum() / len(numbers)
     return float(mean if measure.of_mean is None else measure.of_mean(mean))
 
 
@@ -307,15 +335,23 @@ def _resample(
     samples: Samples, task: str, measures: Mapping[str, Any], seed: int, resamples: int
 ) -> dict[str, FloatArray]:
     """Computes what each measure that has an interval comes to in every resample, by column of the row."""
-    means = {}
-    for name, measure in MEASURES.items():
-        sample = samples[measure.over]
-        if measure.has_interval and measures.get(name) is not None and isinstance(sample, Columns):
-            weights = None if measure.weights is None else measure.weights(sample)
-            numbers = _numbers(sample, measure)
-            array = resampled_means(numbers, sample["draw"], task_seed(seed, task), resamples, weights)
-            means[name] = array if array is None or measure.of_mean is None else measure.of_mean(array)
-    return {name: array for name, array in means.items() if array is not None}
+    by_count: dict[int, dict[str, FloatArray]] = {}  # of clusters: some measures are of fewer contexts than others
+    for over, sample in samples.items():
+        if isinstance(sample, str):
+            continue
+        for measure, numbers in zip(MEASURES_OVER[over], sample.numbers, strict=True):
+            if measure.has_interval and measures[measure.field] is not None:
+                weights = None if measure.weights is None else measure.weights(sample.answers)
+                sums = cluster_sums(numbers, sample.answers["draw"], weights)
+                if sums.shape[1] > 1:
+                    by_count.setdefault(sums.shape[1], {})[measure.field] = sums
+    means: dict[str, FloatArray] = {}
+    for alike in by_count.values():
+        ratios = resampled_ratios(np.stack(list(alike.values())), task_seed(seed, task), resamples)
+        for name, array in zip(alike, ratios, strict=True):
+            of_mean = MEASURES[name].of_mean
+            means[name] = array if of_mean is None else of_mean(array)
+    return means
 
 
 def _mark_leaders(cells: Mapping[Key, SummaryCell]) -> list[SummaryRow]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from leaderboards.aggregate.comparison.paired import UNDECIDED, MeanDifference, Verdict
+from leaderboards.aggregate.comparison.duel import UNDECIDED, MeanDifference, Verdict
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.area import areas, last_realised
 from leaderboards.boards.cells import SIGNS, TableCell

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from leaderboards.aggregate.comparison.paired import UNDECIDED, Verdict
+from leaderboards.aggregate.comparison.duel import UNDECIDED, Verdict
 from leaderboards.aggregate.ranking import Mark
 
 SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", UNDECIDED: "", "": ""}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leaderboards.aggregate.arguments import LEAST_SHARE, narrow_windows
-from leaderboards.aggregate.comparison.paired import MeanDifference
+from leaderboards.aggregate.comparison.duel import MeanDifference
 from leaderboards.boards.area import areas, last_realised
 from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure

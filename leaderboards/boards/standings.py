@@ -7,7 +7,7 @@ from typing import Any
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments
-from leaderboards.aggregate.row import ALL_TASKS, WRONG_OF_ANSWERED, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Value
 from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.registry import DERIVED
@@ -47,9 +47,9 @@ def standings(profiles: Profiles, mode: str, task: str) -> list[Standing]:
             policy,
             {name: values[policy] for name, values in columns.items()},
             board.presses[policy],
-            profiles.rises(mode, task, policy, WRONG_OF_ANSWERED),
+            profiles.rises(mode, task, profile),
         )
-        for policy in board.profiles
+        for policy, profile in board.profiles.items()
     ]
 
 

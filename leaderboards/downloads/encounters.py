@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.aggregate.comparison.paired import UNDECIDED, WRONG, Contest, Duel
+from leaderboards.aggregate.comparison.duel import UNDECIDED, WRONG, Contest, Duel
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.board import shown_of
 from policies.declaration.levels import Level

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.comparison.paired import OF_EVERY_TWO, Duel, Verdict
+from leaderboards.aggregate.comparison.duel import OF_EVERY_TWO, Duel, Verdict
 from leaderboards.aggregate.comparison.pooled import Pooled
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import AREA

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from leaderboards.aggregate.comparison.paired import MeanDifference
+from leaderboards.aggregate.comparison.duel import MeanDifference
 from leaderboards.statistics.resampling import Estimate
 from policies.declaration.levels import Level
 
@@ -23,7 +23,7 @@ FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 FILE_FORBIDS = re.compile(r"[^A-Za-z0-9._+-]+")
 LONGEST_NAME = 100
 NUMBERS = (float, int)
-PLAIN = (str, int, bool, type(None))
+PLAIN = {str, int, bool, type(None)}
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,12 @@ class Sheet:
         """Makes a sheet of rows by column, each with all columns of the first; ``columns``: where there may be no
         rows. A level, a difference and an estimate have several columns, as :data:`SPREAD` says; ``kinds``: of
         columns that may hold nothing but None."""
-        names = tuple(rows[0]) if rows else tuple(columns)
-        spread = {
-            column: _spread(column, {kinds.get(column), *(type(row[column]) for row in rows)}) for column in names
-        }
-        return cls(
-            name,
-            title,
-            tuple(column for parts in spread.values() for column in parts),
-            tuple(
-                tuple(_attribute(row[column], path) for column in names for path in spread[column].values())
-                for row in rows
-            ),
-        )
+        by_column: dict[str, list[Any]] = {}
+        for column in rows[0] if rows else columns:
+            values = [row[column] for row in rows]
+            for part, attribute in _spread(column, {kinds.get(column), *map(type, values)}).items():
+                by_column[part] = [_attribute(value, attribute) for value in values] if attribute else values
+        return cls(name, title, tuple(by_column), tuple(zip(*by_column.values(), strict=True)))
 
     def with_labels(self, labels: Mapping[str, Any]) -> "Sheet":
         """Returns the same with other columns before its own, which are the same in each row."""
@@ -75,18 +68,18 @@ class Sheet:
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\r\n")
         writer.writerow(map(_escape_formula, self.columns))
-        writer.writerows([_cell(value) for value in row] for row in self._plain_rows)
+        writer.writerows(zip(*map(_cells, self._plain_columns), strict=True))
         return output.getvalue()
 
     def json(self) -> str:
         """Returns a list of objects, one on a line each, as pandas reads it; text is as it is."""
         encode = json.JSONEncoder(allow_nan=False).encode  # which dumps would make anew for each of thousands of rows
-        lines = (encode(dict(zip(self.columns, row, strict=True))) for row in self._plain_rows)
+        lines = (encode(dict(zip(self.columns, row, strict=True))) for row in zip(*self._plain_columns, strict=True))
         return "[\n" + ",\n".join(lines) + "\n]\n"
 
     @cached_property
-    def _plain_rows(self) -> list[list[Any]]:
-        return [[_plain(value) for value in row] for row in self.rows]
+    def _plain_columns(self) -> list[list[Any]]:
+        return [_plain_column(column) for column in zip(*self.rows, strict=True)]
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Returns the name and text of each file."""
@@ -107,7 +100,7 @@ def _spread(column: str, kinds: Iterable[type | None]) -> Mapping[str, str]:
 
 
 def _attribute(value: Any, attribute: str) -> Any:
-    return value if value is None or not attribute else getattr(value, attribute)
+    return None if value is None else getattr(value, attribute)
 
 
 def join_sheets(sheets: Iterable[Sheet]) -> list[Sheet]:
@@ -124,6 +117,10 @@ def _join(group: Sequence[Sheet]) -> Sheet:
     return replace(group[0], columns=columns, rows=tuple(tuple(row.get(name) for name in columns) for row in rows))
 
 
+def _plain_column(column: Sequence[Any]) -> list[Any]:
+    return list(column) if PLAIN.issuperset(map(type, column)) else [_plain(value) for value in column]
+
+
 def _plain(value: Any) -> Any:
     """Numbers of numpy as Python's; what is not finite is no number."""
     if type(value) in PLAIN:
@@ -136,6 +133,15 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     number = value.item() if hasattr(value, "item") else value
     return None if isinstance(number, float) and not math.isfinite(number) else number
+
+
+def _cells(column: Sequence[Any]) -> Sequence[Any]:
+    """Writes the values of a column; csv itself writes numbers in full, and nothing for None. Each text once."""
+    kinds = set(map(type, column))
+    if kinds <= {float, int, type(None)}:
+        return column
+    texts = {value: _cell(value) for value in set(column)} if kinds <= {str, type(None)} else {}
+    return [texts[value] for value in column] if texts else [_cell(value) for value in column]
 
 
 def _cell(plain: Any) -> str | int | float:

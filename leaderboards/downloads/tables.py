@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from leaderboards.aggregate.comparison.duel import COMPARED, POINTS, Duel, MeanDifference
 from leaderboards.aggregate.comparison.failures import Contrast
-from leaderboards.aggregate.comparison.paired import COMPARED, POINTS, Duel, MeanDifference
 from leaderboards.aggregate.comparison.pooled import Pooled
 from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.imported import Imported

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
+from leaderboards.aggregate.comparison.duel import COMPARED, Compared, Contest, Duel
 from leaderboards.aggregate.comparison.failures import HOW, Contrast
-from leaderboards.aggregate.comparison.paired import COMPARED, Compared, Contest, Duel
 from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from leaderboards.boards.cells import TableCell, TableRow

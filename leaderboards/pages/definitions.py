@@ -1,7 +1,7 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.aggregate.arguments import LEAST_SHARE
-from leaderboards.aggregate.comparison.paired import COMPARED, MORE
+from leaderboards.aggregate.comparison.duel import COMPARED, MORE
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.registry import derived_definitions

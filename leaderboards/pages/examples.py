@@ -12,7 +12,7 @@ import numpy as np
 from pandas import DataFrame, Index, isna
 
 from leaderboards.aggregate.answer_tables import QUESTION
-from leaderboards.aggregate.comparison.failures import worst_first
+from leaderboards.aggregate.comparison.failures import JUDGED, worst_first
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.levels import with_levels
 from policies.declaration.levels import Level
@@ -22,6 +22,13 @@ WORST = 6  # examples of each cell, the worst first
 OF_A_CONTEXT = 2  # of them about one context, unless there are too few about others
 AGNOSTIC = "agnostic"  # a mode
 QUESTION_STEP = 0  # of the table of attention: the last token of the question
+# The columns of the records that the page is made of.
+COLUMNS = (
+    *("task", "policy", "level_kind", "level", "repeat", "status", *QUESTION, *JUDGED),
+    *("context", "token_ends", "context_tokens", "question", "golds", "answer_spans", "evidence_spans", "output_text"),
+    *("right", "abstained", "hallucination_kind"),
+    *("ger", "slot_coverage", "eviction_rate", "realised_ratio", "token_kept"),
+)
 Tables = Mapping[str, DataFrame]
 NO_TABLES: Tables = {}
 Key = tuple[str, str, str, float]  # of an answer: question, policy, kind and value of the level
@@ -30,8 +37,8 @@ Key = tuple[str, str, str, float]  # of an answer: question, policy, kind and va
 def build_examples(
     model: str, task: str, records: DataFrame, page: str = "index.html", tables: Tables = NO_TABLES
 ) -> str:
-    """Returns the page as text. ``records``: of one task; of each policy and level the worst answers are shown.
-    ``page``: the file name of the page with the figures of the task. ``tables``: of studies, as for
+    """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers of each policy and
+    level are shown. ``page``: the file name of the page with the figures of the task. ``tables``: of studies, as for
     :func:`examples_of`."""
     return render(
         "examples.html.j2",
@@ -141,6 +148,8 @@ def _observed(shown: DataFrame, tables: Tables) -> dict[Key, dict[str, Any]]:
     of tokens, each followed by its share. Tokens count from the first one of the context on; those before it are of the
     chat template, and those behind it of the question. Where the question is compressed too, nothing tells where the
     context begins."""
+    if not tables:
+        return {}
     agnostic = shown[shown["mode"] == AGNOSTIC]
     # By cell, the tokens of the template before the context.
     wanted = {

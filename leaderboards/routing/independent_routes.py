@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
 
 from leaderboards.statistics.bootstrap import RESAMPLES, cluster_weights, percentile_interval
+from policies.declaration.lazy import LazyModule
 
+optimize = LazyModule("scipy.optimize")  # its import takes a fifth of a second, and few sites need it
 FloatArray = npt.NDArray[np.float64]
 MOST = 1e6  # routes: more are not told apart from infinitely many
 
@@ -56,7 +57,7 @@ def fit_routes(open_share: FloatArray, reached: FloatArray, answers: FloatArray)
     low, high = -np.log(MOST), np.log(MOST)
     if derivative(high) > 0:
         return float("inf")
-    return float(np.exp(brentq(derivative, low, high)))
+    return float(np.exp(optimize.brentq(derivative, low, high)))
 
 
 def fit(

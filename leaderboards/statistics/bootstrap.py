@@ -34,19 +34,30 @@ def resampled_means(
     Policies that answered the same contexts meet the same resamples under one seed. A mean over tasks is resampled by
     averaging these arrays, drawn with one seed for each task.
     """
-    numbers = np.asarray(values, dtype=np.float64)
-    known = ~np.isnan(numbers)
+    sums = cluster_sums(np.asarray(values, dtype=np.float64), np.asarray(clusters), weights)
+    return resampled_ratios(sums, seed, resamples) if sums.shape[1] > 1 else None
+
+
+def cluster_sums(
+    values: FloatArray, clusters: NDArray[np.str_] | NDArray[np.intp], weights: FloatArray | None = None
+) -> FloatArray:
+    """Adds up the values of each cluster that are known, and counts them or adds up their weights, shape (2,
+    clusters)."""
+    known = ~np.isnan(values)
     counted = None if weights is None else weights[known]
-    of_known = np.asarray(clusters)[known]
+    of_known = clusters[known]
     count, positions = _number_clusters(of_known.dtype.str, of_known.tobytes())
-    if count < 2:
-        return None
-    sums = np.bincount(positions, weights=numbers[known])
-    counts = np.bincount(positions, weights=counted).astype(np.float64)
-    drawn_sums, drawn_counts = np.stack([sums, counts]) @ cluster_weights(count, seed, resamples).T
+    return np.stack([np.bincount(positions, each, count).astype(np.float64) for each in (values[known], counted)])
+
+
+def resampled_ratios(sums: FloatArray, seed: int, resamples: int = RESAMPLES) -> FloatArray:
+    """Returns what one sum comes to over the other in each resample, shape (..., resamples). ``sums``: of clusters,
+    shape (..., 2, clusters)."""
+    *before, clusters = sums.shape
+    drawn = (sums.reshape(-1, clusters) @ cluster_weights(clusters, seed, resamples).T).reshape(*before, resamples)
     with np.errstate(invalid="ignore"):
-        means: FloatArray = drawn_sums / drawn_counts
-    return means
+        ratios: FloatArray = drawn[..., 0, :] / drawn[..., 1, :]
+    return ratios
 
 
 @lru_cache(maxsize=256)  # the measures of a cell, and the cells of a task, are about the same contexts

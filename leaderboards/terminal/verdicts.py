@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
+from leaderboards.aggregate.comparison.duel import COMPARED, MORE, POINTS, UNDECIDED, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.comparison.failures import HOW, Contrast
-from leaderboards.aggregate.comparison.paired import COMPARED, MORE, POINTS, UNDECIDED, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.comparison.pooled import BEHIND_HEADLINE, Pooled, note_on_areas
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.terminal.result_table import Column, ResultTable

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.comparison.paired import UNDECIDED, Verdict, duels
+from leaderboards.aggregate.comparison.duel import UNDECIDED, Verdict
+from leaderboards.aggregate.comparison.paired import duels
 from leaderboards.aggregate.comparison.pooled import pool
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.comparison.paired import UNDECIDED
+from leaderboards.aggregate.comparison.duel import UNDECIDED
 from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA, Area, area_under_curve, areas

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.comparison.paired import Duel, Verdict, duels
+from leaderboards.aggregate.comparison.duel import Duel, Verdict
+from leaderboards.aggregate.comparison.paired import duels
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.results import Results
 from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium, on_every_screen

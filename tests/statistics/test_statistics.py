@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, chi2, norm
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.comparison.paired import MeanDifference
+from leaderboards.aggregate.comparison.duel import MeanDifference
 from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.boards.area import area_under_curve, areas
 from leaderboards.boards.beats import against, area_test

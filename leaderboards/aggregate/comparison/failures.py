@@ -1,7 +1,7 @@
 """Failures: the worst answers of policies, and how and where two policies fail differently.
 
 What compares two policies explores: it looks at all tasks and levels that were compared, with intervals that are not
-corrected for how many there are. What decides is a :class:`~leaderboards.aggregate.comparison.paired.Duel`.
+corrected for how many there are. What decides is a :class:`~leaderboards.aggregate.comparison.duel.Duel`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, MultiIndex, Series
 
-from leaderboards.aggregate.answer_tables import QUESTION
-from leaderboards.aggregate.comparison.paired import SIDES, MeanDifference, Pair, both, difference, join_pairs
+from leaderboards.aggregate.answer_tables import CELL, QUESTION, sound_cells
+from leaderboards.aggregate.comparison.duel import MeanDifference
 from leaderboards.aggregate.row import FEW_CONTEXTS
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval, resampled_means
 from policies.declaration.names import FULL
 
+Pair = tuple[FloatArray, FloatArray]  # a number of either, question by question
+SIDES = ("_one", "_other")
 JUDGED = ("f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by
 HOW = "answer"
 FACETS = {"answerable": "answerable", "direction": "direction", "answer_type": "asks for", "question_type": "question"}
@@ -64,19 +67,34 @@ def contrasts(records: DataFrame, policy: str, other: str, seed: int = 0) -> lis
     """Returns the differences, those of the kinds of answers first, then the parts of the questions, the largest
     difference first."""
     # An attack asks for no answer: its leakage is told elsewhere.
-    pairs = join_pairs(records[records["leakage"].isna()], policy, other)
+    pairs = _join_pairs(records[records["leakage"].isna()], policy, other)
     if pairs.empty:
         return []
     kinds = [_kinds(pairs, side) for side in SIDES]
     how = [
         _contrast(pairs, (policy, other), (HOW, kind), _shares([one == kind for one in kinds]), seed) for kind in KINDS
     ]
-    wrong = _shares([values == 0 for values in both(pairs, "right")])
+    wrong = _shares([values == 0 for values in _both(pairs, "right")])
     where = [
         _contrast(pairs[mask], (policy, other), part, (wrong[0][mask], wrong[1][mask]), seed)
         for part, mask in _groups_of_questions(pairs)
     ]
     return [*how, *sorted(where, key=lambda contrast: -abs(contrast.difference.mean))]
+
+
+def _join_pairs(records: DataFrame, policy: str, other: str) -> DataFrame:
+    """Joins the questions that both answered, a row each with the columns of both (``_one``, ``_other``), without the
+    cells in which either failed somewhere; of a random policy the answers of its first draw."""
+    sound = sound_cells(records[records["policy"].isin((policy, other))])
+    sound = sound[sound["repeat"] == 0]
+    records_of_sides = [sound[sound["policy"] == name] for name in (policy, other)]
+    return records_of_sides[0].merge(records_of_sides[1], on=[*CELL, *QUESTION], suffixes=SIDES)
+
+
+def _both(pairs: DataFrame, column: str) -> Pair:
+    """Returns a column of both as floats, NaN where a question has no such value, as an attack has no hallucination."""
+    one, other = (pairs[f"{column}{side}"].to_numpy(dtype=np.float64, na_value=np.nan) for side in SIDES)
+    return one, other
 
 
 def _shares(pair: Sequence[Series | NDArray[np.bool_]]) -> Pair:
@@ -89,7 +107,7 @@ def _kinds(pairs: DataFrame, side: str) -> Series:
     """Returns the kind of each answer, one of :data:`KINDS`."""
     kinds = pairs[f"hallucination_kind{side}"].fillna(KINDS[-1]).astype(object)
     kinds[pairs[f"abstained{side}"].astype(bool)] = "abstained"
-    kinds[both(pairs, "right")[SIDES.index(side)] > 0] = "right"
+    kinds[_both(pairs, "right")[SIDES.index(side)] > 0] = "right"
     return kinds
 
 
@@ -107,5 +125,13 @@ def _contrast(pairs: DataFrame, names: tuple[str, str], part: tuple[str, str], r
     rate, other = (float(values.mean()) for values in rates)
     # Resampled intervals of few contexts are too narrow: they would contradict the verdicts, whose tests are exact.
     few = pairs["draw_id_one"].nunique() < FEW_CONTEXTS
-    between = MeanDifference(rate - other, None, None) if few else difference(pairs, rates, seed)
+    between = MeanDifference(rate - other, None, None) if few else _difference(pairs, rates, seed)
     return Contrast(*names, *part, len(pairs), rate, other, between)
+
+
+def _difference(pairs: DataFrame, rates: Pair, seed: int) -> MeanDifference:
+    """Subtracts rates of the same questions; contexts are resampled."""
+    values = rates[0] - rates[1]
+    resampled = resampled_means(values, pairs["draw_id_one"].to_numpy(dtype=str), seed)
+    assert resampled is not None  # of one context
+    return MeanDifference(float(values.mean()), *percentile_interval(np.round(resampled, DIGITS)))

@@ -11,233 +11,18 @@ The draws of a random policy are averaged question by question before anything i
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby
-from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame, factorize
+from pandas import DataFrame
 
-from leaderboards.aggregate import row
-from leaderboards.aggregate.answer_tables import CELL, DEFENDED, QUESTION, AnswerTable, answer_tables, sound_cells
+from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
+from leaderboards.aggregate.comparison.duel import COMPARED, F1, OF_EVERY_TWO, Compared, Contest, Duel, MeanDifference
 from leaderboards.errors import LeaderboardError
-from leaderboards.metrics import Measure
-from leaderboards.statistics.bootstrap import (
-    DIGITS,
-    RESAMPLES,
-    FloatArray,
-    cluster_weights,
-    percentile_interval,
-    percentile_intervals,
-    task_seed,
-)
-from leaderboards.statistics.significance import ALPHA, correct_p, mcnemar_p
-from leaderboards.statistics.subset_means import (
-    Tails,
-    fewest_clusters,
-    smallest_detectable,
-    spread_of,
-    step_down_levels,
-    subsets,
-    two_sided_p,
-)
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
+from leaderboards.statistics.significance import correct_p
+from leaderboards.statistics.subset_means import Tails, spread_of, step_down_levels, subsets, two_sided_p
 from policies.declaration.levels import Level
-
-Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question
-Verdict = Literal["better", "worse", "not distinguished"]
-UNDECIDED: Verdict = "not distinguished"
-SIDES = ("_one", "_other")
-POINTS = "points"  # of percent: the unit of all differences that are shown or written
-MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A measure that two policies are compared by."""
-
-    name: str  # the column of the answers
-    measure: Measure  # which says title, unit and better end
-    short: str  # in a terminal
-    factor: float  # from the column to the unit
-    of: str = ""  # the column of the answers, if it is not the name
-    over: str = ""  # of a share: the column whose sum it is over; else it is a mean over questions
-
-    @property
-    def column(self) -> str:
-        return self.of or self.name
-
-    @property
-    def title(self) -> str:
-        """Returns the title as it stands within a sentence."""
-        title = self.measure.title
-        return title if title.isupper() else title[0].lower() + title[1:]
-
-    @property
-    def unit(self) -> str:
-        return self.measure.unit
-
-    @property
-    def lower_is_better(self) -> bool:
-        return self.measure.better == "lower"
-
-
-F1 = Compared("f1", row.F1, "F1", 1)
-HALLUCINATION = Compared("hallucinated", row.HALLUCINATION, "hallucination", 100)
-WRONG = Compared(
-    *("wrong_of_answered", row.WRONG_OF_ANSWERED, "wrong of answered", 100), of="hallucinated", over="answered"
-)
-OBEYED = Compared("directives_obeyed", row.OBEYED, "obeyed", 100)
-LEAKED = Compared(DEFENDED, row.LEAKAGE, "leakage", 100)
-# The first that a cell has gives its verdict. The hallucination rate is the last: it falls where a model falls silent.
-COMPARED = {one.name: one for one in (OBEYED, LEAKED, F1, WRONG, HALLUCINATION)}
-OF_EVERY_TWO = {
-    name: one for name, one in COMPARED.items() if one is not HALLUCINATION
-}  # of any two policies of a board
-
-
-@dataclass(frozen=True)
-class MeanDifference:
-    """The mean difference of a measure, and its 95 % interval."""
-
-    mean: float
-    low: float | None  # None from too few contexts, and where resamples have no value
-    high: float | None
-
-    @classmethod
-    def of(cls, values: FloatArray) -> Self:
-        """Makes one of a difference as measured and as resampled, shape (1 + resamples,)."""
-        known = len(values) > 1 and not np.isnan(values).any()
-        low, high = percentile_interval(values[1:]) if known else (None, None)
-        return cls(float(values[0]), low, high)
-
-    @classmethod
-    def between(cls, one: FloatArray, other: FloatArray) -> Self:
-        """Subtracts two measures of the same resamples, each of shape (1 + resamples,). Where two are equal but for the
-        noise of sums, the difference is 0: it would else be as clear as any."""
-        return cls.of(np.round(one - other, DIGITS))
-
-    def times(self, factor: float) -> "MeanDifference":
-        """Returns the same in another unit."""
-        low, high = (None if end is None else factor * end for end in (self.low, self.high))
-        return MeanDifference(factor * self.mean, low, high)
-
-    @property
-    def is_clear(self) -> bool:
-        """Tells whether the interval leaves out 0."""
-        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
-
-    def text(self, factor: float = 1) -> str:
-        """Writes the difference as it is shown, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell its
-        ends from 0."""
-        if self.low is None or self.high is None:
-            return f"{factor * self.mean:+z.0f}"
-        nearest = factor * min(abs(self.low), abs(self.high))
-        digits = 0 if nearest >= 0.5 or nearest < 0.005 else 1 if nearest >= 0.05 else 2
-        mean, low, high = (f"{factor * number:+z.{digits}f}" for number in (self.mean, self.low, self.high))
-        return f"{mean} [{low}, {high}]"
-
-
-@dataclass(frozen=True)
-class Contest:
-    """Two policies by one measure in one cell."""
-
-    measure: Compared
-    difference: MeanDifference  # this one minus the other; its interval is that of the corrected test
-    alpha: float  # the level at which Holm's method tests it
-    p: float  # of the means of subsets, corrected over the levels of the task
-    contexts: int  # that have a value
-    spread: float  # the standard deviation of the contexts' differences, as the column has them
-    opposed: bool = False  # one has the higher F1, and the other has more questions right
-
-    @property
-    def verdict(self) -> Verdict:
-        """Says better or worse where the corrected p is below 0.05, unless F1 and the right answers disagree."""
-        if self.p >= ALPHA or not self.difference.is_clear or self.opposed:
-            return UNDECIDED
-        return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
-
-    def smallest(self, contexts: int | None = None) -> float | None:
-        """Returns the smallest true difference that so many contexts tell from 0 four times in five, in the unit of the
-        measure; None where they are too few for any, or where nothing differs."""
-        smallest_difference = (
-            smallest_detectable(self.spread, contexts or self.contexts, self.alpha) if self.spread else None
-        )
-        return None if smallest_difference is None else self.measure.factor * smallest_difference
-
-    @property
-    def points(self) -> MeanDifference:
-        """Returns the difference in points."""
-        return self.difference.times(self.measure.factor)
-
-    @property
-    def text(self) -> str:
-        """Writes the difference as it is shown."""
-        return self.points.text()
-
-    @property
-    def explanation(self) -> str:
-        """Writes the verdict, and why it is none."""
-        if self.verdict != UNDECIDED:
-            return self.verdict
-        if self.opposed and self.p < ALPHA:
-            return f"{UNDECIDED} (F1 and the right answers point in different directions)"
-        if not self.spread and not self.difference.mean:
-            return f"{UNDECIDED} (the same in all of n = {self.contexts})"
-        smallest, with_more = self.smallest(), self.smallest(MORE * self.contexts)
-        return f"{UNDECIDED} ({unseen(self.contexts, smallest, with_more, self.contexts)})"
-
-
-def unseen(n: int | str, smallest: float | None, with_more: float | None, limit: int, family: int = 1) -> str:
-    """Says what could not have been seen with ``n`` contexts, and what more of them would see; ``limit``: contexts of a
-    task; ``family``: tests that are corrected together, of which more need more contexts."""
-    more = "" if with_more is None else f"; --limit {MORE * limit} would see ±{_digits(with_more)}"
-    if smallest is None:
-        at_once = f" in {family} tests at once" if family > 1 else ""
-        return f"n = {n} is too few to tell any difference{at_once}{more}"
-    return f"differences below ±{_digits(smallest)} cannot be seen with n = {n}{more}"
-
-
-def _digits(number: float) -> str:
-    return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
-
-
-@dataclass(frozen=True)
-class Duel:
-    """One policy against another at a task and level."""
-
-    policy: str
-    other: str
-    task: str
-    level: Level
-    questions: int
-    contexts: int
-    family: int  # levels of the task, over which each p is corrected
-    contests: Mapping[str, Contest]  # by column, of those measures that the task has
-    only_one: int  # questions that this one alone has right, of the first draw of a random policy
-    only_other: int
-
-    @property
-    def lead(self) -> Contest:
-        """Returns the contest that gives the verdict: directives obeyed where the task has directives, else F1."""
-        return next(self.contests[name] for name in COMPARED if name in self.contests)
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.lead.verdict
-
-    @property
-    def right_p(self) -> float:
-        """Returns McNemar's p of the questions that just one has right. It takes questions for independent, is not
-        corrected, and decides nothing."""
-        return mcnemar_p(self.only_one, self.only_other)
-
-
-def join_pairs(records: DataFrame, policy: str, other: str) -> DataFrame:
-    """Joins the questions that both answered, a row each with the columns of both (``_one``, ``_other``), without the
-    cells in which either failed somewhere; of a random policy the answers of its first draw."""
-    sound = sound_cells(records[records["policy"].isin((policy, other))])
-    sound = sound[sound["repeat"] == 0]
-    records_of_sides = [sound[sound["policy"] == name] for name in (policy, other)]
-    return records_of_sides[0].merge(records_of_sides[1], on=[*CELL, *QUESTION], suffixes=SIDES)
 
 
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
@@ -318,31 +103,44 @@ def _cells(
     for name, measure in measures.items():
         values = table.values[measure.column]
         there = ~np.isnan(values[one] - values[other])
-        for mask in np.unique(there, axis=0):
-            if mask.any():
-                rows = np.flatnonzero((there == mask).all(axis=1))
-                draws = table.draws[mask]
-                if measure.over:
-                    shared = values[:, mask], table.values[measure.over][:, mask]
-                    of_cell = _of_shares(*shared, (one[rows], other[rows]), draws, seed)
-                else:
-                    of_cell = _of_contexts((values[one[rows]] - values[other[rows]])[:, mask], draws, seed)
-                samples_of_measure = zip(rows.tolist(), of_cell, strict=True)
-                for row, sample in ((row, sample) for row, sample in samples_of_measure if sample is not None):
-                    samples[row][name] = sample
+        for mask, rows in _rows_by_mask(there):
+            draws = table.draws[mask]
+            if measure.over:
+                shared = values[:, mask], table.values[measure.over][:, mask]
+                of_cell = _of_shares(*shared, (one[rows], other[rows]), draws, seed)
+            else:
+                of_cell = _of_contexts((values[one[rows]] - values[other[rows]])[:, mask], draws, seed)
+            for place, sample in zip(rows, of_cell, strict=True):
+                if sample is not None:
+                    samples[place][name] = sample
     common, right = table.there[one] & table.there[other], table.first_right
     counts = (common, common & right[one] & ~right[other], common & right[other] & ~right[one])
     questions, only_one, only_other = (each.sum(axis=1).tolist() for each in counts)
-    contexts = [len(np.unique(table.contexts[mask])) for mask in common]
+    contexts = (common @ _members(table.contexts) > 0).sum(axis=1).tolist()
     cells = map(_Cell, [table.level] * len(known), questions, contexts, only_one, only_other, samples)
     return {pair: cell for pair, cell in zip(known, cells, strict=True) if cell.samples}
+
+
+def _rows_by_mask(there: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.bool_], list[int]]]:
+    """Yields each mask that is not empty with the rows that have it, of some masks, shape (rows, questions)."""
+    rows: dict[bytes, list[int]] = {}
+    for place, mask in enumerate(there):
+        rows.setdefault(mask.tobytes(), []).append(place)
+    yield from ((there[alike[0]], alike) for alike in rows.values() if there[alike[0]].any())
+
+
+def _members(places: NDArray[np.intp]) -> FloatArray:
+    """Returns 1 where a question belongs to a cluster and 0 elsewhere, shape (questions, clusters). ``places``: the
+    number of the cluster of each question."""
+    members: FloatArray = (places[:, None] == np.arange(places.max() + 1)).astype(np.float64)
+    return members
 
 
 def _of_contexts(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[_Sample | None]:
     """Tests differences before they are corrected. ``values``: differences question by question, shape (rows,
     questions); ``draws``: the context of each question."""
     clusters, places = np.unique(draws, return_inverse=True)
-    of_cluster = (places[:, None] == np.arange(len(clusters))).astype(np.float64)
+    of_cluster = _members(places)
     sums, counts = values @ of_cluster, of_cluster.sum(axis=0)
     held = subsets(len(clusters), seed)
     means = np.round(sums @ held.T / (counts @ held.T), DIGITS)
@@ -367,7 +165,7 @@ def _of_shares(
     side, so that contexts without an answer are no evidence.
     """
     clusters, places = np.unique(draws, return_inverse=True)
-    of_cluster = (places[:, None] == np.arange(len(clusters))).astype(np.float64)
+    of_cluster = _members(places)
     held = subsets(len(clusters), seed).T
     sums, counts = values @ of_cluster, over @ of_cluster
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -399,41 +197,3 @@ def _contests(measure: Compared, cells: Sequence[_Cell]) -> Iterator[Contest]:
         opposed = measure is F1 and (cell.only_one - cell.only_other) * sample.mean < 0
         difference = MeanDifference(sample.mean, low, high)
         yield Contest(measure, difference, alpha, p[place], sample.contexts, sample.spread, opposed)
-
-
-def both(cell: DataFrame, column: str) -> Pair:
-    """Returns a column of both as floats, NaN where a question has no such value, as an attack has no hallucination."""
-    one, other = (cell[f"{column}{side}"].to_numpy(dtype=np.float64, na_value=np.nan) for side in SIDES)
-    return one, other
-
-
-def difference(cell: DataFrame, pair: Pair, seed: int) -> MeanDifference:
-    """Compares a measure over the questions of ``cell``; see :func:`differences`."""
-    return differences((pair[0] - pair[1])[None], factorize(cell["draw_id_one"], sort=True)[0], seed)[0]
-
-
-def differences(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[MeanDifference]:
-    """Returns the mean of each row of ``values``, differences of two policies question by question, shape (rows,
-    questions). Questions without a value (NaN) are left out. Contexts are resampled, by their ``draws``, shape
-    (questions,)."""
-    known = ~np.isnan(values)
-    intervals: list[MeanDifference] = [MeanDifference(0.0, None, None)] * len(values)
-    for mask in np.unique(known, axis=0):
-        if mask.any():
-            rows = np.flatnonzero((known == mask).all(axis=1))
-            for row, one in zip(rows.tolist(), _means(values[np.ix_(rows, mask)], draws[mask], seed), strict=True):
-                intervals[row] = one
-    return intervals
-
-
-def _means(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[MeanDifference]:
-    """Returns the same where all have a value; without an interval from so few contexts that nothing can be told."""
-    means = values.mean(axis=1).tolist()
-    clusters, places = np.unique(draws, return_inverse=True)
-    if len(clusters) < fewest_clusters():
-        return [MeanDifference(mean, None, None) for mean in means]
-    of_cluster = (places[:, None] == np.arange(len(clusters))).astype(np.float64)
-    weights = cluster_weights(len(clusters), seed, RESAMPLES)
-    resampled = (values @ of_cluster) @ weights.T / (of_cluster.sum(axis=0) @ weights.T)
-    lows, highs = percentile_intervals(np.round(resampled, DIGITS))
-    return [MeanDifference(*one) for one in zip(means, lows.tolist(), highs.tolist(), strict=True)]

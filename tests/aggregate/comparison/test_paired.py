@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.comparison.paired import OF_EVERY_TWO, Contest, Duel, MeanDifference, duels, every_duel
-from leaderboards.aggregate.comparison.pooled import JudgedCell, area_weights, pool, with_cells
+from leaderboards.aggregate.comparison.areas import area_weights
+from leaderboards.aggregate.comparison.duel import OF_EVERY_TWO, Contest, Duel, MeanDifference
+from leaderboards.aggregate.comparison.paired import duels, every_duel
+from leaderboards.aggregate.comparison.pooled import JudgedCell, pool, with_cells
 from leaderboards.downloads.tables import duels_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p

@@ -1,0 +1,201 @@
+"""Two policies on the same questions: what they are compared by, and what is found of them in a cell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+
+from leaderboards.aggregate import row
+from leaderboards.aggregate.answer_tables import DEFENDED
+from leaderboards.metrics import Measure
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval
+from leaderboards.statistics.significance import ALPHA, mcnemar_p
+from leaderboards.statistics.subset_means import smallest_detectable
+from policies.declaration.levels import Level
+
+Verdict = Literal["better", "worse", "not distinguished"]
+UNDECIDED: Verdict = "not distinguished"
+POINTS = "points"  # of percent: the unit of all differences that are shown or written
+MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A measure that two policies are compared by."""
+
+    name: str  # the column of the answers
+    measure: Measure  # which says title, unit and better end
+    short: str  # in a terminal
+    factor: float  # from the column to the unit
+    of: str = ""  # the column of the answers, if it is not the name
+    over: str = ""  # of a share: the column whose sum it is over; else it is a mean over questions
+
+    @property
+    def column(self) -> str:
+        return self.of or self.name
+
+    @property
+    def title(self) -> str:
+        """Returns the title as it stands within a sentence."""
+        title = self.measure.title
+        return title if title.isupper() else title[0].lower() + title[1:]
+
+    @property
+    def unit(self) -> str:
+        return self.measure.unit
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.measure.better == "lower"
+
+
+F1 = Compared("f1", row.F1, "F1", 1)
+HALLUCINATION = Compared("hallucinated", row.HALLUCINATION, "hallucination", 100)
+WRONG = Compared(
+    *("wrong_of_answered", row.WRONG_OF_ANSWERED, "wrong of answered", 100), of="hallucinated", over="answered"
+)
+OBEYED = Compared("directives_obeyed", row.OBEYED, "obeyed", 100)
+LEAKED = Compared(DEFENDED, row.LEAKAGE, "leakage", 100)
+# The first that a cell has gives its verdict. The hallucination rate is the last: it falls where a model falls silent.
+COMPARED = {one.name: one for one in (OBEYED, LEAKED, F1, WRONG, HALLUCINATION)}
+OF_EVERY_TWO = {
+    name: one for name, one in COMPARED.items() if one is not HALLUCINATION
+}  # of any two policies of a board
+
+
+@dataclass(frozen=True)
+class MeanDifference:
+    """The mean difference of a measure, and its 95 % interval."""
+
+    mean: float
+    low: float | None  # None from too few contexts, and where resamples have no value
+    high: float | None
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Self:
+        """Makes one of a difference as measured and as resampled, shape (1 + resamples,)."""
+        known = len(values) > 1 and not np.isnan(values).any()
+        low, high = percentile_interval(values[1:]) if known else (None, None)
+        return cls(float(values[0]), low, high)
+
+    @classmethod
+    def between(cls, one: FloatArray, other: FloatArray) -> Self:
+        """Subtracts two measures of the same resamples, each of shape (1 + resamples,). Where two are equal but for the
+        noise of sums, the difference is 0: it would else be as clear as any."""
+        return cls.of(np.round(one - other, DIGITS))
+
+    def times(self, factor: float) -> "MeanDifference":
+        """Returns the same in another unit."""
+        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        return MeanDifference(factor * self.mean, low, high)
+
+    @property
+    def is_clear(self) -> bool:
+        """Tells whether the interval leaves out 0."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    def text(self, factor: float = 1) -> str:
+        """Writes the difference as it is shown, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell its
+        ends from 0."""
+        if self.low is None or self.high is None:
+            return f"{factor * self.mean:+z.0f}"
+        nearest = factor * min(abs(self.low), abs(self.high))
+        digits = 0 if nearest >= 0.5 or nearest < 0.005 else 1 if nearest >= 0.05 else 2
+        mean, low, high = (f"{factor * number:+z.{digits}f}" for number in (self.mean, self.low, self.high))
+        return f"{mean} [{low}, {high}]"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two policies by one measure in one cell."""
+
+    measure: Compared
+    difference: MeanDifference  # this one minus the other; its interval is that of the corrected test
+    alpha: float  # the level at which Holm's method tests it
+    p: float  # of the means of subsets, corrected over the levels of the task
+    contexts: int  # that have a value
+    spread: float  # the standard deviation of the contexts' differences, as the column has them
+    opposed: bool = False  # one has the higher F1, and the other has more questions right
+
+    @property
+    def verdict(self) -> Verdict:
+        """Says better or worse where the corrected p is below 0.05, unless F1 and the right answers disagree."""
+        if self.p >= ALPHA or not self.difference.is_clear or self.opposed:
+            return UNDECIDED
+        return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
+
+    def smallest(self, contexts: int | None = None) -> float | None:
+        """Returns the smallest true difference that so many contexts tell from 0 four times in five, in the unit of the
+        measure; None where they are too few for any, or where nothing differs."""
+        smallest_difference = (
+            smallest_detectable(self.spread, contexts or self.contexts, self.alpha) if self.spread else None
+        )
+        return None if smallest_difference is None else self.measure.factor * smallest_difference
+
+    @property
+    def points(self) -> MeanDifference:
+        """Returns the difference in points."""
+        return self.difference.times(self.measure.factor)
+
+    @property
+    def text(self) -> str:
+        """Writes the difference as it is shown."""
+        return self.points.text()
+
+    @property
+    def explanation(self) -> str:
+        """Writes the verdict, and why it is none."""
+        if self.verdict != UNDECIDED:
+            return self.verdict
+        if self.opposed and self.p < ALPHA:
+            return f"{UNDECIDED} (F1 and the right answers point in different directions)"
+        if not self.spread and not self.difference.mean:
+            return f"{UNDECIDED} (the same in all of n = {self.contexts})"
+        smallest, with_more = self.smallest(), self.smallest(MORE * self.contexts)
+        return f"{UNDECIDED} ({unseen(self.contexts, smallest, with_more, self.contexts)})"
+
+
+def unseen(n: int | str, smallest: float | None, with_more: float | None, limit: int, family: int = 1) -> str:
+    """Says what could not have been seen with ``n`` contexts, and what more of them would see; ``limit``: contexts of a
+    task; ``family``: tests that are corrected together, of which more need more contexts."""
+    more = "" if with_more is None else f"; --limit {MORE * limit} would see ±{_digits(with_more)}"
+    if smallest is None:
+        at_once = f" in {family} tests at once" if family > 1 else ""
+        return f"n = {n} is too few to tell any difference{at_once}{more}"
+    return f"differences below ±{_digits(smallest)} cannot be seen with n = {n}{more}"
+
+
+def _digits(number: float) -> str:
+    return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
+
+
+@dataclass(frozen=True)
+class Duel:
+    """One policy against another at a task and level."""
+
+    policy: str
+    other: str
+    task: str
+    level: Level
+    questions: int
+    contexts: int
+    family: int  # levels of the task, over which each p is corrected
+    contests: Mapping[str, Contest]  # by column, of those measures that the task has
+    only_one: int  # questions that this one alone has right, of the first draw of a random policy
+    only_other: int
+
+    @property
+    def lead(self) -> Contest:
+        """Returns the contest that gives the verdict: directives obeyed where the task has directives, else F1."""
+        return next(self.contests[name] for name in COMPARED if name in self.contests)
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.lead.verdict
+
+    @property
+    def right_p(self) -> float:
+        """Returns McNemar's p of the questions that just one has right. It takes questions for independent, is not
+        corrected, and decides nothing."""
+        return mcnemar_p(self.only_one, self.only_other)
