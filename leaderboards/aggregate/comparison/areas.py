@@ -25,7 +25,7 @@ def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) ->
 
 
 @dataclass(frozen=True)
-class Area:
+class TaskDifference:
     """The difference of two policies in one task, before anything is corrected."""
 
     values: FloatArray  # one for each context; their mean is the difference
@@ -35,7 +35,7 @@ class Area:
     over: tuple[float, float] | None = None  # of a share: the share of the questions that either policy's is over
 
 
-def area_of(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> Area | None:
+def area_of(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> TaskDifference | None:
     """Averages the difference over the levels of a task, of the questions that have a value at each level."""
     values, there = zip(*(_difference(table, pair, measure) for table in tables), strict=True)
     common = np.all(there, axis=0)
@@ -45,7 +45,7 @@ def area_of(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compa
     counts = np.bincount(draws).astype(np.float64)
     differing = len(np.unique(draws[np.abs(heights) > 10.0**-DIGITS]))
     by_context = _by_context(np.bincount(draws, heights).astype(np.float64), counts)
-    return Area(by_context, len(counts), differing, tables)
+    return TaskDifference(by_context, len(counts), differing, tables)
 
 
 def _numbered(draws: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -62,7 +62,7 @@ def _by_context(sums: FloatArray, counts: FloatArray) -> FloatArray:
     return values
 
 
-def area_of_shares(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> Area | None:
+def area_of_shares(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> TaskDifference | None:
     """Averages the difference of two shares over the levels at which both answer something in as many contexts as a
     test needs, unless there are none: a share of few answers does not vary as it should. A sum over all levels would
     favour a policy that falls silent at the high ones, where all are wrong most often."""
@@ -75,10 +75,10 @@ def area_of_shares(tables: Sequence[AnswerTable], pair: tuple[str, str], measure
     values: FloatArray = weights @ np.stack([area.values for area in levels])
     contexts, differing = (max(getattr(area, name) for area in levels) for name in ("contexts", "differing"))
     over = weights @ np.array([area.over for area in levels])
-    return Area(values, contexts, differing, at, (float(over[0]), float(over[1])))
+    return TaskDifference(values, contexts, differing, at, (float(over[0]), float(over[1])))
 
 
-def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> Area | None:
+def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> TaskDifference | None:
     """Computes the difference of two shares at one level; None where one is a share of nothing."""
     common = _difference(table, pair, measure)[1]
     places, draws = [table.policies.index(name) for name in pair], _numbered(table.draws)
@@ -92,7 +92,7 @@ def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> A
     differing = int(((counted[0] != counted[1]) | (over[0] != over[1])).sum())
     answered = over.sum(axis=1) / common.sum()
     both = int((over > 0).all(axis=0).sum())
-    return Area(one - other, both, differing, [table], (float(answered[0]), float(answered[1])))
+    return TaskDifference(one - other, both, differing, [table], (float(answered[0]), float(answered[1])))
 
 
 def _weights(tables: Sequence[AnswerTable]) -> FloatArray:
