@@ -49,4 +49,6 @@ CLAIM = Claim(
     experiments=(WALKED,),
     measure=_measure,
     unit="times",
+    because="In `reference`, where 2 query heads share a head, repeating the heads leaves the drift as it is: a "
+    "repeated head holds the same numbers, and each query head reads the same rows. Sharing by itself rounds nothing otherwise.",
 )
