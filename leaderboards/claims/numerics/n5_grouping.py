@@ -50,5 +50,6 @@ CLAIM = Claim(
     measure=_measure,
     unit="times",
     because="In `reference`, where 2 query heads share a head, repeating the heads leaves the drift as it is: a "
-    "repeated head holds the same numbers, and each query head reads the same rows. Sharing by itself rounds nothing otherwise.",
+    "repeated head holds the same numbers, and each query head reads the same rows. Sharing by itself rounds nothing "
+    "otherwise.",
 )
