@@ -190,8 +190,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{STATISTICS}/bootstrap.py",
-        "np.bincount(positions, weights=counted).astype(np.float64)",
-        "np.ones(len(names))",
+        "for each in (values[known], counted)",
+        "for each in (values[known], 1 / np.bincount(positions)[positions])",
         "tests/aggregate/test_leaderboards.py::test_the_interval_agrees_with_a_slow_bootstrap",
     ),
     Mutant(

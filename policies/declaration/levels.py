@@ -166,13 +166,14 @@ def parse_shares(text: str, plural: str, meaning: str, whole: bool = False) -> t
 
 
 def parse_budgets(text: str) -> tuple[float, ...]:
-    """Reads ``64,128,256`` or ``64:256:64``, tokens to keep in every head, as :func:`parse_numbers` does."""
-    budgets = []
-    for budget in parse_numbers(text, "budgets"):
-        if budget != int(budget) or not 0 < budget < MOST_TOKENS:
-            raise LevelError(f"--budgets {text}: '{budget}' is no count of tokens: give such as 64,128,256")
-        budgets.append(float(budget))
-    return tuple(budgets)
+    """Reads ``64,128,256``, tokens to keep in every head: counts ascending, each once."""
+    budgets = set()
+    for part in map(str.strip, text.split(",")):
+        # Python reads no number of more than some thousand digits.
+        if not part.isdecimal() or len(part) > len(str(MOST_TOKENS)) or not 0 < int(part) < MOST_TOKENS:
+            raise LevelError(f"--budgets {text}: '{part}' is no count of tokens: give such as 64,128,256")
+        budgets.add(float(int(part)))
+    return tuple(sorted(budgets))
 
 
 def parse_bits(text: str) -> tuple[float, ...]:

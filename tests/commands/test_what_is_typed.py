@@ -16,8 +16,8 @@ SHAPE = ("--layers", 4, "--heads", 4, "--key-heads", 2, "--parameters", 1)  # th
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["run", "--budgets", DIGITS], "is not a number"),
-        (["run", "--budgets", "²"], "is not a number"),
+        (["run", "--budgets", DIGITS], "is no count of tokens"),
+        (["run", "--budgets", "²"], "is no count of tokens"),
         (["run", "--ratios", DIGITS], "is not a number"),
         (["run", "--seed", 2**70], "--seed 1180591620717411303424 cannot be computed with"),
         (["run", "--seed", DIGITS], "--seed"),
@@ -39,7 +39,7 @@ SHAPE = ("--layers", 4, "--heads", 4, "--key-heads", 2, "--parameters", 1)  # th
         (["run", "--site", "LOOP"], "its links lead in a circle"),
         (["run", "--policies", "LOOP.py:P"], "is no path ("),
         (["plan", "--measure", "LOOP/x"], "its links lead in a circle"),
-        (["plan", "--measure", "/proc/none/x"], "--measure /proc/none cannot be written"),
+        (["plan", "--measure", "/dev/null/x"], "--measure /dev/null cannot be written"),
         (["export", "--task", "base", "--out", "x" * 300], "is no path (File name too long)"),
     ],
 )

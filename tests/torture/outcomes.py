@@ -10,7 +10,6 @@ from io import StringIO
 from typing import Literal
 
 from kvbench.cli.program import main
-from kvbench.system.console import console
 
 Outcome = Literal["well", "unclear", "hang", "traceback", "lost", "falsified"]
 OUTCOMES: tuple[Outcome, ...] = ("well", "unclear", "hang", "traceback", "lost", "falsified")
@@ -63,16 +62,13 @@ def ended_after(seconds: float) -> Iterator[None]:
 def call(words: Iterable[str]) -> tuple[Outcome, str]:
     """Runs a command in this process; returns its outcome with the end of what it said."""
     said, out = StringIO(), StringIO()
-    before, console.file = console.file, said
-    try:
+    try:  # the console writes to whatever standard error is
         with ended_after(SECONDS), redirect_stdout(out), redirect_stderr(said):
             status = main(list(words))
     except HangError:
         return "hang", ""
     except BaseException as error:
         return "traceback", repr(error)[:300]
-    finally:
-        console.file = before
     text = said.getvalue()
     last = next((line for line in reversed(text.splitlines()) if line.startswith("error: ")), "")
     if UNEXPECTED.search(last) or "Traceback" in text or "Exception ignored" in text:
