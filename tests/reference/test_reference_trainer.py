@@ -22,7 +22,7 @@ from kvbench.reference.training.crew import Crew
 from kvbench.reference.training.lessons import Assignment
 from kvbench.reference.training.losses import states_of
 from kvbench.reference.training.tokenizer import train_tokenizer
-from kvbench.reference.training.widening import COPIED_INTO, READER, spread_reader, widen
+from kvbench.reference.training.widening import COPIED_INTO, KEPT, READER, spread_reader, widen
 from tests.support.models.toy import toy_tokenizer
 
 QUICK = TrainingPlan(steps=10)
@@ -242,3 +242,10 @@ def test_a_widened_model_does_what_the_narrow_one_does_until_the_reader_is_sprea
     for number, layer in enumerate(wide.model.layers):
         same = all(torch.equal(weights, reader[name]) for name, weights in layer.self_attn.state_dict().items())
         assert same == (number == READER or number in COPIED_INTO)
+    flat = new_model(toy_tokenizer(), "reference-qwen", SHAPES["small"])
+    widen(flat, narrow)
+    narrow.model.layers = torch.nn.ModuleList(narrow.model.layers[number] for number in KEPT)
+    flat_logits, narrow_logits = (one.lm_head(states_of(one, batch)[-1])[tokens] for one in (flat, narrow))
+    assert torch.allclose(flat_logits, narrow_logits, atol=1e-4), (
+        "a small model begins as the narrow one with fewer layers"
+    )

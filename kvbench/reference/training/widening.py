@@ -1,4 +1,5 @@
-"""Begins a wider model with the weights of a narrow one of as many layers, which it equals but for what is new.
+"""Begins a model with the weights of a narrow one, which it equals but for what is new: one that is wider, or has more
+heads and fewer layers.
 
 The narrow models read their context in one layer. The attention of some of the upper layers begins as a copy of the one
 that reads there: from such a start a short training in which reads are hidden made reading redundant, and without it
@@ -17,6 +18,7 @@ from kvbench.reference.training.conversion import under_tokens
 
 READER = 1  # the layer in which the narrow models read
 COPIED_INTO = (3, 5, 7, 9)
+KEPT = (0, 1, 4, 6, 7, 8, 10, 11)  # in a model of eight layers: without any other the narrow one answers as before
 NEW_SPREAD = 0.3  # of the embeddings in the dimensions that are new, by their spread in the others
 
 
@@ -40,7 +42,10 @@ def widen(model: PreTrainedModel, narrow: PreTrainedModel) -> None:
     # A root mean square over more dimensions of which the new ones hold little is smaller.
     shrink = math.sqrt(old / new)
     _widen_norm(model.model.norm, narrow.model.norm, shrink)
-    for layer, source in zip(model.model.layers, narrow.model.layers, strict=True):
+    layers = narrow.model.layers
+    if len(model.model.layers) == len(KEPT):
+        layers = [layers[number] for number in KEPT]
+    for layer, source in zip(model.model.layers, layers, strict=True):
         for name in ("input_layernorm", "post_attention_layernorm"):
             _widen_norm(getattr(layer, name), getattr(source, name), shrink)
         for name in ("q_norm", "k_norm"):
@@ -80,7 +85,7 @@ def spread_reader(model: PreTrainedModel) -> None:
     """Copies the attention of the layer that reads, and its norm, into some of the layers above it. The model answers
     nothing right at first, and reads in all of these layers after a short training in which reads are hidden."""
     reader = model.model.layers[READER]
-    for number in COPIED_INTO:
-        layer = model.model.layers[number]
+    layers = model.model.layers
+    for layer in (layers[number] for number in COPIED_INTO if number < len(layers) - 2):
         layer.self_attn.load_state_dict(reader.self_attn.state_dict())
         layer.input_layernorm.load_state_dict(reader.input_layernorm.state_dict())
