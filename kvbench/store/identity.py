@@ -3,16 +3,26 @@
 import hashlib
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, field_validator
 
 from kvbench.prompts.mode import Mode, Scope
+from kvbench.system.console import is_visible
 from policies import KINDS, Level, Point, by_kind, points_of
 
 MOST_REPEATS = 1000
 MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
-Name = Annotated[str, StringConstraints(max_length=1000)]
 PROVENANCE = ("git_revision", "git_dirty")  # fields that do not make another run
+
+
+def _only_visible(name: str) -> str:
+    if hidden := next((letter for letter in name if not is_visible(letter)), None):
+        raise ValueError(f"U+{ord(hidden):04X}, which cannot be seen, stands in '{name}'")
+    return name
+
+
+# Two names that look alike would be taken for one, and a character for direction turns round what stands beside it.
+Name = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_only_visible)]
 
 
 class TaskIdentity(BaseModel):

@@ -61,6 +61,7 @@ def print_settings(salt: str) -> AbstractContextManager[None]:
     """Applies the settings in which a figure is made and saved."""
     settings = {
         "svg.fonttype": "none",
+        "text.parse_math": False,  # a name with two dollars is no formula
         "pdf.fonttype": 42,  # TrueType, whole: journals refuse the outlines that are the default
         "svg.hashsalt": salt,
         "font.size": 9.0,

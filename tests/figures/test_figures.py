@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from xml.etree.ElementTree import parse
 
 import pytest
 from matplotlib.image import imread
@@ -147,6 +148,13 @@ def test_a_figure_has_a_heading_and_a_legend_and_is_large_enough_for_print(tmp_p
     plot.save(tmp_path / "f1.pdf")
     assert (tmp_path / "f1.pdf").read_bytes().startswith(b"%PDF")
     assert b"/FontFile2" in (tmp_path / "f1.pdf").read_bytes(), "its fonts lie in it, as TrueType"
+
+
+def test_a_name_with_dollars_is_no_formula(tmp_path: Path) -> None:
+    rows = [row.model_copy(update={"policy": "snapkv:cost=$a$b"}) if row.policy == "snapkv" else row for row in ROWS]
+    curve_plot(rows, "base", "agnostic", HALLUCINATION).save(tmp_path / "f1.svg")
+    (name,) = {text.text for text in parse(tmp_path / "f1.svg").iter() if "$" in (text.text or "")}
+    assert name == "snapkv:cost=$a$b"
 
 
 def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> None:

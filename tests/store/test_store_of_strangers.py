@@ -1,5 +1,6 @@
 """Record files that somebody else made: what is wrong with them is named."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from kvbench.store.run_file import read_run_file
 from kvbench.store.scoring import SCORES, rescore
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
@@ -52,6 +54,14 @@ def test_what_no_run_has_is_named_with_its_file(store: Store, column: str, value
     store.write_rows(RECORDS, path, [rows[0].model_copy(update={column: value}), *rows[1:]])
     with pytest.raises(KVBenchError, match=re.escape(f"{path} cannot be read ({said}")):
         store.frame()
+
+
+@pytest.mark.parametrize(("hidden", "said"), [("\u202e", "202E"), ("\u200b", "200B"), ("\x1b", "001B")])
+def test_a_name_that_hides_a_character_is_refused_and_shown(store: Store, hidden: str, said: str) -> None:
+    path = store.folder / "run.json"
+    path.write_text(path.read_text().replace('"knorm"', json.dumps(f"kn{hidden}orm")))
+    with pytest.raises(KVBenchError, match=f"U.{said}, which cannot be seen, stands in 'kn"):
+        read_run_file(store.folder)
 
 
 def test_columns_of_another_name_order_or_type_are_named(store: Store) -> None:
