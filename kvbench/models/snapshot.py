@@ -121,7 +121,7 @@ def _attributes(part: Any) -> dict[str, Any]:
     return values if is_own else {**values, "forward": forward or "none"}
 
 
-def is_expected(hook: Any) -> bool:
+def _is_expected(hook: Any) -> bool:
     """Tells whether a hook belongs to kvbench, or to transformers, which adds one when a model first returns hidden
     states."""
     return str(getattr(hook, "__module__", "")).startswith(("kvbench.", "transformers."))
@@ -130,7 +130,7 @@ def is_expected(hook: Any) -> bool:
 def _strange_hook(part: Any) -> str:
     """Names the kind of the first hook that is not expected."""
     hooks = ((kind, hook) for kind in HOOKS for hook in getattr(part, kind, {}).values())
-    return next((kind for kind, hook in hooks if not is_expected(hook)), "")
+    return next((kind for kind, hook in hooks if not _is_expected(hook)), "")
 
 
 def _sum(tensor: torch.Tensor) -> int:

@@ -45,7 +45,7 @@ from kvbench.store.tables import (
     missing_metrics,
 )
 from kvbench.system.errors import KVBenchError, first_line
-from kvbench.system.files import write_text_atomically
+from kvbench.system.files import remove_partial, write_text_atomically
 from kvbench.system.places import is_remote
 from leaderboards.metrics import Metric
 
@@ -71,13 +71,12 @@ class Store:
     @classmethod
     def start(cls, folder: Path, identity: Identity, command: str, job: Job | None = None) -> Self:
         """Starts a new run in ``folder``, or resumes the one that is there if it is the same run."""
+        remove_partial(folder)
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
             check_same_run(folder, store.identity, identity)
             store._set(status="started", reason=None)
-            _remove_partial(folder)
             return store
-        _remove_partial(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise KVBenchError(f"{folder} exists and is no run of kvbench: choose another name, or another --out")
         run = RunFile(
@@ -348,13 +347,6 @@ def _refuse(path: Path, fault: str) -> None:
 
 def _unreadable(path: Path, error: Exception) -> KVBenchError:
     return KVBenchError(f"{path} cannot be read ({first_line(error)}): delete it and start the run again")
-
-
-def _remove_partial(folder: Path) -> None:
-    """Removes what a kill left half written; :func:`write_atomically` names such files so."""
-    if not is_remote(folder):
-        for path in folder.rglob(".*.partial"):
-            path.unlink(missing_ok=True)
 
 
 def check_same_run(folder: Path, stored: Identity, identity: Identity) -> None:

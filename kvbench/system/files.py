@@ -1,8 +1,7 @@
 """Writes files that are either whole or not there."""
 
-import glob
 import os
-import platform
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from policies.declaration.lazy import LazyModule
 
 cloud = LazyModule("upath.implementations.cloud")
 
-_MACHINE = f"-{platform.node()}"  # ends the names of partial files, behind the process that writes them
+PARTIAL = re.compile(r"\..+\.\w+-(\d+)\.partial")  # the name of a file that a process is writing
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -39,9 +38,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     except Exception as error:
         if not is_remote(path):
             raise
-        raise _write_error(
-            path, f"{type(error).__name__}: {first_line(error)}"
-        ) from error  # each service raises its own
+        reason = f"{type(error).__name__}: {first_line(error)}"  # each service raises its own
+        raise _write_error(path, reason) from error
 
 
 def check_writable(option: str, folder: Path) -> None:
@@ -79,9 +77,8 @@ def _send(path: Any, write: Callable[[Path], object]) -> None:
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_partial(path)
-    owner = f"-{os.getpid()}{_MACHINE}"
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=f"{owner}.partial")
+    suffix = f"-{os.getpid()}.partial"
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=suffix)
     os.close(descriptor)
     partial = Path(name)
     try:
@@ -94,11 +91,12 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _remove_partial(path: Path) -> None:
-    """Removes what processes of this machine that were killed left of a file."""
-    for partial in path.parent.glob(f".{glob.escape(path.name)}.*{_MACHINE}.partial"):
-        process = partial.name.removesuffix(f"{_MACHINE}.partial").rpartition("-")[2]
-        if process.isdecimal() and not is_running(int(process)):
+def remove_partial(folder: Path) -> None:
+    """Removes what a kill left half written in a local folder, but no file that a process of this machine may still
+    be writing. It is called once, before anything is written there."""
+    for partial in () if is_remote(folder) else folder.rglob(".*.partial"):
+        name = PARTIAL.fullmatch(partial.name)
+        if name and not is_running(int(name[1])):
             partial.unlink(missing_ok=True)
 
 
@@ -107,9 +105,11 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def make_folder(option: str, folder: Path) -> None:
-    """Makes the folder of an option; raises :class:`KVBenchError` if that is not possible."""
+    """Makes the folder of an option, and removes what a kill left half written there; raises :class:`KVBenchError` if
+    that is not possible."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        remove_partial(folder)
     except OSError as error:
         raise KVBenchError(
             f"{option} {folder} cannot be written ({error.strerror or error}): name another folder"

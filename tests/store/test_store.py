@@ -33,6 +33,8 @@ from policies import POLICIES, at_ratios
 from tests.support.models.processes import Copy, wait_until
 from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
 
+NO_PROCESS = 2**30  # more than any process has as its number
+
 
 def test_a_run_is_identified_first_and_complete_at_its_end(runs: ToyRuns, tmp_path: Path) -> None:
     store = runs("run")
@@ -126,9 +128,9 @@ def test_edited_code_is_another_run_and_an_edited_readme_is_not(runs: ToyRuns, m
 
 def test_what_a_kill_left_half_written_is_removed(runs: ToyRuns, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".run.json.x1y2.partial").write_text("{")
+    (tmp_path / "run" / f".run.json.x1y2-{NO_PROCESS}.partial").write_text("{")
     runs("run")
-    partial = tmp_path / "run" / "records" / "base" / "00000" / ".knorm.parquet.x1y2.partial"
+    partial = tmp_path / "run" / "records" / "base" / "00000" / f".knorm.parquet.x1y2-{NO_PROCESS}.partial"
     partial.write_text("PAR1")
     runs("run")
     assert list((tmp_path / "run").rglob("*.partial")) == []

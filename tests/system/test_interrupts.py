@@ -1,17 +1,19 @@
 """Ctrl-C is answered once, and not in the middle of a write."""
 
+import fcntl
 import os
 import platform
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 import kvbench.system.files
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import write_atomically, write_text_atomically
+from kvbench.system.files import make_folder, write_atomically, write_text_atomically
 from kvbench.system.lock import working_in
 from kvbench.system.signals import PATIENCE, Interrupts
 from tests.support.models.processes import Copy
@@ -53,7 +55,7 @@ def test_a_write_is_ended_before_its_interrupt(
     write_atomically(tmp_path / "other", lambda partial: partial.write_text("no interrupt is left"))
 
 
-def test_what_a_killed_process_left_of_a_file_goes_with_the_next_write(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_of_a_file_goes_at_the_next_start(tmp_path: Path) -> None:
     page = tmp_path / "[index].html"
 
     def stop_within(partial: Path) -> None:
@@ -65,8 +67,11 @@ def test_what_a_killed_process_left_of_a_file_goes_with_the_next_write(tmp_path:
         (left,) = tmp_path.iterdir()
         others = left.with_name(left.name.replace(str(killed.process.pid), str(os.getpid())))
         others.write_text("another process is at it")
+        strangers = tmp_path / ".download.partial"
+        strangers.touch()
         write_text_atomically(page, "all of it")
-    assert set(tmp_path.iterdir()) == {page, others}
+        make_folder("--site", tmp_path)
+    assert set(tmp_path.iterdir()) == {page, others, strangers}
 
 
 def test_a_folder_is_worked_in_by_one_process_at_a_time_and_a_dead_one_keeps_nothing(tmp_path: Path) -> None:
@@ -87,3 +92,23 @@ def test_a_folder_is_worked_in_by_one_process_at_a_time_and_a_dead_one_keeps_not
         with working_in(folder):
             pass
     assert not list(folder.parent.iterdir())
+
+
+def test_a_lock_that_was_let_go_while_it_was_taken_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its former owner removes the file after this process has opened it: the next one would lock another file."""
+    path, lock = tmp_path / ".x.lock", fcntl.lockf
+    opened: list[TextIO] = []
+
+    def late(file: TextIO, how: int) -> None:
+        if not opened:
+            path.unlink()
+        opened.append(file)
+        lock(file, how)
+
+    monkeypatch.setattr("kvbench.system.lock.fcntl.lockf", late)
+    with working_in(tmp_path / "x"):
+        assert len(opened) == 2
+        assert path.read_text() == f"process {os.getpid()} on {platform.node()}"
+    assert not path.exists()

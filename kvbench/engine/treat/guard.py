@@ -1,4 +1,4 @@
-"""Guards the model: presses have to leave it as they find it."""
+"""Tells presses of strangers from known ones, and guards the model against the masks of presses."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from kvbench.models.load import LoadedModel, decoder_of
-from kvbench.models.snapshot import is_expected
 
 KNOWN = ("kvpress.", "policies.")  # packages whose presses are tested to write to nothing but their cache
 
@@ -30,25 +29,14 @@ def masks_of(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
 
 
 @contextmanager
-def left_as_it_was(model: LoadedModel) -> Iterator[None]:
-    """Undoes whatever a press does to the model in its own pass: masks, hooks, another forward, another attention."""
-    network, decoder = model.network, decoder_of(model.network)
-    implementation = network.config._attn_implementation
-    hooks = {module: dict(module._forward_hooks) for module in network.modules()}
-    forwards = {part: vars(part).get("forward") for part in (network, decoder)}
+def clearing_masks(model: LoadedModel) -> Iterator[None]:
+    """Clears the masks that a head-wise press sets on modules: they are its result, and nobody else's.
+
+    Nothing else is put back. A press that changes the model is named, and no later result of the process is taken
+    (:class:`ModelChangedError`).
+    """
     try:
         yield
     finally:
         for module in attention_modules(model):
             module.masked_key_indices = None
-        for module, before in hooks.items():
-            hooks_now = module._forward_hooks
-            for key in [key for key, hook in hooks_now.items() if key not in before and not is_expected(hook)]:
-                del hooks_now[key]
-        for part, forward in forwards.items():
-            if forward is None:
-                vars(part).pop("forward", None)
-            else:
-                part.forward = forward
-        if network.config._attn_implementation != implementation:
-            network.set_attn_implementation(implementation)

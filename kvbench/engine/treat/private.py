@@ -9,9 +9,9 @@ import torch
 from transformers import DynamicCache
 
 from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
-from kvbench.engine.treat.guard import attention_modules, left_as_it_was, masks_of
+from kvbench.engine.treat.guard import attention_modules, clearing_masks, masks_of
 from kvbench.engine.treat.keep import LayerCache, PressError, observe
-from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, attention, decoder_of
 
 Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention
 
@@ -27,7 +27,8 @@ def prefill_alone(model: LoadedModel, trace: Trace, branch: Branch) -> None:
         torch.inference_mode(False),
         torch.no_grad(),
         draws_of(branch, "prefill", model.device),
-        left_as_it_was(model),
+        clearing_masks(model),
+        attention(model.network, model.network.config._attn_implementation),  # KVCompose leaves another if it fails
     ):
         cache = DynamicCache()
         with _remembering(model) as full, press(model.network):

@@ -17,7 +17,7 @@ from kvpress.utils import compute_n_kept
 from torch import nn
 
 from kvbench.engine.treat.branch import Branch, draws_of, faults_of
-from kvbench.engine.treat.guard import is_known, left_as_it_was
+from kvbench.engine.treat.guard import is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
 from kvbench.engine.treat.plan import Scoring
 from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of
@@ -84,8 +84,7 @@ def _make_ready(model: LoadedModel, branch: Branch) -> None:
         if replaced := replaced_hooks(press):
             raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
         if type(press).post_init_from_model is not BasePress.post_init_from_model:
-            with left_as_it_was(model):
-                press.post_init_from_model(model.network)
+            press.post_init_from_model(model.network)
 
 
 @contextmanager

@@ -162,15 +162,24 @@ def tampers(
 
 
 class Vandal(KnormPress):
-    """In its own prefill it leaves hooks, another attention and another forward behind."""
+    """In its own prefill it leaves masks and another attention behind, and does to the model what it is made for."""
+
+    spoil: Callable[[Any], object] = staticmethod(lambda model: None)
 
     def __call__(self, model: Any) -> Any:
         for layer in model.model.layers:
-            layer.register_forward_hook(lambda module, inputs, output: output * 0)
             layer.self_attn.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([3]))
-        model.model.forward = lambda *arguments, **named: 1 / 0
         model.set_attn_implementation("eager")
+        self.spoil(model)
         raise RuntimeError("done")
+
+
+class LeavesHooks(Vandal):
+    spoil = staticmethod(lambda model: model.model.layers[0].register_forward_hook(lambda *given: given[2] * 0))
+
+
+class LeavesForward(Vandal):
+    spoil = staticmethod(lambda model: setattr(model.model, "forward", lambda *_, **__: 1 / 0))
 
 
 VANDALS: dict[str, Policy] = {
@@ -235,6 +244,17 @@ def test_a_press_that_writes_to_the_model_is_named_and_nothing_goes_on(
     with pytest.raises(ModelChangedError, match=rf"^vandal changed .*{where} of the model: run without it") as caught:
         collect_base(apart(llama), [*OTHERS, vandal])
     assert pickle.loads(pickle.dumps(caught.value)).place == caught.value.place  # it crosses processes
+
+
+@pytest.mark.parametrize(
+    ("press", "where"), [(LeavesHooks, "model.layers.0._forward_hooks"), (LeavesForward, "model.forward")]
+)
+def test_so_is_one_that_leaves_something_behind_in_its_own_prefill(
+    llama: LoadedModel, press: type[Vandal], where: str
+) -> None:
+    vandal = replace(pressing("vandal", lambda s: press(s.ratio), prefill="private"), origin="a file")
+    with pytest.raises(ModelChangedError, match=rf"^vandal changed {where} of the model"):
+        collect_base(apart(llama), [*OTHERS, vandal])
 
 
 def test_nothing_is_seen_in_a_model_that_presses_left_alone(llama: LoadedModel) -> None:

@@ -16,7 +16,7 @@ from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.loop import Step
 from kvbench.engine.decode.waves import rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.guard import left_as_it_was
+from kvbench.engine.treat.guard import clearing_masks
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
@@ -152,7 +152,7 @@ def under_press(model: LoadedModel, trace: Trace, branch: Branch, number: int) -
     situation, question = branch.treatment.situation, trace.prompt.questions[number]
     press, seed = branch.treatment.policy.press(situation), seed_of(0, situation.example_id, f"answer {number}")
     cache, position, nats = DynamicCache(), branch.next_position, []
-    with torch.no_grad(), left_as_it_was(model), drawing_from(seed, model.device), press(model.network):
+    with torch.no_grad(), clearing_masks(model), drawing_from(seed, model.device), press(model.network):
         decoder_of(model.network)(input_ids=torch.tensor([trace.prompt.token_ids]), past_key_values=cache)
         pending = list(question.token_ids)
         for token in question.gold_ids:

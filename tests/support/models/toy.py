@@ -39,7 +39,7 @@ from kvbench.engine.decode.generation import Generation, until_end
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.donor import lazy_donor
-from kvbench.engine.treat.guard import left_as_it_was
+from kvbench.engine.treat.guard import clearing_masks
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, wrap_model
@@ -267,8 +267,8 @@ def kvpress_answers(
     listener = DecodeListener(model.tokenizer)
     pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
     pipeline.tokenizer = listener
-    # A pipeline that raises leaves masks; KVzipPress leaves a forward on the network.
-    with left_as_it_was(model), pytest.MonkeyPatch.context() as patched:
+    # A pipeline that raises leaves masks.
+    with clearing_masks(model), pytest.MonkeyPatch.context() as patched:
         patched.setattr(attention_patch, "search_hyperplane", hiding_keys)
         pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
     return [until_end(heard, model.end_tokens()) for heard in listener.heard]
