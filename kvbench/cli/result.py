@@ -17,7 +17,7 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.places import is_place
 from leaderboards.terminal.result_table import ResultTable
 
-VERSION = 2  # of the JSON object; one that lacks or renames anything gets another
+VERSION = 3  # of the JSON object; one that lacks or renames anything gets another
 
 AsJSON = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print results, warnings and errors, and no progress.")]

@@ -14,6 +14,7 @@ from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
 from kvbench.experiments.options import check_name
 from kvbench.store.run_file import Job
+from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from policies import LazyModule, argument_warnings
 
@@ -64,26 +65,31 @@ def command(
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     mine, others = press_and_others(press, against, [task for task, _ in executor.grid.tasks], mode)
     records = store.frame()
+    if reason := reports.fails_always(records, mine.name):
+        raise KVBenchError(reports.broken(mine.name, reason, press))
     rows = sites.publish_summary(store, records)
     unmastered = {} if every_task else reasons.reasons_by_task(rows)
     comparison = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site, unmastered)
-    adapted = {one.policy for one in comparison.presses if one.is_adapted}
-    shown, warnings = [verdicts.pooled_table(comparison.pooled, adapted)], argument_warnings(mine, others)
-    if comparison.presses:
-        shown.append(verdicts.argument_table(comparison.presses))
-    for other in others:
-        against_it = [duel for duel in comparison.duels if duel.other == other.name]
-        if not against_it:
-            warnings.append(f"no verdict against {other.name}: no cell of both is complete")
-            continue
-        shown += verdicts.verdict_tables(against_it, unmastered)
-        if comparison.contrasts[other.name]:
-            shown.append(verdicts.failure_table(comparison.contrasts[other.name]))
+    met = {duel.other for duel in comparison.duels}
+    warnings = [f"no verdict against {one.name}: no cell of both is complete" for one in others if one.name not in met]
+    warnings += argument_warnings(mine, others)
+    contrasts = {other: of_other for other, of_other in comparison.contrasts.items() if of_other}
+    shown = [*verdicts.pooled_tables(comparison.pooled, comparison.presses)]
+    shown += [verdicts.verdict_table(comparison.duels, unmastered)]
+    shown += [verdicts.failure_table(contrasts)] if contrasts else []
+    shown += [verdicts.argument_table(comparison.presses)] if comparison.presses else []
     more, fault = reports.warnings_of(store, records, executor.grid.setting.policies)
     files = {"records": folder, "page": comparison.page}
     if tables:
         files["tables"] = sites.write_comparison_tables(store, comparison)
     notes = [f"{Path(model).name} is {CARRIES_OVER}"] if is_teaching(model) else []
+    level = comparison.duels[0].level
+    look = ["python", "-m", "kvbench", "show", str(folder), "--policy", mine.name, f"--{level.kind}", str(level)]
+    notes += [
+        f"examples of its worst answers: {shlex.join(look)}",
+        f"pages of every task, with examples beside the texts: {comparison.next_step}",
+        "intervals of each cell, and every kind of question: the page",
+    ]
     return Result(
         shown, notes=notes, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows)
     )

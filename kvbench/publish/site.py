@@ -1,5 +1,6 @@
 """Writes what people look at: ``summary.json`` of a store, and the pages and downloads of a site."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +21,7 @@ from kvbench.publish.method import method_of, run_entry
 from kvbench.publish.print_tables import model_name, origin_of, write_tables
 from kvbench.publish.site_files import remove_former_files
 from kvbench.publish.site_list import COMPARISON, ENTRY_FILES, RUN, enlist, folder_of, run_site_beside
+from kvbench.run.report import what_to_do
 from kvbench.store.identity import Identity
 from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.store import SUMMARY_FILE, Store
@@ -101,10 +103,10 @@ def _warn(stores: Sequence[Store], rows: Sequence[SummaryRow]) -> None:
     for store in unfinished:
         state = store.run.reason or store.run.status
         warn(f"warning: {store.folder} is not complete ({state}): what is missing is blank")
-    gaps = [f"{row.policy} of {row.task}: {row.reason}" for row in rows if not row.complete and row.task != ALL_TASKS]
+    of_tasks = [row for row in rows if row.task != ALL_TASKS]
+    gaps = [f"{row.policy} of {row.task}: {row.reason}" for row in of_tasks if not row.complete]
     if gaps and not unfinished:
-        again = "the same run again adds what is missing, and tries again what failed"
-        warn(f"warning: {_where(stores)} lacks records ({gaps[0]}): these are blank; {again}")
+        warn(f"warning: {_where(stores)} lacks records ({gaps[0]}): these are blank; {what_to_do(rows)}")
 
 
 def _where(stores: Sequence[Store]) -> str:
@@ -289,6 +291,7 @@ class PublishedComparison:
     contrasts: dict[str, list[Contrast]]  # by opponent
     presses: list[Arguments]  # of the policy and its opponents, task by task
     unmastered: Mapping[str, str]  # why the model cannot do a task, which has no verdict
+    next_step: str  # the command that makes pages of its run
 
 
 def publish_comparison(
@@ -314,6 +317,7 @@ def publish_comparison(
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]
     presses = [used[key] for key in keys if key in used and used[key].used]
+    next_step = _command_of_site(store, folder)
     folder = folder_of(folder, [store])
     name = f"compare-{file_name(policy)}"
     sheets = (
@@ -335,10 +339,18 @@ def publish_comparison(
         contexts=contexts_text({task.name: task.contexts for task in store.identity.tasks if task.name in tasks}),
         beside=run_site_beside(folder, store),
         unmastered=unmastered,
+        next_step=next_step,
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [store])
-    return PublishedComparison(path, whole, verdicts, failures, presses, unmastered)
+    return PublishedComparison(path, whole, verdicts, failures, presses, unmastered, next_step)
+
+
+def _command_of_site(store: Store, folder: Path | None) -> str:
+    """Writes the command that makes pages of the run of a comparison: beside its page, unless another run has its pages
+    there."""
+    place = [] if folder is None or (folder / FRONT).is_file() else ["--site", str(folder)]
+    return shlex.join(["python", "-m", "kvbench", "site", str(store.folder), *place])
 
 
 def write_comparison_tables(store: Store, comparison: PublishedComparison) -> list[Path]:

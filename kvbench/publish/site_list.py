@@ -95,6 +95,7 @@ def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Stor
 def link_pages(folder: Path) -> None:
     """Shows the links to pages that templates hide as long as those are not there."""
     others = [name for name in (FRONT, METHOD, IMPORTED, CLAIMS_PAGE) if (folder / name).is_file()]
+    others += [page.name for page in folder.glob("examples-*.html")]
     if _is_listed(folder):
         others += [f"../{LIST}"] if (folder.parent / LIST).is_file() else []
         others += [f"../{page.parent.name}/{page.name}" for page in folder.parent.glob(f"*/{CLAIMS_PAGE}")]

@@ -1,5 +1,6 @@
 """Reports at the end of a run what makes it fail: two names for one method, and cells that failed."""
 
+import shlex
 from collections.abc import Sequence
 
 from pandas import DataFrame
@@ -8,6 +9,9 @@ from kvbench.store.store import Store
 from leaderboards.aggregate.audit import audit
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from policies import Policy
+
+DOCTOR = "python -m kvbench doctor {} examines it"
+AGAIN = "the same run again adds what is missing, and tries again what failed"
 
 
 def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) -> tuple[list[str], str]:
@@ -22,6 +26,21 @@ def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) ->
     return warnings, f"{reason}: one of them is not what it is called; declare it (same_as) if that is meant"
 
 
+def fails_always(records: DataFrame, policy: str) -> str:
+    """Returns why a policy has no answer at all; empty if it has one."""
+    of_policy = records[records["policy"] == policy]
+    failed = of_policy[of_policy["status"] != "ok"]
+    return str(failed["reason"].iloc[0]) if len(failed) == len(of_policy) > 0 else ""
+
+
+def broken(policy: str, reason: str, press: str) -> str:
+    """Says what to do with a press that always fails: to run it again helps nothing."""
+    cause = reason.removeprefix(f"{policy} ")
+    return f"{policy} {cause}; no answer of it is there, so that nothing is compared. " + DOCTOR.format(
+        shlex.quote(press)
+    )
+
+
 def failures_of(rows: Sequence[SummaryRow]) -> str:
     """Names the policies that failed somewhere, which fails a command: in a table they are easily overlooked."""
     failed: dict[str, str | None] = {}
@@ -32,4 +51,12 @@ def failures_of(rows: Sequence[SummaryRow]) -> str:
         return ""
     (policy, reason), *more = failed.items()
     others = f" (also failed: {', '.join(name for name, _ in more)})" if more else ""
-    return f"some cells failed, all others are complete: {policy}: {reason}{others}; the same command tries them again"
+    return f"some cells failed, all others are complete: {policy}: {reason}{others}; {what_to_do(rows)}"
+
+
+def what_to_do(rows: Sequence[SummaryRow]) -> str:
+    """Says what to do where cells are not complete: to run a policy again that has none helps nothing."""
+    of_tasks = [row for row in rows if row.task != ALL_TASKS]
+    complete = {row.policy for row in of_tasks if row.complete}
+    always = list(dict.fromkeys(row.policy for row in of_tasks if row.policy not in complete))
+    return f"{', '.join(always)} failed everywhere: {DOCTOR.format('FILE:PRESS')}" if always else AGAIN

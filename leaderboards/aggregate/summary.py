@@ -252,9 +252,9 @@ def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None
     if len(failed):
         reasons = (visible(str(reason)) for reason in failed["reason"] if not isna(reason))
         first = next(reasons, "no reason was recorded")
-        gaps.append(f"{len(failed)} of {expected_answers} failed: {first}")
+        gaps.append(f"{len(failed)} of {expected_answers} answers failed: {first}")
     if len(group) < expected_answers:
-        gaps.append(f"{expected_answers - len(group)} of {expected_answers} have no record")
+        gaps.append(f"{expected_answers - len(group)} of {expected_answers} answers have no record")
     return join_reasons(gaps)
 
 

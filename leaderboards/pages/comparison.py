@@ -13,6 +13,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.pages.entries import provenance_of
 from leaderboards.pages.method import RunEntry
+from leaderboards.pages.results import examples_page
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.templating import render
 from leaderboards.statistics.significance import p_text
@@ -58,6 +59,7 @@ class MeasureGrid:
     name: str
     title: str
     unit: str
+    direction: str  # which end is better
     lines: tuple[TableRow, ...]
 
     @property
@@ -95,12 +97,13 @@ def build_comparison(
     contexts: str = "",
     beside: RunBeside | None = None,
     unmastered: Mapping[str, str] | None = None,
+    next_step: str = "",
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells
     without a verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it
     begins with. ``presses``: the arguments that each policy ran with. ``run``: what made the page, of so many
     ``contexts``. ``beside``: a run to look further at. ``unmastered``: why the model cannot do a task, which has no
-    verdict."""
+    verdict. ``next_step``: the command that makes pages of its run."""
     reasons = unmastered or {}
     others = dict.fromkeys(duel.other for duel in duels)
     return render(
@@ -119,6 +122,8 @@ def build_comparison(
             tuple(argument_rows(presses)),
         ),
         adapted={one.policy for one in presses if one.is_adapted},
+        examples={task: examples_page(task, 1) for task in dict.fromkeys(duel.task for duel in duels)},
+        next_step=next_step,
         definitions=[one for one in STATISTICS.definitions if one.name in DEFINED],
         missing=missing,
         unmastered=reasons,
@@ -128,7 +133,7 @@ def build_comparison(
         contexts=contexts,
         beside=beside,
         on_areas=note_on_areas(pooled),
-        in_words=verdicts_in_words(pooled),
+        in_words=verdicts_in_words(pooled, presses),
     )
 
 
@@ -159,7 +164,10 @@ def _section(
         level_title=kind_title(levels),
         columns=tuple(names_of(levels).values()),
         tables=tuple(
-            MeasureGrid(measure.name, measure.title, measure.unit, _lines(duels, levels, measure, unmastered))
+            MeasureGrid(
+                *(measure.name, measure.title, measure.unit, measure.direction),
+                _lines(duels, levels, measure, unmastered),
+            )
             for measure in measures
         ),
         how=Listing(
@@ -215,7 +223,7 @@ def _cell(contest: Contest) -> TableCell:
     text, _, interval = contest.text.partition(" ")
     return TableCell(
         text,
-        interval or f"no interval, n = {contest.contexts}",
+        f"{contest.sides_text}\n{interval or f'no interval, n = {contest.contexts}'}",
         contest.difference.mean,
         tone=contest.verdict,
         reason=contest.explanation,

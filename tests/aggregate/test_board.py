@@ -138,7 +138,7 @@ def test_reasons_of_strangers_turn_nothing_round() -> None:
     bad = {"task": "base", "policy": "snapkv", "ratio": 0.5}
     records = frame([record(), failed("gone \u202e\x1b[31m", **bad)])
     (reason,) = {row.reason for row in summarise(records) if (row.task, row.policy) == ("base", "snapkv")}
-    assert reason == "1 of 1 failed: gone \ufffd\ufffd[31m"
+    assert reason == "1 of 1 answers failed: gone \ufffd\ufffd[31m"
 
 
 WHOLE = 1000

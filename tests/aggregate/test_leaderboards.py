@@ -136,7 +136,7 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     ]
     rows = summarise(frame(records))
     cell, overall = find(rows, "base"), find(rows, ALL_TASKS)
-    assert (cell.n, cell.reason) == (3, "1 of 4 failed: the scores hold NaN")
+    assert (cell.n, cell.reason) == (3, "1 of 4 answers failed: the scores hold NaN")
     identity = {
         "task",
         "mode",
@@ -158,7 +158,7 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     assert find(rows, "hops").complete
     assert all(getattr(cell, name) is None for name in measures)
     assert all(getattr(overall, name) is None for name in measures)
-    assert overall.reason == f"hops: {NO_TWIN}; base: 1 of 4 failed: the scores hold NaN"
+    assert overall.reason == f"hops: {NO_TWIN}; base: 1 of 4 answers failed: the scores hold NaN"
     assert find(rows, "hops").f1 == 100
     assert find(rows, ALL_TASKS, "tova").f1 == 100
 
@@ -187,7 +187,7 @@ def test_without_gold_answers_a_cell_is_complete_and_has_what_the_checkers_say()
 def test_a_question_without_a_record_blanks_its_cell() -> None:
     rows = summarise(frame([*two_contexts(policy="full", ratio=0.0), *two_contexts()[:3]]))
     assert find(rows, "base").f1 is None
-    assert find(rows, "base").reason == "1 of 4 have no record"
+    assert find(rows, "base").reason == "1 of 4 answers have no record"
     assert find(rows, "base", "full", 0.0).f1 == 100
 
 

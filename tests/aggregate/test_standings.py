@@ -84,7 +84,7 @@ def test_what_failed_is_blank_with_its_reason_and_has_no_rank() -> None:
 
     records = realistic_records(["base"], ["full", "random", "snapkv", "tova"], ratios=[0.5, 0.9], change=broken)
     tova, snapkv = blanks_of(records, "tova"), blanks_of(records)
-    reason = Blank("tova at ratio 0.9: 4 of 48 failed: out of memory")
+    reason = Blank("tova at ratio 0.9: 4 of 48 answers failed: out of memory")
     blank = [tova[measure] for measure in DERIVED if measure is not RECENCY]
     assert blank == [reason] * 8
     assert tova[RECENCY] == Blank("recency was not run")

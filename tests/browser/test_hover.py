@@ -191,7 +191,7 @@ def test_another_layer_of_a_map_can_be_chosen(browser: Chromium, site: tuple[Pat
         )
         assert browser.evaluate(read) == told(measure, level)
         reasons = browser.evaluate("[...document.querySelectorAll('.map')][0].querySelector('.why').innerText.trim()")
-        assert reasons == ("–: 24 of 24 failed: it broke" if level == "0.9" else "")
+        assert reasons == ("–: 24 of 24 answers failed: it broke" if level == "0.9" else "")
     assert browser.evaluate("document.querySelector('.map .told').textContent").startswith(
         "Hallucination rate, percent"
     )

@@ -99,7 +99,7 @@ def test_what_is_blank_in_the_row_is_blank_in_its_parts_and_enters_no_mean(recor
     )
     rows = summarise(broken)
     found = facets(broken, rows)
-    reason = "1 of 20 failed: it is broken"
+    reason = "1 of 20 answers failed: it is broken"
     cell = ("knorm", Level("ratio", 0.9))
     assert of(found, "hops", "date").values[F1.field][cell] == Blank(reason)
     assert of(found, "all", "date").values[F1.field][cell] == Blank(f"hops: {reason}")

@@ -135,7 +135,7 @@ def test_the_pages_show_the_numbers_of_the_rows(rows: list[SummaryRow], pages: d
 
 
 def test_a_blank_cell_says_why_in_place_and_in_a_footnote(pages: dict[str, str]) -> None:
-    reason = "4 of 24 failed: the scores hold NaN"
+    reason = "4 of 24 answers failed: the scores hold NaN"
     assert f'<td class="blank" title="{reason}">' in pages["task-hops.html"]
     assert re.search(rf'<li id="section-1-f1-note-1">{reason} \(h2o at 0\.9\)</li>', pages["task-hops.html"])
     assert f"hops: {reason} (h2o at 0.9)" in pages[FRONT], "the mean over tasks is blank too"

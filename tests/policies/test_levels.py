@@ -128,7 +128,7 @@ def test_repeats_are_averaged_by_question_and_counted_once() -> None:
 def test_a_draw_that_is_missing_makes_its_cell_incomplete() -> None:
     rows = summarise(frame([*repeated(0, [0.0, 100.0, 50.0]), *repeated(2, [100.0, 100.0])]))
     cell = next(row for row in rows if row.task == "base")
-    assert (cell.complete, cell.reason) == (False, "1 of 6 have no record")
+    assert (cell.complete, cell.reason) == (False, "1 of 6 answers have no record")
 
 
 def test_differences_average_over_draws_and_mcnemar_counts_the_first() -> None:

@@ -19,9 +19,13 @@ def is_shared(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> b
 
 def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Returns the differences question by question, and where there is one."""
-    one, other = (table.policies.index(name) for name in pair)
-    values = table.values[measure.column][one] - table.values[measure.column][other]
-    return values, ~np.isnan(values)
+    one, other = _sides(table, pair, measure)
+    return one - other, ~np.isnan(one - other)
+
+
+def _sides(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> FloatArray:
+    """Returns the values of both, shape (2, questions)."""
+    return table.values[measure.column][[table.policies.index(name) for name in pair]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class TaskDifference:
     """The difference of two policies in one task, before anything is corrected."""
 
     values: FloatArray  # one for each context; their mean is the difference
+    sides: tuple[float, float]  # what either policy has, whose difference it is
     contexts: int  # of a share those in which both answer
     differing: int  # contexts
     tables: Sequence[AnswerTable]  # of its levels
@@ -45,7 +50,9 @@ def area_of(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compa
     counts = np.bincount(draws).astype(np.float64)
     differing = len(np.unique(draws[np.abs(heights) > 10.0**-DIGITS]))
     by_context = _by_context(np.bincount(draws, heights).astype(np.float64), counts)
-    return TaskDifference(by_context, len(counts), differing, tables)
+    pairs = np.stack([_sides(table, pair, measure)[:, common].mean(axis=1) for table in tables])
+    one, other = (_weights(tables) @ pairs).tolist()
+    return TaskDifference(by_context, (one, other), len(counts), differing, tables)
 
 
 def _numbered(draws: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -74,8 +81,10 @@ def area_of_shares(tables: Sequence[AnswerTable], pair: tuple[str, str], measure
     weights = _weights(at)
     values: FloatArray = weights @ np.stack([area.values for area in levels])
     contexts, differing = (max(getattr(area, name) for area in levels) for name in ("contexts", "differing"))
-    over = weights @ np.array([area.over for area in levels])
-    return TaskDifference(values, contexts, differing, at, (float(over[0]), float(over[1])))
+    sides, over = (
+        (weights @ np.array([getattr(area, name) for area in levels])).tolist() for name in ("sides", "over")
+    )
+    return TaskDifference(values, tuple(sides), contexts, differing, at, tuple(over))
 
 
 def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> TaskDifference | None:
@@ -92,7 +101,8 @@ def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> T
     differing = int(((counted[0] != counted[1]) | (over[0] != over[1])).sum())
     answered = over.sum(axis=1) / common.sum()
     both = int((over > 0).all(axis=0).sum())
-    return TaskDifference(one - other, both, differing, [table], (float(answered[0]), float(answered[1])))
+    sides, answered_by = (float(one.mean()), float(other.mean())), (float(answered[0]), float(answered[1]))
+    return TaskDifference(one - other, sides, both, differing, [table], answered_by)
 
 
 def _weights(tables: Sequence[AnswerTable]) -> FloatArray:

@@ -49,6 +49,16 @@ class Compared:
     def lower_is_better(self) -> bool:
         return self.measure.better == "lower"
 
+    @property
+    def direction(self) -> str:
+        """Says which end is better, for a heading."""
+        return f"{self.measure.better} is better"
+
+    def sides(self, values: FloatArray) -> tuple[float, float]:
+        """Returns what two policies have, as the column has it, in the unit of the measure."""
+        one, other = (self.factor * values).tolist()
+        return one, other
+
 
 F1 = Compared("f1", row.F1, "F1", 1)
 HALLUCINATION = Compared("hallucinated", row.HALLUCINATION, "hallucination", 100)
@@ -116,6 +126,7 @@ class Contest:
     p: float  # of the means of subsets, corrected over the levels of the task
     contexts: int  # that have a value
     spread: float  # the standard deviation of the contexts' differences, as the column has them
+    sides: tuple[float, float]  # what either has, in the unit of the measure
     opposed: bool = False  # one has the higher F1, and the other has more questions right
 
     @property
@@ -142,6 +153,11 @@ class Contest:
     def text(self) -> str:
         """Writes the difference as it is shown."""
         return self.points.text()
+
+    @property
+    def sides_text(self) -> str:
+        """Writes what either has, such as "62 against 39"."""
+        return "{:.0f} against {:.0f}".format(*self.sides)
 
     @property
     def explanation(self) -> str:

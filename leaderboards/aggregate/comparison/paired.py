@@ -68,6 +68,7 @@ class _Cell:
     only_one: int
     only_other: int
     samples: Mapping[str, _Sample]  # by column, of the measures that some question has a value of
+    sides: Mapping[str, tuple[float, float]]  # what either has of these measures, in their units
 
 
 def _duels_of_pairs(
@@ -100,11 +101,12 @@ def _cells(
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
     samples: list[dict[str, _Sample]] = [{} for _ in known]
+    sides: list[dict[str, tuple[float, float]]] = [{} for _ in known]
     for name, measure in measures.items():
         values = table.values[measure.column]
         there = ~np.isnan(values[one] - values[other])
         for mask, rows in _rows_by_mask(there):
-            draws = table.draws[mask]
+            draws, heights = table.draws[mask], _heights(table, measure, mask)
             if measure.over:
                 shared = values[:, mask], table.values[measure.over][:, mask]
                 of_cell = _of_shares(*shared, (one[rows], other[rows]), draws, seed)
@@ -113,12 +115,22 @@ def _cells(
             for place, sample in zip(rows, of_cell, strict=True):
                 if sample is not None:
                     samples[place][name] = sample
+                    sides[place][name] = heights[one[place]], heights[other[place]]
     common, right = table.there[one] & table.there[other], table.first_right
     counts = (common, common & right[one] & ~right[other], common & right[other] & ~right[one])
     questions, only_one, only_other = (each.sum(axis=1).tolist() for each in counts)
     contexts = (common @ _members(table.contexts) > 0).sum(axis=1).tolist()
-    cells = map(_Cell, [table.level] * len(known), questions, contexts, only_one, only_other, samples)
+    cells = map(_Cell, [table.level] * len(known), questions, contexts, only_one, only_other, samples, sides)
     return {pair: cell for pair, cell in zip(known, cells, strict=True) if cell.samples}
+
+
+def _heights(table: AnswerTable, measure: Compared, mask: NDArray[np.bool_]) -> list[float]:
+    """Returns what each policy has of some questions, in the unit of the measure."""
+    values = table.values[measure.column][:, mask].sum(axis=1)
+    over = table.values[measure.over][:, mask].sum(axis=1) if measure.over else mask.sum()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        heights: list[float] = np.round(measure.factor * values / over, DIGITS).tolist()
+    return heights
 
 
 def _rows_by_mask(there: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.bool_], list[int]]]:
@@ -196,4 +208,5 @@ def _contests(measure: Compared, cells: Sequence[_Cell]) -> Iterator[Contest]:
         low, high = interval if interval and np.isfinite(interval).all() else (None, None)
         opposed = measure is F1 and (cell.only_one - cell.only_other) * sample.mean < 0
         difference = MeanDifference(sample.mean, low, high)
-        yield Contest(measure, difference, alpha, p[place], sample.contexts, sample.spread, opposed)
+        sides = cell.sides[measure.name]
+        yield Contest(measure, difference, alpha, p[place], sample.contexts, sample.spread, sides, opposed)

@@ -29,11 +29,11 @@ from leaderboards.statistics.subset_means import fewest_clusters, step_down_leve
 from policies.declaration.levels import Level
 
 WORST = 3  # cells named in a line
-BEHIND_HEADLINE = "; "
 AREA = "area over"
 OF_AREAS = (
     "An area is the mean height over the asked levels that are named. The area of a board begins at the full cache, "
-    "where nothing differs, so that its differences are smaller."
+    "where nothing differs, so that its differences are smaller; and its intervals are corrected over other tests, "
+    "those of every policy of the board: both are right, and this one answers for the policies named here."
 )
 NOT_SHARED = "no cell of both is complete"
 NO_ANSWER = "one of the two answers nothing"
@@ -61,6 +61,7 @@ class Pooled:
     other: str
     measure: Compared
     difference: MeanDifference  # of the areas; its interval is that of the corrected test
+    sides: tuple[float, float]  # the areas of either, in the unit of the measure
     test: StudentTest | None  # None where a task has too few contexts, or where the two differ in too few
     alpha: float  # the level at which Holm's method tests it
     p: float | None  # corrected over the family; None without a test
@@ -132,30 +133,36 @@ class Pooled:
 
     @property
     def headline(self) -> str:
-        """Writes the verdict and what it rests on, such as "F1: better, +23 [+13, +32], p <0.001"."""
+        """Writes the verdict and what it rests on, such as "F1: better, 62 against 39: +23 [+13, +32], p <0.001"."""
         p = "" if self.p is None else f", p {p_text(self.p)}"
-        return f"{self.measure.title}: {self.verdict}, {self.points.text()}{p}"
+        one, other = self.sides
+        return f"{self.measure.title}: {self.verdict}, {one:.0f} against {other:.0f}: {self.points.text()}{p}"
 
     @property
     def details(self) -> str:
         """Writes what has to be known to read the headline."""
-        tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
         clauses = (
-            f"{self.span}{tasks}{f', {self.cells} cells' if self.cells > 1 else ''}",
+            self.where,
             self.reason or f"n = {self.n}",
             f"few contexts: {self.fewest} of a task" if self.few and self.test else "",
             f"p by Holm over {self.family}" if self.p is not None and self.family > 1 else "",
-            self._by_cell,
-            self._of_answers,
-            self._silent_cells,
+            f"single cells: {self.cells_in_words}" if self.judged else "",
+            self.answers_in_words,
+            self.silent_cells,
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return "; ".join(filter(None, clauses))
 
     @property
+    def where(self) -> str:
+        """Names the levels, tasks and cells that are pooled."""
+        tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
+        return f"{self.span}{tasks}{f', {self.cells} cells' if self.cells > 1 else ''}"
+
+    @property
     def sentence(self) -> str:
         """Writes the whole result in one line."""
-        return f"{self.headline}{BEHIND_HEADLINE}{self.details}"
+        return f"{self.headline}; {self.details}"
 
     @property
     def quantity(self) -> str:
@@ -163,7 +170,7 @@ class Pooled:
         return f"{self.measure.title}, {self.span}"
 
     @property
-    def _of_answers(self) -> str:
+    def answers_in_words(self) -> str:
         """Says how much either answers: of fewer answers a smaller share may be wrong, and no question gains by it."""
         if self.answered is None:
             return ""
@@ -172,14 +179,15 @@ class Pooled:
         )
 
     @property
-    def _silent_cells(self) -> str:
+    def silent_cells(self) -> str:
+        """Says that cells are left out, since too little is answered there."""
         if not self.silent:
             return ""
         cells = "1 more cell is" if self.silent == 1 else f"{self.silent} more cells are"
         return f"{cells} left out, in which both answer in fewer than {fewest_clusters()} contexts"
 
     @property
-    def _by_cell(self) -> str:
+    def cells_in_words(self) -> str:
         """Says where single cells are clear, and names the worst: a policy may be better on the whole and clearly worse
         somewhere."""
         if not self.judged:
@@ -188,7 +196,7 @@ class Pooled:
         worse = self.worse_cells
         names = ", ".join(cell.text for cell in worse[:WORST]) + (" and others" if len(worse) > WORST else "")
         counts = f"better in {better}, worse in {len(worse)} of {len(self.judged)}"
-        return f"single cells: {counts}{f': {names}' if worse else ''}"
+        return f"{counts}{f': {names}' if worse else ''}"
 
     @property
     def worse_cells(self) -> list[JudgedCell]:
@@ -283,6 +291,7 @@ def _pool(
         *pair,
         measure=measure,
         difference=MeanDifference(float(np.mean([area.values.mean() for area in areas])), None, None),
+        sides=measure.sides(np.mean([area.sides for area in areas], axis=0)),
         test=StudentTest.of_tasks([area.values for area in areas], differing) if enough else None,
         alpha=ALPHA,
         p=None,

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from leaderboards.aggregate.comparison.failures import FEWEST, HOW, KINDS, contrasts
 from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.pooled import pool
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.result_table import Column, ResultTable
-from leaderboards.terminal.verdicts import failure_table, verdict_tables
+from leaderboards.terminal.verdicts import failure_table, pooled_tables, verdict_table
 from policies import Level
 from tests.support.records.synthetic_records import by_budget, frame, realistic_records, record
 
@@ -64,8 +65,33 @@ def test_few_contexts_have_no_interval_that_contradicts_a_verdict() -> None:
     few = contrasts(frame[frame["question_id"].astype(int) < 18], "mine", "theirs")
     assert many[0].difference.is_clear
     assert (few[0].difference.mean, few[0].difference.low) == (1.0, None)
-    assert "of fewer than 10 contexts are not shown" in (failure_table(few).caption or "")
-    assert "not corrected" in (failure_table(many).caption or "")
+    assert "of fewer than 10 contexts none is clear" in told(failure_table({"theirs": few}))
+    assert "not corrected" in told(failure_table({"theirs": many}))
+
+
+def told(table: ResultTable) -> str:
+    """Returns what people see of a table, in one line."""
+    file = io.StringIO()
+    Console(width=80, file=file).print(table)
+    return " ".join(file.getvalue().split())
+
+
+def test_the_table_of_failures_counts_the_kinds_of_questions_that_it_does_not_name() -> None:
+    """Three of a kind are named, and a program reads all."""
+    kinds = ["fabricated" if number % 2 else "right" for number in range(2 * FEWEST)]
+    frame = pd.concat([answered("mine", kinds), answered("theirs", ["right"] * 2 * FEWEST)])
+    found = contrasts(frame, "mine", "theirs")
+    table = failure_table({"theirs": found})
+    assert "theirs direction: reverse 100 against 0 (1 of 2 kinds of questions differ)" in told(table)
+    assert [row["value"] for row in table.plain()] == [*KINDS, "reverse", "forward"]
+    rows = [line.split() for line in told_lines(table) if line.startswith(("mine", "theirs "))]
+    assert rows[:2] == [["mine", "40", "50", "0", "0", "50", "0"], ["theirs", "40", "100", "0", "0", "0", "0"]]
+
+
+def told_lines(table: ResultTable) -> list[str]:
+    file = io.StringIO()
+    Console(width=80, file=file).print(table)
+    return file.getvalue().splitlines()
 
 
 def test_parts_are_ordered_by_how_much_they_differ_and_small_ones_are_left_out() -> None:
@@ -116,13 +142,13 @@ def test_the_tables_fit_80_columns(records: pd.DataFrame) -> None:
     found = duels(renamed, name, ["knorm"])
     file = io.StringIO()
     console = Console(width=80, file=file)
-    for table in verdict_tables(found, {}):
+    for table in (*pooled_tables(pool(renamed, name, ["knorm"])), verdict_table(found, {})):
         console.print(table)
-    console.print(failure_table(contrasts(renamed, name, "knorm")))
+    console.print(failure_table({"knorm": contrasts(renamed, name, "knorm")}))
     lines = file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert not [line for line in lines if "…" in line]
-    assert sum("better" in line or "not distinguished" in line for line in lines[2:]) >= len(found)
+    assert sum("▲" in line for line in lines) > sum(duel.verdict == "better" for duel in found)
 
 
 def test_budgets_are_compared_as_ratios_are(records: pd.DataFrame) -> None:
@@ -132,17 +158,35 @@ def test_budgets_are_compared_as_ratios_are(records: pd.DataFrame) -> None:
     assert "tokens of each context to keep" in build_comparison("m", found, {})
 
 
-@pytest.mark.parametrize(("contexts", "told"), [(2, False), (12, True)])
-def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(contexts: int, told: bool) -> None:
+@pytest.mark.parametrize(("contexts", "explained"), [(2, False), (12, True)])
+def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(contexts: int, explained: bool) -> None:
     """Of fewer than six contexts no difference can be seen at all, and no ± stands behind a verdict."""
     made = []
     for n in range(contexts):
         made += [record(example_id=f"{n}", policy=policy, ratio=0.5, f1=50.0 + n % 2) for policy in ("snapkv", "knorm")]
         made[-1]["f1"] = 50.0 + (n + 1) % 2
-    (table,) = verdict_tables(duels(frame(made), "snapkv", ["knorm"]), {})
-    verdict = table.plain()[0]["verdict_in_words"]
-    assert ("±" in verdict) is told
-    assert ("±: smaller differences cannot be seen" in table.caption) is told
+    tables = pooled_tables(pool(frame(made), "snapkv", ["knorm"]))
+    seen = " ".join(map(told, tables))
+    assert ("±" in tables[0].plain()[0]["verdict_in_words"]) is explained
+    assert ("±: smaller true differences cannot be told from 0" in seen) is explained
+    assert ("n = 2 is too few to tell any difference" in seen) is not explained
+
+
+def test_every_cell_shows_what_each_has_and_the_sign_of_its_verdict() -> None:
+    """Two opponents at two levels; a third that has one level alone has a dash at the other."""
+    made = []
+    for n in range(12):
+        for ratio in (0.5, 0.9):
+            by_policy = {"mine": 80.0, "worse": 30.0 + n, "same": 80.0} | ({"short": 20.0} if ratio == 0.5 else {})
+            made += [record(example_id=f"{n}", policy=name, ratio=ratio, f1=f1) for name, f1 in by_policy.items()]
+    table = verdict_table(duels(frame(made), "mine", ["worse", "same", "short"]), {})
+    rows = [line.split() for line in told_lines(table) if line.startswith("base")]
+    assert rows == [
+        ["base", "0.5", "80", "36", "(+44)", "▲", "80", "(+0)", "20", "(+60)", "▲"],
+        ["base", "0.9", "80", "36", "(+44)", "▲", "80", "(+0)", "–"],
+    ]
+    first = table.plain()[0]
+    assert (first["f1_value"], first["f1_other_value"], first["f1"].mean) == pytest.approx((80, 35.5, 44.5))
 
 
 def test_the_widest_names_and_numbers_are_whole_in_80_columns() -> None:

@@ -19,7 +19,7 @@ from leaderboards.aggregate.comparison.pooled import JudgedCell, pool, with_cell
 from leaderboards.downloads.tables import duels_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
-from leaderboards.terminal.verdicts import pooled_table, verdict_tables, verdicts_in_words
+from leaderboards.terminal.verdicts import pooled_tables, verdict_table, verdicts_in_words
 from policies.declaration.levels import Level
 from tests.support.records.synthetic_records import realistic_records, record
 
@@ -308,7 +308,7 @@ def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     (alone,) = pool(of_f1(frame), "mine", ["theirs"])
     assert alone.difference.mean == pytest.approx(70)
     assert (alone.tasks, alone.cells, alone.contexts, alone.verdict) == (1, 3, 10, "better")
-    assert alone.sentence.startswith("F1: better, +70 [")
+    assert alone.sentence.startswith("F1: better, 70 against 0: +70 [")
     assert alone.details == "area over ratio 0.1 to 0.9, 3 cells; n = 10"
     both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
     (two,) = pool(of_f1(both), "mine", ["theirs"])
@@ -342,10 +342,10 @@ def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_interval
         [one.other for one in together if (one.verdict == "better") is clear] for clear in (True, False)
     )
     assert verdicts_in_words(together) == [
-        f"F1: better than {', '.join(better)}; not distinguished from {', '.join(undecided)}"
+        f"F1, higher is better: better than {', '.join(better)}; not distinguished from {', '.join(undecided)}"
     ]
     back = verdicts_in_words(pool(frame, "other3", ["mine", "other2"]))
-    assert back == ["F1: worse than mine; not distinguished from other2"]
+    assert back == ["F1, higher is better: worse than mine; not distinguished from other2"]
 
 
 def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
@@ -376,10 +376,10 @@ def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_befo
 
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
     (copy,) = pool(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
-    assert copy.sentence == "F1: not distinguished, +0; at ratio 0.5; the same in all of n = 10"
+    assert copy.sentence == "F1: not distinguished, 60 against 60: +0; at ratio 0.5; the same in all of n = 10"
     (some,) = pool(of_f1(records(mine=[100.0] * 16, theirs=[0.0] * 8 + [50.0] * 2 + [100.0] * 6)), "mine", ["theirs"])
     assert (some.verdict, some.differing) == ("not distinguished", 5)
-    assert some.headline == "F1: not distinguished, +56"
+    assert some.headline == "F1: not distinguished, 100 against 44: +56"
     assert some.details.endswith("they differ in 5 of n = 8, 6 are needed")
 
 
@@ -389,12 +389,12 @@ def test_below_six_contexts_of_a_task_there_is_one_wording_and_neither_p_nor_int
     (five,) = pool(pd.concat(tasks, ignore_index=True), "mine", ["theirs"])
     assert (five.verdict, five.p, five.difference.low, five.smallest) == ("not distinguished", None, None, None)
     assert five.sentence == (
-        "F1: not distinguished, +100; at ratio 0.5, mean of 3 tasks, 3 cells; "
+        "F1: not distinguished, 100 against 0: +100; at ratio 0.5, mean of 3 tasks, 3 cells; "
         "n = 15 (3 tasks x 5) is too few to tell any difference: 6 of a task are needed"
     )
     enough = of_f1(records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2))
     (six,) = pool(enough, "mine", ["theirs"])
-    assert six.headline.startswith("F1: better, +")
+    assert six.headline.startswith("F1: better, 100 against 8: +")
     assert six.headline.endswith(", p 0.031")
     assert six.details.endswith("few contexts: 6 of a task")
     (mixed,) = pool(pd.concat([enough.assign(task="long"), *tasks], ignore_index=True), "mine", ["theirs"])
@@ -530,13 +530,13 @@ def test_the_full_cache_is_met_at_every_level() -> None:
 def test_what_a_program_reads_is_in_one_unit_whatever_the_measure() -> None:
     """F1 is in percent and wrong of answered a share: differences, intervals and what could be seen are in points."""
     frame = records(mine=[100.0, 0.0] * 10 + [100.0] * 4, theirs=[0.0] * 24)
-    (table,) = verdict_tables(duels(frame, "mine", ["theirs"]), {})
+    table = verdict_table(duels(frame, "mine", ["theirs"]), {})
     (row,) = table.plain()
     f1, wrong, smallest = row["f1"], row["wrong_of_answered"], row["wrong_of_answered_smallest"]
     assert (row["unit"], f1.mean) == ("points", pytest.approx(100 * 14 / 24))
     assert (wrong.mean, wrong.low, wrong.high) == pytest.approx((-f1.mean, -f1.high, -f1.low))
     assert smallest == pytest.approx(row["f1_smallest"])
-    of_lines = pooled_table(pool(frame, "mine", ["theirs"])).plain()
+    of_lines = [row for table in pooled_tables(pool(frame, "mine", ["theirs"])) for row in table.plain()]
     assert {line["measure"]: line["unit"] for line in of_lines} == {"f1": "points", "wrong_of_answered": "points"}
     assert of_lines[1]["difference"].mean == pytest.approx(wrong.mean)
     sheets = duels_sheet("x", duels(frame, "mine", ["theirs"]), {}), pooled_sheet("y", pool(frame, "mine", ["theirs"]))
