@@ -15,7 +15,14 @@ from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.publish.coloured_context import Marked, colour_spans, legend, render_answer, verdict
-from kvbench.publish.worst_answers import WorstAnswer, chosen_level, decoded_in_halves, worst_answers
+from kvbench.publish.worst_answers import (
+    WorstAnswer,
+    chosen_level,
+    decoded_in_halves,
+    first_policy,
+    levels_of,
+    worst_answers,
+)
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import place_of
@@ -37,7 +44,7 @@ def command(
     seed: options.ExampleSeed = 0,
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
-    policy: Annotated[str, typer.Option(help="Of a run: whose answers.")] = "",
+    policy: Annotated[str, typer.Option(help="Of a run: whose answers; default: of its first method.")] = "",
     level: options.GivenLevel = options.NONE_GIVEN,
     worst: Annotated[int, typer.Option(help="Of a run: how many answers, the worst first.")] = 5,
 ) -> Result:
@@ -72,10 +79,15 @@ def command(
 
 
 def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> Result:
-    """Returns the worst answers of a policy in a run."""
+    """Returns the worst answers of a policy in a run; where no policy or level is named, of the first that is no
+    control, and at the level that boards show first."""
+    policy = policy or first_policy(store.identity)
     level = chosen_level(store.identity, policy, given)
     answers, failed = worst_answers(store, policy, level, count)
-    warnings = []
+    levels = ", ".join(map(str, levels_of(store.identity, policy)))
+    policies = ", ".join(entry.name for entry in store.identity.policies)
+    shown = f"the worst answers of {policy} at {level.where}"
+    warnings = [f"{shown}; others: --policy, of {policies}; --{level.kind}, of {levels}"]
     if failed:
         warnings.append(f"{failed:,} answers failed and are not among these")
     if halved := decoded_in_halves(store):

@@ -15,6 +15,7 @@ from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.comparison.failures import JUDGED, worst_first
 from policies import FULL, Level
+from policies.declaration.names import CONTROLS
 
 SAME = 1e-9  # ratios that differ only by how they are written
 
@@ -28,24 +29,31 @@ class WorstAnswer(StoredAnswer):
     generated: Question | None  # the question of that example
 
 
+def first_policy(identity: Identity) -> str:
+    """Returns the policy that is shown where none is named: the first that is no control, if there is one."""
+    names = [entry.name for entry in identity.policies]
+    return next((name for name in names if name not in CONTROLS), names[-1])
+
+
+def levels_of(identity: Identity, policy: str) -> list[Level]:
+    """Lists the levels at which a policy was run."""
+    (points,) = (entry.points for entry in identity.policies if entry.name == policy)
+    return list(dict.fromkeys(point.level for point in points))
+
+
 def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Level:
-    """Finds the level of the policy that the options name; raises :class:`KVBenchError` with the levels of the run if
-    it is not among them."""
+    """Finds the level of the policy that the options name, or else the one that boards show first; raises
+    :class:`KVBenchError` with the levels of the run if it is not among them."""
     policies = {entry.name: entry for entry in identity.policies}
-    if not policy:
-        raise KVBenchError(f"choose a policy: --policy, one of {', '.join(policies)}")
     if policy not in policies:
         raise KVBenchError(unknown_name("policy", policy, policies))
-    entry = policies[policy]
-    levels = list(dict.fromkeys(point.level for point in entry.points))
+    levels = levels_of(identity, policy)
     names = ", ".join(f"--{level.kind} {level}" for level in levels)
-    if len(given) > 1 or (not given and len(levels) > 1):
+    if len(given) > 1:
         raise KVBenchError(f"choose a level of {policy}: one of {names}")
-    matches = [
-        level
-        for level in levels
-        if not given or (level.kind == given[0].kind and abs(level.value - given[0].value) < SAME)
-    ]
+    if not given:
+        return min(levels, key=lambda level: abs(level.value - level.declared.typical))
+    matches = [level for level in levels if level.kind == given[0].kind and abs(level.value - given[0].value) < SAME]
     if not matches:
         raise KVBenchError(f"{policy} was not run at {given[0].where}: give one of {names}")
     return matches[0]

@@ -2,7 +2,8 @@
 
 from functools import cache
 
-from huggingface_hub import constants, get_session
+import huggingface_hub
+from huggingface_hub import constants
 
 from kvbench.system.console import console
 
@@ -31,7 +32,8 @@ def fault_of_hub() -> str:
     if constants.is_offline_mode():
         return "offline mode"
     try:
-        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+        # The client of the hub takes a tenth of a second to import, which a mistyped option does not wait for.
+        huggingface_hub.get_session().head(constants.ENDPOINT, timeout=PATIENCE)
     except Exception as error:  # httpx has dozens of network errors, and proxies raise their own
         return type(error).__name__
     return ""

@@ -171,12 +171,18 @@ def test_the_command_prints_as_many_as_are_asked_for(cli: CommandLine, run: Path
     assert [line.split()[0] for line in cli.out.splitlines() if "/test/" in line] == ["1.", "2.", "3."]
 
 
+def test_of_a_run_alone_the_first_method_is_shown_at_the_level_of_the_board(cli: CommandLine, run: Path) -> None:
+    assert cli("show", run) == 0
+    alone = cli.out
+    assert "the worst answers of knorm at ratio 0.5; others: --policy, of full, knorm" in " ".join(alone.split())
+    assert cli("show", run, "--policy", "knorm", "--ratio", "0.5") == 0
+    assert cli.out == alone
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ([], "choose a policy: --policy, one of full, knorm"),
         (["--policy", "knrm"], "unknown policy 'knrm': did you mean 'knorm'?"),
-        (["--policy", "knorm"], "one of --ratio 0.5, --ratio 0.9"),
         (["--policy", "knorm", "--ratio", "0.7"], "knorm was not run at ratio 0.7"),
         (["--policy", "knorm", "--budget", "64"], "knorm was not run at budget 64"),
         (["--policy", "knorm", "--ratio", "0.5", "--budget", "64"], "choose a level"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
@@ -24,7 +25,7 @@ class Unreachable:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unreachable]:
     unreachable = Unreachable()
-    monkeypatch.setattr(hub, "get_session", lambda: unreachable)
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: unreachable)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     hub.look_for_hub.cache_clear()
     yield unreachable
