@@ -123,14 +123,14 @@ def by_argument(presses: Sequence[Arguments]) -> list[str]:
 
 def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:
     """Says by policy which arguments are not its paper's, over all tasks of ``presses``, such as ``window_size 5 to 10
-    (paper: 64)``; without the policies that ran as their papers have it."""
+    instead of 64``; without the policies that ran as their papers have it."""
     by_policy: dict[str, dict[tuple[str, float], list[Value]]] = {}
     for one in presses:
         for name in one.others:
             by_policy.setdefault(one.policy, {}).setdefault((name, one.paper[name]), []).extend(one.used[name])
     return {
         policy: ", ".join(
-            f"{name} {values_text(_distinct(used))} (paper: {paper:g})" for (name, paper), used in of.items()
+            f"{name} {values_text(_distinct(used))} instead of {paper:g}" for (name, paper), used in of.items()
         )
         for policy, of in by_policy.items()
     }

@@ -36,6 +36,7 @@ class SafeRatio:
     # The highest ratio that these contexts can show to be safe: none where they are fewer than 10; else that of the
     # oracle, which keeps the evidence, where they are too few to show more of it.
     highest_sure: float = inf
+    chance_in: str = ""  # over several tasks: the one whose contexts show least
     tasks: tuple[str, ...] = ()  # over several tasks: those that decide it, that with the fewest contexts first
     unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
     kind: str = UNTREATED.kind  # of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits
@@ -122,11 +123,13 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
     tasks = tuple(sorted(deciding, key=lambda task: known[task].contexts))
     unsafe = {task: one.unsafe_from for task, one in known.items() if one.unsafe_from is not None}
     unsafe_in = min(unsafe, key=unsafe.__getitem__, default="")
+    least_sure = min(known, key=lambda task: known[task].highest_sure)
     return replace(
         smallest,
         contexts=known[tasks[0]].contexts,
         unsafe_from=unsafe.get(unsafe_in),
-        highest_sure=min(one.highest_sure for one in known.values()),
+        highest_sure=known[least_sure].highest_sure,
+        chance_in=least_sure,
         tasks=tasks,
         unsafe_in=unsafe_in,
     )
@@ -148,6 +151,17 @@ def _upper(loss: Estimate) -> float:
     return inf if loss.high is None else loss.high
 
 
+def loss_text(points: float) -> str:
+    """Writes a loss with as many digits, up to two, as tell what is tolerated from what is not: 4.97 is not 5."""
+    within = points < TOLERATED_LOSS
+    digits = next((one for one in (0, 1) if (float(f"{points:.{one}f}") < TOLERATED_LOSS) == within), 2)
+    return signed(points, digits)
+
+
+def signed(number: float, digits: int) -> str:
+    return f"{number:z.{digits}f}".replace("-", "−")
+
+
 def _cell(safe: SafeRatio) -> TableCell:
     """Makes the cell of a board; over several tasks each number has the task that it is of."""
     few = f"n = {safe.contexts}" if safe.outcome == "not shown" else ""
@@ -156,7 +170,8 @@ def _cell(safe: SafeRatio) -> TableCell:
         few = f"in {safe.tasks[0]}{f' ({few})' if few else ''}{more}"
     place = f" in {safe.unsafe_in}" if safe.unsafe_in else ""
     unsafe = f"{unsafe_from(safe)}{place}" if unsafe_from(safe) else ""
-    lines = (few, CHANCE if safe.may_be_chance else "", unsafe)
+    chance = f"{CHANCE}{f' in {safe.chance_in}' if safe.chance_in else ''}" if safe.may_be_chance else ""
+    lines = (few, chance, unsafe)
     # A share removed stands alone, as it does everywhere.
     what = "" if KINDS[safe.kind].removes else f"{safe.kind} "
     return TableCell(
@@ -183,8 +198,8 @@ SAFE_RATIO = DerivedMeasure(
     line="up to which the loss in what leads the task stays below 5 points, also at the upper end of its interval; "
     "over all tasks the lowest of theirs, and below it the task that has it, with its contexts (n) where too few "
     "contexts show nothing, and how many more tasks have the same (+1); ✕ from 0.4: the lowest ratio that is shown to "
-    "be unsafe, and in which task; may be chance: of fewer than 10 contexts, or higher than what the same contexts "
-    "show of the oracle",
+    "be unsafe, and in which task; may be chance in a task: of fewer than 10 contexts, or higher than what its "
+    "contexts show of the oracle",
     definition=Definition(
         "Safe ratio",
         "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "

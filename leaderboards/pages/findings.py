@@ -1,12 +1,14 @@
-"""The findings of the front page: up to three that are computed, each with the figure that shows it."""
+"""The findings of the front page: a few that are computed, each with the figure that shows it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from leaderboards.aggregate.arguments import adapted_presses
 from leaderboards.aggregate.lead import leading_measures
 from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
+    F1,
     FEW_CONTEXTS,
     HALLUCINATION,
     LEAKAGE,
@@ -15,12 +17,12 @@ from leaderboards.aggregate.row import (
     SummaryRow,
 )
 from leaderboards.aggregate.unmastered import reasons_by_task
-from leaderboards.boards.safe_ratio import TOLERATED_LOSS
+from leaderboards.boards.safe_ratio import TOLERATED_LOSS, loss_text, signed
 from leaderboards.figures.tradeoff import kept_share
 from leaderboards.metrics import Measure
 from leaderboards.pages.results import Results
 from leaderboards.pages.sections import contexts_text, largest_of
-from leaderboards.pages.uses import Use, UseCell, UseMatrix, kind_of, safe_ratio_of
+from leaderboards.pages.uses import LONG, SYSTEM, Use, UseCell, UseMatrix, kind_of, safe_ratio_of
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import highest_unseen_share
 from policies.declaration.levels import UNTREATED, Level
@@ -28,7 +30,6 @@ from policies.declaration.names import FULL, ORACLE
 
 Address = Callable[[str, str], str]  # of the figure of a task and a measure
 RatioOf = Callable[[UseCell], float | None]
-LONG = "long context"
 OF_DIRECTIVES = "points of directives obeyed"
 LOSSES = {OBEYED: OF_DIRECTIVES, LEAKAGE: "points more leakage under a defence"}
 GAINS = {OBEYED: OF_DIRECTIVES, LEAKAGE: "points less leakage under a defence"}
@@ -44,10 +45,11 @@ class Headline:
 
 
 def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mapping[str, str]) -> list[Headline]:
-    """Tells the most that is safe, what is kept of long contexts (or, where none were run, the use that bears least),
-    and how the best policy goes wrong; fewer where there is nothing to tell. Where the model can do no task, it says
-    this alone: what it gets wrong is not due to a policy. ``section``: the identifier of the section of these results
-    on each page. ``pages``: the file name of the page of each task that is not on the front page."""
+    """Tells the most that is safe, what is safe for a system prompt and what of it is lost first, what is kept of long
+    contexts (or, where none were run, the use that bears least), and how the best policy goes wrong; fewer where there
+    is nothing to tell. Where the model can do no task, it says this alone: what it gets wrong is not due to a policy.
+    ``section``: the identifier of the section of these results on each page. ``pages``: the file name of the page of
+    each task that is not on the front page."""
 
     def figure(task: str, measure: str) -> str:
         return f"{pages.get(task, '')}#{section}-{measure}-figure"
@@ -58,16 +60,17 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
         return [Headline(text, figure(results.tasks[0], _first_measure(results, results.tasks[0]).name))]
     most = _most(results, matrix, matrix.uses, _sure)
     long = next((use for use in matrix.uses if use.name == LONG), None)
-    told = most is not None and long is not None and most.use == long
-    second = _least(results, matrix, figure) if long is None or told else _long(results, matrix, long, figure)
+    told = most.use if most is not None else None
+    second = _least(results, matrix, figure) if long in (None, told) else _of_use(results, matrix, long, figure)
+    system = next((use for use in matrix.uses if use.name == SYSTEM and use != told), None)
     if most is not None:
         task = most.use.tasks[0]
-        first: Headline | None = Headline(
-            _shown(results, matrix, most), figure(task, _first_measure(results, task).name)
-        )
+        first: Headline | None = Headline(_shown(results, most), figure(task, _first_measure(results, task).name))
     else:
         first = _nothing(results, matrix)
-    return [finding for finding in (first, second, _wrong(results, figure)) if finding is not None]
+    of_system = _of_use(results, matrix, system, figure)
+    found = (first, of_system, _lost_first(results, matrix, figure), second, _wrong(results, figure))
+    return [finding for finding in found if finding is not None]
 
 
 @dataclass(frozen=True)
@@ -118,12 +121,15 @@ def _nothing(results: Results, matrix: UseMatrix) -> Headline | None:
     return Headline(f"{text}{': what seems to be safe may be chance' if chance else ''}.", "#safe")
 
 
-def _shown(results: Results, matrix: UseMatrix, safest: Safest) -> str:
-    """Tells up to where a policy is shown to be safe, and the losses that were tested there."""
+def _shown(results: Results, safest: Safest) -> str:
+    """Tells up to where a policy is shown to be safe, on how many contexts of which length, and the losses that were
+    tested there."""
     fewest = min(safest.use.tasks, key=lambda task: largest_of(results, task).fewest_contexts)
+    use, of_length = safest.use, f" of {safest.use.length}" if safest.use.length else ""
     return (
-        f"{_named(safest.policy, matrix)} is shown safe here for {safest.use.with_tasks} up to "
-        f"{kind_of(results).name} {safest.ratio:g}, on {contexts_text(results, fewest)}: {_losses(results, safest)}."
+        f"{_named(results, safest.policy, use)} is shown safe here for {use.with_tasks} up to "
+        f"{kind_of(results).name} {safest.ratio:g}, on {contexts_text(results, fewest)}{of_length}: "
+        f"{_losses(results, safest)}."
     )
 
 
@@ -136,8 +142,17 @@ def _losses(results: Results, safest: Safest) -> str:
     )
 
 
-def _named(policy: str, matrix: UseMatrix) -> str:
-    return f"{policy} (adapted)" if policy in matrix.adapted else policy
+def _named(results: Results, policy: str, use: Use) -> str:
+    """Names a policy, and says where its press ran with other arguments than its paper's on the tasks of a use."""
+    presses = [
+        press
+        for task in use.tasks
+        for standing in results.details.standings.get((results.mode, task), ())
+        for press in standing.presses
+        if press.policy == policy
+    ]
+    adapted = adapted_presses(presses).get(policy)
+    return f"{policy} (adapted: {adapted})" if adapted else policy
 
 
 def _loss(results: Results, task: str, policy: str, level: Level) -> str:
@@ -174,38 +189,30 @@ def _points(measure: Measure, loss: Estimate) -> str:
         between = "the same in each context"
     else:
         low, high = sorted((sign * loss.low, sign * loss.high))
-        between = f"{_loss_text(low)} to {_loss_text(high)}"
-    return f"paired {'gain' if gains else 'loss'} of {_loss_text(sign * loss.mean)} {noun} ({between})"
-
-
-def _loss_text(points: float) -> str:
-    """Writes a loss with as many digits, up to two, as tell what is tolerated from what is not: 4.97 is not 5."""
-    within = points < TOLERATED_LOSS
-    digits = next((one for one in (0, 1) if (float(f"{points:.{one}f}") < TOLERATED_LOSS) == within), 2)
-    return _signed(points, digits)
-
-
-def _signed(number: float, digits: int) -> str:
-    return f"{number:z.{digits}f}".replace("-", "−")
+        between = f"{loss_text(low)} to {loss_text(high)}"
+    return f"paired {'gain' if gains else 'loss'} of {loss_text(sign * loss.mean)} {noun} ({between})"
 
 
 def _full(results: Results, task: str) -> SummaryRow | None:
     return next((row for row in results.rows if (row.task, row.policy) == (task, FULL)), None)
 
 
-def _long(results: Results, matrix: UseMatrix, use: Use, figure: Address) -> Headline | None:
-    """Tells what is safe for long contexts, or that nothing is shown, with what comes nearest."""
+def _of_use(results: Results, matrix: UseMatrix, use: Use | None, figure: Address) -> Headline | None:
+    """Tells what is safe for a use, or that nothing is shown, with what comes nearest."""
+    if use is None or all(line.cells[matrix.uses.index(use)].sort is None for line in matrix.methods):
+        return None
     task = use.tasks[0]
     address = figure(task, _first_measure(results, task).name)
     if best := _most(results, matrix, [use], _sure):
-        return Headline(_shown(results, matrix, best), address)
+        return Headline(_shown(results, best), address)
     oracle = safe_ratio_of(results, task, ORACLE)
     doubtful = not isinstance(oracle, Blank) and oracle.outcome == "not shown"
+    what = f"{use.with_tasks}{f' of {use.length}' if use.length else ''}"
     if use.few:
-        text = f"Too few contexts ({use.contexts}; {FEW_CONTEXTS} at least) to call anything safe for {use.with_tasks}"
+        text = f"Too few contexts ({use.contexts}; {FEW_CONTEXTS} at least) to call anything safe for {what}"
         text += ": not even the oracle passes" if doubtful else ""
     else:
-        text = f"No policy is shown safe for {use.with_tasks}"
+        text = f"No policy is shown safe for {what}"
         text += (
             f": {use.contexts} contexts do not even show it of the oracle"
             if doubtful
@@ -218,7 +225,7 @@ def _nearest(results: Results, matrix: UseMatrix, use: Use) -> str:
     """Tells what seems to be safe for a use and may be chance; where nothing does, which method loses least at the
     level that boards show first."""
     if seeming := _most(results, matrix, [use], _seeming):
-        where = f"{_named(seeming.policy, matrix)} at {kind_of(results).name} {seeming.ratio:g}"
+        where = f"{_named(results, seeming.policy, use)} at {kind_of(results).name} {seeming.ratio:g}"
         return f" The highest candidate, {where}, may be chance: {_losses(results, seeming)}."
     level, task = Level(kind_of(results).name, kind_of(results).typical), use.tasks[0]
     known = {
@@ -231,7 +238,53 @@ def _nearest(results: Results, matrix: UseMatrix, use: Use) -> str:
         return ""
     policy = min(known, key=known.__getitem__)
     does = "gains most" if round(known[policy]) < 0 else "loses least"
-    return f" At {level.where}, {_named(policy, matrix)} {does}: {_loss(results, task, policy, level)}."
+    return f" At {level.where}, {_named(results, policy, use)} {does}: {_loss(results, task, policy, level)}."
+
+
+def _lost_first(results: Results, matrix: UseMatrix, figure: Address) -> Headline | None:
+    """Tells where directives are shown to be lost while F1 on the same texts still looks fine, and where most are."""
+    tried = [
+        cell
+        for task in results.mastered
+        if _first_measure(results, task) is OBEYED
+        for line in matrix.methods
+        for cell in _directive_cells(results, task, line.name)
+    ]
+    found = [cell for cell in tried if cell.f1_lost < TOLERATED_LOSS <= (cell.loss.low or 0.0)]
+    if not found:
+        return None
+    most = max(found, key=lambda cell: cell.loss.mean)
+    (obeyed, obeyed_full), (f1, f1_full) = (
+        [f"{measure.factor * (measure.value(row) or 0):.0f}" for row in (most.row, most.full)]
+        for measure in (OBEYED, F1)
+    )
+    tasks = ", ".join(dict.fromkeys(cell.row.task for cell in tried))
+    return Headline(
+        f"Directives are lost before F1 is: in {len(found)} of {len(tried)} cells of {tasks} that is shown, while F1 "
+        f"loses less than {TOLERATED_LOSS:g} points. Most by {most.row.policy} at {most.row.at.where}: {obeyed} % are "
+        f"obeyed (full cache {obeyed_full} %), F1 is {f1} (full cache {f1_full}).",
+        figure(most.row.task, OBEYED.name),
+    )
+
+
+@dataclass(frozen=True)
+class DirectiveCell:
+    """A policy at one level of a task that has directives and F1."""
+
+    row: SummaryRow
+    full: SummaryRow
+    loss: Estimate  # of directives obeyed, in points
+    f1_lost: float
+
+
+def _directive_cells(results: Results, task: str, policy: str) -> Iterator[DirectiveCell]:
+    full, safe = _full(results, task), safe_ratio_of(results, task, policy)
+    rows = {row.at: row for row in results.rows if (row.task, row.policy) == (task, policy)}
+    if full is None or isinstance(safe, Blank) or (whole := F1.value(full)) is None:
+        return
+    for level, losses in zip(_levels(results, task, policy), safe.losses_by_measure, strict=True):
+        if (f1 := F1.value(rows[level])) is not None:
+            yield DirectiveCell(rows[level], full, losses[0], whole - f1)
 
 
 def _levels(results: Results, task: str, policy: str) -> list[Level]:
@@ -297,8 +350,7 @@ def _wrong(results: Results, figure: Address) -> Headline | None:
     return Headline(
         f"At {level.where}, {policy} leaves {silent} of the questions unanswered (full cache {silent_full}). Of its "
         f"answers {wrong} are wrong (full cache {wrong_full}){_distinguished(results, last, policy, level)}. Of all "
-        f"questions {raw} are answered wrongly, the hallucination rate (full cache {raw_full})"
-        f"{_silenced(last, full)}.",
+        f"questions it answers {raw} wrongly (full cache {raw_full}){_silenced(last, full)}.",
         figure(task, WRONG.name),
     )
 
@@ -316,11 +368,11 @@ def _distinguished(results: Results, row: SummaryRow, policy: str, level: Level)
     for standing in results.details.standings.get((results.mode, row.task), ()):
         rise = standing.wrong_rises.get(level) if standing.policy == policy else None
         if rise is not None and rise.low is not None and rise.high is not None:
-            points = f": a paired difference of {_signed(WRONG.factor * rise.mean, 1)} points"
+            points = f": a paired difference of {signed(WRONG.factor * rise.mean, 1)} points"
             if row.few_contexts:
                 return f"{points}, of which {row.fewest_contexts} contexts are too few to say more"
             # A dash between the two would be read as a minus.
-            between = " to ".join(_signed(WRONG.factor * end, 1) for end in (rise.low, rise.high))
+            between = " to ".join(signed(WRONG.factor * end, 1) for end in (rise.low, rise.high))
             clear = "" if rise.low > 0 or rise.high < 0 else "not "
             return f"{points} ({between}), {clear}distinguished from 0"
     return ""

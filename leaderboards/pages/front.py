@@ -43,7 +43,7 @@ SINKS = ("streaming_llm", RECENCY)
 A_LITTLE = 0.5  # percent of the bytes
 TRADEOFF_UNIT = Markup(
     'Up: percent of the full cache’s<span class="wide">, mean over tasks</span> '
-    '(<a href="method.html#board">definition</a>). '
+    '(<a href="method.html#board">definition</a>)<span class="wide">; lines as in the rows</span>. '
 )
 EACH_LEVEL = Markup("Across: percent of the full cache’s bytes; a line for each policy, a point for each level")
 SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>')
@@ -166,10 +166,10 @@ def _first(
         next((use.name for use in matrix.uses if _first_lead(results, use) is DIRECTIVES), ""),
         None
         if isinstance(plot, Blank)
-        else GalleryPlot("tradeoff", f"{KEPT.capitalize()} over {HELD}", _unit_of(kind), plot),
+        else GalleryPlot("tradeoff", f"{KEPT.capitalize()} over {HELD}", _unit_of(kind) + _silence(results), plot),
         findings_of(results, matrix, f"section-{number}", pages),
         _coverage([use.contexts for use in matrix.uses]),
-        [*_notes(results, matrix), *([] if isinstance(plot, Blank) else [*_upright(plot), *_silence(results)])],
+        [*_notes(results, matrix), *([] if isinstance(plot, Blank) else _upright(plot))],
     )
 
 
@@ -199,10 +199,10 @@ def _upright(plot: Plot) -> list[str]:
     return [f"The {upright}: {them} no memory."] if names else []
 
 
-def _silence(results: Results) -> list[str]:
+def _silence(results: Results) -> str:
     """Explains the shaded strip of the trade-off."""
     kept = kept_by_silence(results.rows, results.mastered)
-    return [f"Shaded in the chart: what “I don’t know” to every question keeps, {kept:.0f} %."] if kept else []
+    return f" Shaded: what “I don’t know” to every question keeps, {kept:.0f} %." if kept else ""
 
 
 def _notes(results: Results, matrix: UseMatrix) -> list[str]:

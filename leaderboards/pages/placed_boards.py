@@ -7,11 +7,15 @@ from typing import Any
 from leaderboards.aggregate.lead import QUESTIONS, Lead, lead_of
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.unmastered import reasons_by_task
+from leaderboards.boards.beats import BEATS
 from leaderboards.boards.board import Board, BoardColumn
 from leaderboards.boards.cells import TableCell
+from leaderboards.boards.rank import RANK
+from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
 from leaderboards.downloads.encounters import encounters
 from leaderboards.pages.results import Results, labels_of
 from leaderboards.pages.sections import largest_of, note_of, title_of
+from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import kind_name, names_of
 from policies.declaration.names import FULL
 
@@ -43,7 +47,7 @@ def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[P
         PlacedBoard(
             f"board-{number}",
             title_of(task, label),
-            f"{note_of(one, task)} {_why_area_differs(one, task)}".strip(),
+            " ".join(filter(None, (note_of(one, task), _why_area_differs(one, task), _ranked_and_not_safe(one, task)))),
             one.boards[one.mode, task],
             pages.get(task, ""),
             task,
@@ -72,6 +76,25 @@ def _leads(results: Results, task: str) -> str:
         f"{lead.short} in {', '.join(tasks)}" if lead is not QUESTIONS and len(by_lead) > 1 else lead.short
         for lead, tasks in by_lead.items()
     )
+
+
+def _ranked_and_not_safe(results: Results, task: str) -> str:
+    """Says of the highest policy that is better than random, and safe at no level, how that goes together."""
+    found = []
+    for standing in results.details.standings.get((results.mode, task), ()):
+        rank, safe, beats = standing[RANK], standing.values[SAFE_RATIO.name], standing[BEATS[0]]
+        if isinstance(rank, Blank) or isinstance(beats, Blank) or not isinstance(safe, SafeRatio):
+            continue
+        if beats.verdict == "better" and not safe.ratio:
+            outcome = "unsafe" if safe.outcome == "unsafe" else "not shown to be safe"
+            where = f" in {safe.tasks[0]}" if safe.tasks else ""
+            found.append(
+                (rank.rank, f"{standing.policy} ranks {rank.rank}, is better than random, and {outcome}{where}")
+            )
+    if not found:
+        return ""
+    compared = "Rank and “better” compare policies with one another, the safe ratio each with the full cache"
+    return f"{compared}: {min(found)[1]}."
 
 
 def _why_area_differs(results: Results, task: str) -> str:

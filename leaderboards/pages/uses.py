@@ -6,9 +6,20 @@ from dataclasses import dataclass
 from math import inf
 from statistics import fmean
 
-from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES, SummaryRow
+from leaderboards.aggregate.lead import lead_of
+from leaderboards.aggregate.row import (
+    ALL_TASKS,
+    F1,
+    FEW_CONTEXTS,
+    KEPT_TOKENS,
+    KV_BYTES,
+    NEXT_TOKENS,
+    OBEYED,
+    SummaryRow,
+)
 from leaderboards.boards.cells import TableCell, TableRow
-from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, SafeRatio, lowest, unsafe_from
+from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, SafeRatio, loss_text, lowest, unsafe_from
+from leaderboards.metrics import Measure
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.resampling import Blank
@@ -25,8 +36,10 @@ USES: Mapping[str, tuple[str, ...]] = {
     "system prompt": ("instructions", "ifeval"),
     "arithmetic": ("arithmetic", "gsm8k"),
 }
-NOT_RUN = "not run"
-MASKS = "masks, 0 bytes"
+SYSTEM, LONG = "system prompt", "long context"
+MEASURED_SHORTER = (SYSTEM, LONG)  # uses whose contexts are often far longer than those that were measured
+SCALES = {F1: ("F1 ", ""), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % right")}
+NOT_RUN, NOT_SHOWN = "not run", "not shown"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
     "adapted: the press ran with other arguments than its paper’s, such as a smaller window; the board lists them"
@@ -38,8 +51,8 @@ DEFINITION = Definition(
     "contexts to show it. n: the contexts of its task with the fewest; of directives, those of obedience or leakage, "
     "whichever has fewer. “May be chance”: of fewer than "
     f"{FEW_CONTEXTS} contexts, which show nothing to be safe for certain, or higher than what the same contexts show "
-    "of the oracle, which keeps the evidence. “Masks, 0 bytes”: the policy frees nothing, so that what is safe saves "
-    "nothing.",
+    "of the oracle, which keeps the evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is "
+    "safe saves nothing.",
     names=tuple(USES),
 )
 
@@ -53,12 +66,24 @@ class Use:
     contexts: int  # of the task, and of its leading measure, that has the fewest
     of_contexts: int  # of the task that has the fewest, whatever is measured on them
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
+    full: float | None  # of the measure that leads, in percent: what the full cache has, mean over its tasks
+    measure: Measure  # that leads
 
     @property
     def with_tasks(self) -> str:
         """Returns its name with its tasks, such as ``system prompt (instructions)``; one that is named as its task
         alone."""
         return self.name if [self.name] == list(self.tasks) else f"{self.name} ({', '.join(self.tasks)})"
+
+    @property
+    def scale(self) -> tuple[str, str]:
+        """Returns what stands before and behind the number of the full cache."""
+        return SCALES[self.measure]
+
+    @property
+    def length(self) -> str:
+        """Writes how long its contexts are, such as "about 93 tokens"; empty where that is not known."""
+        return "" if self.tokens is None else f"about {self.tokens:,.0f} tokens"
 
     @property
     def few(self) -> bool:
@@ -72,6 +97,16 @@ class UseCell(TableCell):
 
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
     kind: str = UNTREATED.kind  # of the levels of its policy
+    unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
+    above: str = ""  # stands between its text and its detail on a wide screen
+    chance_in: str = ""  # of several tasks the one in which its ratio may be chance
+
+    @property
+    def tone_of_use(self) -> str:
+        """Names what it says, as its style does. What is not shown may be shown to be unsafe further on."""
+        if self.sort:
+            return "chance" if self.may_be_chance else "safe"
+        return "unsafe-from" if self.unsafe_from and self.text == NOT_SHOWN else self.text.replace(" ", "-")
 
     @property
     def may_be_chance(self) -> bool:
@@ -132,14 +167,24 @@ class UseMatrix:
     def example_of_unsafe(self) -> str:
         """Returns the level from which on some cell is unsafe, as it stands there; empty where none says so."""
         cells = [cell for line in (*self.methods, *self.controls) for cell in line.cells]
-        lines = (line for cell in cells for line in cell.detail.split("\n"))
-        return next((line for line in lines if line.startswith(UNSAFE_FROM)), "").removeprefix(UNSAFE_FROM).strip()
+        return next((cell.unsafe_from for cell in cells if cell.unsafe_from), "")
 
     @property
     def shows(self) -> frozenset[str]:
         """Names what stands in its cells and needs a legend."""
-        details = " ".join(cell.detail for line in (*self.methods, *self.controls) for cell in line.cells)
-        return frozenset(sign for sign in (CHANCE, MASKS) if sign in details)
+        cells = [cell for line in (*self.methods, *self.controls) for cell in line.cells]
+        details = " ".join(cell.detail for cell in cells)
+        return frozenset([CHANCE] * (CHANCE in details) + [cell.tone_of_use for cell in cells])
+
+    @property
+    def _chances(self) -> list[str]:
+        """Names the tasks of uses with several in which a ratio may be chance."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for line in (*self.methods, *self.controls):
+            for use, cell in zip(self.uses, line.cells, strict=True):
+                if cell.chance_in:
+                    found.setdefault((use.name, cell.chance_in), []).append(line.name)
+        return [f"{CHANCE} in {task} ({use}): {', '.join(names)}" for (use, task), names in found.items()]
 
     @property
     def reasons(self) -> list[str]:
@@ -150,7 +195,7 @@ class UseMatrix:
                 if cell.reason:
                     columns.setdefault(cell.reason, {})[use.name] = None
         blank = [f"– in {', '.join(names)}: {reason}" for reason, names in columns.items()]
-        return [*blank, *([ADAPTED_NOTE] if self.adapted else [])]
+        return [*blank, *self._chances, *([ADAPTED_NOTE] if self.adapted else [])]
 
 
 def with_use(task: str) -> str:
@@ -169,22 +214,34 @@ def uses_of(results: Results) -> tuple[Use, ...]:
     def fewest(tasks: Sequence[str], counts: Callable[[SummaryRow], int]) -> int:
         return min(max(counts(row) for row in results.rows if row.task == task) for task in tasks)
 
-    lengths = {row.task: tokens for row in results.rows if row.policy == FULL and (tokens := KEPT_TOKENS.value(row))}
+    full = {row.task: row for row in results.rows if row.policy == FULL}
+    lengths = {task: tokens for task, row in full.items() if (tokens := KEPT_TOKENS.value(row))}
+    heights = {
+        task: _measure_of(row).factor * value
+        for task, row in full.items()
+        if (value := _measure_of(row).value(row)) is not None
+    }
     return tuple(
         Use(
             name,
             tuple(tasks),
             fewest(tasks, lambda row: row.fewest_contexts),
             fewest(tasks, lambda row: row.contexts),
-            _mean_length(lengths, tasks),
+            _mean_of(lengths, tasks),
+            _mean_of(heights, tasks),
+            _measure_of(full.get(tasks[0])),
         )
         for name, tasks in tasks_by_use.items()
         if tasks
     )
 
 
-def _mean_length(lengths: Mapping[str, float], tasks: Sequence[str]) -> float | None:
-    known = [lengths[task] for task in tasks if task in lengths]
+def _measure_of(full: SummaryRow | None) -> Measure:
+    return lead_of(full).measures[0]
+
+
+def _mean_of(by_task: Mapping[str, float], tasks: Sequence[str]) -> float | None:
+    known = [by_task[task] for task in tasks if task in by_task]
     return fmean(known) if known else None
 
 
@@ -202,10 +259,7 @@ def use_matrix(results: Results) -> UseMatrix:
     lines = [
         UseLine(
             policy,
-            tuple(
-                _cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}, policy in masking, kind)
-                for use in uses
-            ),
+            tuple(_cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}, kind, use) for use in uses),
         )
         for policy in order
         if policy != FULL
@@ -267,13 +321,31 @@ def _contexts(uses: Sequence[Use]) -> str:
     return f"{span} context{'s' * (span != '1')}"
 
 
-def _cell(by_task: Mapping[str, SafeRatio | Blank], masks: bool, kind: LevelKind) -> UseCell:
-    """Makes the cell of a use: what is safe in each of its tasks, and that it saves nothing where the policy
-    ``masks``. Levels of another ``kind`` than most policies have are named."""
+def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind, use: Use) -> UseCell:
+    """Makes the cell of a use: what is safe in each of its tasks. Levels of another ``kind`` than most policies have
+    are named. What is not shown says how much may be lost at the lowest level, and what is safe on short contexts alone
+    how short they are."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
-    lines = (CHANCE if safe.may_be_chance else "", MASKS if masks and safe.ratio else "", unsafe_from(safe))
+    unsafe = unsafe_from(safe)
+    chance = CHANCE if safe.may_be_chance else ""
+    lines = (chance, unsafe)
+    above = f"{use.tokens:,.0f} tokens" if use.name in MEASURED_SHORTER and use.tokens and not chance else ""
+    if not safe.ratio:
+        most = max(
+            (one.losses[0].high or inf for one in by_task.values() if isinstance(one, SafeRatio) and not one.ratio),
+            default=inf,
+        )
+        above = f"may lose {loss_text(most)}" if safe.outcome == NOT_SHOWN and not unsafe and most < inf else ""
     what = "" if safe.kind == kind.name else f"{safe.kind} "
     text, detail = f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines))
-    return UseCell(text, detail, safe.ratio, highest_sure=safe.highest_sure, kind=safe.kind)
+    at = unsafe.removeprefix(UNSAFE_FROM).strip()
+    return UseCell(
+        *(text, detail, safe.ratio),
+        highest_sure=safe.highest_sure,
+        kind=safe.kind,
+        unsafe_from=at,
+        above=above,
+        chance_in=safe.chance_in if chance and len(by_task) > 1 else "",
+    )

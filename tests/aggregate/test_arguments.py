@@ -61,7 +61,7 @@ def test_what_has_no_window_or_no_paper_is_never_adapted() -> None:
 def test_what_is_adapted_over_several_tasks_is_told_once() -> None:
     runs = [ran("snapkv", {"window_size": 9}), ran("snapkv", {"window_size": 30}, task="hops"), ran("knorm", {})]
     presses = arguments_of_records(pd.concat(runs, ignore_index=True)).values()
-    assert adapted_presses(presses) == {"snapkv": "window_size 9 to 30 (paper: 64)"}
+    assert adapted_presses(presses) == {"snapkv": "window_size 9 to 30 instead of 64"}
 
 
 def test_every_task_has_its_own_and_tasks_with_the_same_are_told_together() -> None:

@@ -69,15 +69,19 @@ def test_a_matrix_of_every_use_and_twelve_policies_is_in_view_and_cuts_nothing(
     matrix = "document.querySelector('.uses')"
     assert browser.evaluate(f"{matrix}.tHead.rows[0].cells.length") == 8
     assert browser.evaluate(f"{matrix}.querySelectorAll('tbody tr').length") == 11
-    assert "masks, 0 bytes" in browser.evaluate(f"{matrix}.textContent")
+    assert "adakv_\u200bsnapkv 0 bytes" in browser.evaluate(f"{matrix}.textContent")
     wider = "(box => box.scrollWidth - box.clientWidth)"
     assert browser.evaluate(f"{wider}({matrix}.parentElement)") <= 0
     assert browser.evaluate(f"{matrix}.getBoundingClientRect().bottom") <= HEIGHT
     assert browser.evaluate(f"({CUT})('.uses td')") == []
     chart = browser.evaluate("document.querySelector('.screen figure svg').getBoundingClientRect().top")
     assert chart <= HEIGHT - 100, "the trade-off is in view too, on a phone its upper part"
-    last = browser.evaluate("document.querySelector('.findings li:last-child').getBoundingClientRect().bottom")
-    assert width == 390 or last <= HEIGHT, "and all findings"
+    legend = "document.querySelector('.short-key')" if width == 390 else "document.querySelector('.keys')"
+    assert 0 < browser.evaluate(f"{legend}.getBoundingClientRect().bottom") <= HEIGHT, "and what the cells mean"
+    findings = browser.evaluate(
+        "[...document.querySelectorAll('.findings li')].map(each => each.getBoundingClientRect().bottom)"
+    )
+    assert width == 390 or findings[2] <= HEIGHT, "and three findings"
     board = "[...document.querySelectorAll('.board .scroll')].find(each => each.offsetParent !== null)"
     hint = browser.evaluate(f"getComputedStyle({board}, '::before').content")
     assert ("sideways" in hint) == (width == 390)

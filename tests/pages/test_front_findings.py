@@ -40,8 +40,8 @@ def findings() -> dict[str, str]:
 
 def test_more_than_the_full_cache_is_no_gain_and_ten_contexts_go_first(findings: dict[str, str]) -> None:
     first = (
-        "snapkv is shown safe here for multi-hop (hops) up to ratio 0.1, on 12 contexts: paired gain of 3 points of "
-        "F1 (the same in each context)."
+        "snapkv is shown safe here for multi-hop (hops) up to ratio 0.1, on 12 contexts of about 150 tokens: paired "
+        "gain of 3 points of F1 (the same in each context)."
     )
     assert findings[first] == "task-hops.html#section-1-f1-figure"
 
@@ -49,8 +49,9 @@ def test_more_than_the_full_cache_is_no_gain_and_ten_contexts_go_first(findings:
 def test_the_second_finding_is_on_long_contexts(findings: dict[str, str]) -> None:
     """Four contexts with the same loss have an interval without width, and no oracle tells that they are too few."""
     long = (
-        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context). The highest "
-        "candidate, snapkv at ratio 0.5, may be chance: paired gain of 9 points of F1 (the same in each context)."
+        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context) of about 150 tokens. "
+        "The highest candidate, snapkv at ratio 0.5, may be chance: paired gain of 9 points of F1 (the "
+        "same in each context)."
     )
     assert findings[long] == "task-long_context.html#section-1-f1-figure"
 
@@ -86,7 +87,7 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     chance = cells["long context"]
     assert (chance.text, chance.detail, chance.sure, chance.may_be_chance) == (
         "0.5",
-        "may be chance\nmasks, 0 bytes",
+        "may be chance",
         0.0,
         True,
     )
@@ -94,9 +95,9 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     assert matrix.controls[0].cells[0].text == "not shown"
     told = [one.text for one in findings_of(results, matrix, "section-1", {})]
     assert told[1] == (
-        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context): not even the oracle "
-        "passes. The highest candidate, snapkv at ratio 0.5, may be chance: in none of 4 contexts does anything "
-        "change, which excludes a change in more than 53 % of contexts."
+        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context) of about 150 tokens: "
+        "not even the oracle passes. The highest candidate, snapkv at ratio 0.5, may be chance: in none "
+        "of 4 contexts does anything change, which excludes a change in more than 53 % of contexts."
     )
     page = build_pages([results])[FRONT]
     assert 'class="chance few"' in page
@@ -104,7 +105,7 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     board = results.boards["agnostic", "all"]
     (snapkv,) = board.methods
     safe = next(cell for column, cell in board.cells_of(snapkv) if column.name == "safe ratio")
-    assert safe.detail == "in long_context +1\nmay be chance"
+    assert safe.detail == "in long_context +1\nmay be chance in long_context"
 
 
 def test_a_policy_that_is_safe_no_further_than_the_oracle_is_no_chance() -> None:
@@ -120,7 +121,7 @@ def test_wrong_answers_stand_with_interval_and_silence(findings: dict[str, str])
     assert wrong == (
         "At ratio 0.5, snapkv leaves 25 % of the questions unanswered (full cache 0 %). Of its answers 33 % are wrong "
         "(full cache 0 %): a paired difference of 33.3 points, of which 4 contexts are too few to say more. Of all "
-        "questions 25 % are answered wrongly, the hallucination rate (full cache 0 %)."
+        "questions it answers 25 % wrongly (full cache 0 %)."
     )
 
 
@@ -140,8 +141,7 @@ def test_fewer_wrong_answers_of_a_policy_that_falls_silent_are_said_to_be_due_to
     )
     assert re.search(r"\(−[\d.]+ to [\d.]+\), not distinguished from 0\.", wrong_finding)
     assert wrong_finding.endswith(
-        "Of all questions 17 % are answered wrongly, the hallucination rate (full cache 25 %), fewer only because more "
-        "go unanswered."
+        "Of all questions it answers 17 % wrongly (full cache 25 %), fewer only because more go unanswered."
     )
 
 
@@ -171,9 +171,9 @@ def test_directives_are_told_beside_the_full_cache_with_what_leaks() -> None:
             attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma."}
             made.append(record(**here, **attack, question_id="1", leakage=leaks, defence="Refuse.", defence_leakage=0))
     assert _told(made)[0] == (
-        "snapkv is shown safe here for system prompt (instructions) up to ratio 0.2, on 12 contexts: paired loss of 2 "
-        "points more leakage under a defence (the same in each context) and in none of 12 contexts does anything else "
-        "change, which excludes a change in more than 22 % of contexts."
+        "snapkv is shown safe here for system prompt (instructions) up to ratio 0.2, on 12 contexts of about 150 "
+        "tokens: paired loss of 2 points more leakage under a defence (the same in each context) and in none of 12 "
+        "contexts does anything else change, which excludes a change in more than 22 % of contexts."
     )
 
 
@@ -185,8 +185,8 @@ def test_of_system_prompts_that_nobody_attacks_obedience_alone_is_told() -> None
         for policy, ratio in (("full", 0.0), ("snapkv", 0.2))
     ]
     assert _told(made)[0] == (
-        "snapkv is shown safe here for system prompt (ifeval) up to ratio 0.2, on 12 contexts: in none of 12 contexts "
-        "does anything change, which excludes a change in more than 22 % of contexts."
+        "snapkv is shown safe here for system prompt (ifeval) up to ratio 0.2, on 12 contexts of about 150 tokens: in "
+        "none of 12 contexts does anything change, which excludes a change in more than 22 % of contexts."
     )
 
 
@@ -225,14 +225,61 @@ def test_how_sure_an_interval_is_follows_the_contexts_of_the_run(contexts: list[
     assert ("A single context has no interval." in page) == (1 in contexts)
 
 
-def test_a_policy_that_masks_says_beside_each_safe_ratio_that_it_frees_nothing() -> None:
+def test_a_policy_that_masks_says_beside_its_name_that_it_frees_nothing() -> None:
     made = []
     for policy, ratio, held in (("full", 0.0, 800), ("snapkv", 0.5, 400), ("adakv_snapkv", 0.5, 800)):
         made += [record(example_id=f"{n}", policy=policy, ratio=ratio, kv_bytes=held) for n in range(12)]
+    text = Elements(build_pages([results_of(frame(made), "reference")])[FRONT]).text
+    assert re.search(r"adakv_\u200bsnapkv 0 bytes", text)
+    assert not re.search(r"(?<!\u200b)snapkv 0 bytes", text)
+
+
+def test_directives_that_are_lost_while_f1_looks_fine_are_told() -> None:
+    """Of two policies each loses directives in all contexts; the F1 of one falls with them."""
+    made = []
+    for n in range(12):
+        for policy, ratio, obeyed, f1 in (
+            ("full", 0.0, 1.0, 90.0),
+            ("snapkv", 0.2, 0.5, 88.0),
+            ("tova", 0.2, 0.25, 40.0),
+        ):
+            here = {"task": "instructions", "example_id": f"{n}", "policy": policy, "ratio": ratio}
+            made.append(record(**here, directives_obeyed=obeyed, f1=f1))
+    assert (
+        "Directives are lost before F1 is: in 1 of 2 cells of instructions that is shown, while F1 loses less than 5 "
+        "points. Most by snapkv at ratio 0.2: 50 % are obeyed (full cache 100 %), F1 is 88 (full cache 90)."
+    ) in _told(made)
+    for one in made:
+        one["f1"] = 40.0 if one["policy"] != "full" else 90.0
+    assert not [text for text in _told(made) if text.startswith("Directives are lost before")]
+
+
+def test_what_is_shown_to_be_unsafe_further_on_is_told_from_what_few_contexts_do_not_show() -> None:
+    """At 0.1 both lose 12 points in one context of four; at 0.5 one of them loses 30 in each."""
+    made = [record(example_id=f"{n}", f1=80.0) for n in range(4)]
+    for policy, last in (("snapkv", 30.0), ("tova", 12.0)):
+        for n in range(4):
+            for ratio, loss in ((0.1, 12.0 * (n == 3)), (0.5, last if policy == "snapkv" else last * (n == 3))):
+                made.append(record(example_id=f"{n}", policy=policy, ratio=ratio, f1=80.0 - loss))
     matrix = use_matrix(results_of(frame(made), "reference"))
     cells = {line.name: line.cells[0] for line in matrix.methods}
-    assert (cells["snapkv"].text, cells["snapkv"].detail) == ("0.5", "")
-    assert (cells["adakv_snapkv"].text, cells["adakv_snapkv"].detail) == ("0.5", "masks, 0 bytes")
+    assert {name: (cell.tone_of_use, cell.unsafe_from, cell.above) for name, cell in cells.items()} == {
+        "snapkv": ("unsafe-from", "0.5", ""),
+        "tova": ("not-shown", "", "may lose 9"),
+    }
+    assert matrix.shows >= {"unsafe-from", "not-shown"}
+
+
+def test_a_finding_says_how_long_its_contexts_are() -> None:
+    made = [
+        record(task="instructions", example_id=f"{n}", policy=policy, ratio=ratio, directives_obeyed=1.0)
+        for n in range(12)
+        for policy, ratio in (("full", 0.0), ("snapkv", 0.2))
+    ]
+    for one in made:
+        one["kept_tokens"] = 1600
+    (text, *_) = _told(made)
+    assert "of about 1,600 tokens: " in text
 
 
 def test_an_oracle_that_is_not_shown_to_be_safe_has_its_reason() -> None:
