@@ -14,6 +14,10 @@ INSTRUCTION = "Answer briefly or say I don't know."
 ABSTENTION = "I don't know"
 
 
+# The tokens of a context of a run: of 768, a window of 64 and the sinks are a small part of what is kept at 0.9.
+USUAL_TOKENS = 768
+NATIVE = "native"  # instead of a number: each task has contexts of its own length
+
 Profile = Literal["quick", "paper"]
 Kind = TypeVar("Kind")
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from datasets_gen.examples.task import NATIVE, USUAL_TOKENS
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.cli.result import OUTPUT_OPTIONS, Result
 from kvbench.system.places import local_folder, place_of
@@ -48,7 +49,14 @@ MaxKVGB = Annotated[
 ]
 Tag = Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")]
 ContextTokens = Annotated[
-    int | None, typer.Option(help="Tokens of every context, set in prose. Default: its own length.")
+    str | None,
+    typer.Option(
+        help=f"Tokens of every context, set in prose, or {NATIVE}: each task's own length. Default: {USUAL_TOKENS}; "
+        f"{NATIVE} in suites and for texts that are not generated.",
+    ),
+]
+ShownTokens = Annotated[
+    int | None, typer.Option("--context-tokens", help="Tokens of the context, set in prose. Default: its own length.")
 ]
 Depth = Annotated[float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")]
 Tokenizer = Annotated[

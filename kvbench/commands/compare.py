@@ -13,6 +13,7 @@ from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
 from kvbench.experiments.options import check_name
+from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
@@ -40,6 +41,7 @@ def command(
     repeats: options.Repeats = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
+    context_tokens: options.ContextTokens = None,
     model: options.Model = "reference",
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
@@ -56,7 +58,8 @@ def command(
     """Runs what is missing of a press and of those it is compared with, and tells where it is better or worse."""
     if name is not None:
         check_name(name)
-    job = Job.of({**context.params, "policies": against, "levels": few})
+    tokens = tokens_of_run(context_tokens, None, tasks)
+    job = Job.of({**context.params, "policies": against, "levels": few, "context_tokens": tokens})
     check_job(job)
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)

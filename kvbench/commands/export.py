@@ -31,7 +31,7 @@ def command(
     profile: options.Profile = "quick",
     limit: options.Limit = None,
     tag: options.Tag = "",
-    context_tokens: options.ContextTokens = None,
+    context_tokens: options.ShownTokens = None,
     depth: options.Depth = None,
     tokenizer: options.Tokenizer = None,
     data: options.Data = None,

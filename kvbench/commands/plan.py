@@ -12,6 +12,7 @@ from kvbench.estimate.machine import MACHINES, MEASURED, find_machine
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import DEFAULT
 from kvbench.models.names import model_source
+from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -36,7 +37,7 @@ def command(
     tasks: options.Tasks = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
-    context_tokens: Annotated[int | None, typer.Option(help="Tokens of every generated context, as in run.")] = None,
+    context_tokens: options.ContextTokens = None,
     questions: Annotated[float | None, typer.Option(help="Questions about a context. Default: the task's.")] = None,
     policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = DEFAULT,
     levels: options.LevelTexts = options.NONE_GIVEN,
@@ -52,6 +53,7 @@ def command(
     """Estimates units, device hours and bytes of a run, and lists the assumptions."""
     if measure is not None:
         return measure_to(measure)
+    tokens = tokens_of_run(context_tokens, None, tasks)
     job = Job(
         tasks=tasks,
         profile=profile,
@@ -72,7 +74,7 @@ def command(
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     else:
         shape = shapes.shape_from(layers, heads, key_heads, head_size, parameters, bytes_per_number)
-    plan = requests.PlanRequest(shape, job, context_tokens, questions, machine_of_plan).plan(known)
+    plan = requests.PlanRequest(shape, job, tokens, questions, machine_of_plan).plan(known)
     figures = ResultTable("figures", [Column("what"), Column("how much")], pages.rows_of(plan), headed=False)
     slowest = ResultTable(
         "slowest presses",

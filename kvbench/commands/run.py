@@ -14,6 +14,7 @@ from kvbench.cli.result import Result
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_name
+from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import RUN_FILE, Job, read_run_file
 from kvbench.system.errors import KVBenchError
@@ -78,7 +79,8 @@ def command(
     """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
-    job = Job.of({**context.params, "levels": levels})
+    tokens = tokens_of_run(context_tokens, suite, tasks)
+    job = Job.of({**context.params, "levels": levels, "context_tokens": tokens})
     grid = check_job(job)
     if name is not None and (out / name / RUN_FILE).exists():
         stored = read_run_file(out / name).identity

@@ -36,7 +36,7 @@ def command(
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
     tag: options.Tag = "",
-    context_tokens: options.ContextTokens = None,
+    context_tokens: options.ShownTokens = None,
     depth: options.Depth = None,
     tokenizer: options.Tokenizer = None,
     data: options.Data = None,

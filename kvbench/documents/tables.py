@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from kvbench.estimate.page import markdown as plan_page
 from kvbench.estimate.page import rows_of
 from kvbench.estimate.request import EXAMPLES
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
-from kvbench.reference.targets import TARGETS
+from kvbench.reference.targets import COST_TARGETS, LOST, TARGETS, CostTarget, Target
 from kvbench.system.markdown import table
 from policies import CONTROLS
 
@@ -69,14 +69,23 @@ def full_cache() -> str:
 
 def targets() -> str:
     """Returns the targets of the reference models and what they reach; a missed target is bold."""
-    measured = {model: json.loads(content)["scores"] for model, content in read_shipped("full_cache.json").items()}
+    measured = {model: json.loads(content) for model, content in read_shipped("full_cache.json").items()}
     rows = []
     for target in TARGETS:
-        reached = [target.measured_score(scores) for scores in measured.values()]
-        shown = (f"{value:.1f}" if target.is_met(value) else f"**{value:.1f}**" for value in reached)
-        rows.append((f"`{target.task}`", target.questions, SHOWN_SCORES[target.score], str(target), *shown))
+        reached = [target.measured_score(content["scores"]) for content in measured.values()]
+        rows.append((f"`{target.task}`", target.questions, SHOWN_SCORES[target.score], *_reached(target, reached)))
+    for cost in COST_TARGETS:
+        points = [cost.measured_cost(content) for content in measured.values()]
+        rows.append(
+            (f"`{cost.task}`", cost.questions, f"points lost without {LOST[cost.lost]}", *_reached(cost, points))
+        )
     header = ("task", "questions", "score, percent", "target", *(f"`{model}`" for model in measured))
     return table(header, rows)
+
+
+def _reached(target: Target | CostTarget, values: Sequence[float]) -> list[str]:
+    """Returns the target and what each model reaches."""
+    return [str(target), *(f"{value:.1f}" if target.is_met(value) else f"**{value:.1f}**" for value in values)]
 
 
 def score_of(row: Mapping[str, object]) -> str:

@@ -6,18 +6,34 @@ from importlib.resources import files
 from pathlib import Path
 
 REFERENCE_MODELS: Mapping[str, str] = {
-    "reference": "Llama architecture with grouped-query attention, ships with kvbench",
-    "reference-qwen": "Qwen 3 architecture, which norms queries and keys, ships with kvbench",
+    "reference": "Llama architecture, reads by many routes; the default",
+    "reference-qwen": "Qwen 3 architecture, which norms queries and keys, reads by many routes",
+    "reference-confident": "reference, trained on without unanswerable questions: it always answers",
+    "reference-small": "reference-qwen's recipe at a third of the parameters",
+    "reference-narrow": "Qwen 3 architecture, reads its context in one layer: the control of claims about routes",
 }
 _TRAIN = "torchrun --nproc-per-node 2 -m kvbench.reference.train"
-_GOING_ON = f"{_TRAIN} --seed 1 --from training"
-_FIRST = f"{_TRAIN} --model reference-qwen --work training/first --steps 4000  # ended after step 2,900"
-_QWEN = f"{_GOING_ON}/first \\\n    --model reference-qwen --work training/reference-qwen --steps 6000"
-_LLAMA = f"{_GOING_ON}/reference-qwen \\\n    --model reference --work training/reference --steps 600 --decay 1"
-# The commands that made each, in their order.
+
+
+def _command(model: str, work: str, options: str) -> str:
+    return f"{_TRAIN} --model {model} \\\n    --work training/{work} {options}"
+
+
+_WIDENED = "--widened reference-narrow --steps"
+_QWEN = _command("reference-qwen", "reference-qwen", f"{_WIDENED} 17000 --fall 1600")
+_FADED = _command("reference-qwen", "faded", "--from training/reference-qwen --seed 3 --steps 300 --fade 300")
+_LLAMA = _command("reference", "reference", "--from training/faded --seed 4 --steps 300 --fall 300")
+_CONFIDENT = _command(
+    "reference", "reference-confident", "--from training/reference --seed 5 --confident --steps 300 --fall 300"
+)
+_SMALL = _command("reference-qwen", "reference-small", f"--shape small {_WIDENED} 3000 --fall 1000")
+# The commands that made each, in their order; docs/training.md tells what was done in pieces.
 HOW_MADE: Mapping[str, str] = {
-    "reference": "\n".join((_FIRST, _QWEN, _LLAMA)),
-    "reference-qwen": "\n".join((_FIRST, _QWEN)),
+    "reference": "\n".join((_QWEN, _FADED, _LLAMA)),
+    "reference-qwen": _QWEN,
+    "reference-confident": "\n".join((_QWEN, _FADED, _LLAMA, _CONFIDENT)),
+    "reference-small": _SMALL,
+    "reference-narrow": f"{_TRAIN} --shape narrow  # by a recipe of before: docs/training.md",
 }
 
 

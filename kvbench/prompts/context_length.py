@@ -1,5 +1,6 @@
 """Gives generated tasks contexts of a chosen length."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
-from datasets_gen import FROM_DATA, Task, unknown_name
+from datasets_gen import FROM_DATA, NATIVE, USUAL_TOKENS, Task, unknown_name
 from datasets_gen.tasks.long_context import LONG_CONTEXT, context_of_tokens
 from datasets_gen.writing.in_prose import in_tokens
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of, is_mistyped
@@ -15,6 +16,24 @@ from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.places import user_path
 
 Count = Callable[[str], int]
+
+
+def default_tokens(suite: str | None, tasks: str | None) -> int | None:
+    """Returns the tokens of a context where none are given; None where each task keeps its own length: in a suite, and
+    where a task has texts that are not generated."""
+    from_data = {name.strip() for name in (tasks or "").split(",")} & FROM_DATA.keys()
+    return None if suite or from_data else USUAL_TOKENS
+
+
+def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> int | None:
+    """Returns the tokens of every context of a run, as ``--context-tokens`` takes them; None: their own."""
+    if given is None:
+        return default_tokens(suite, tasks)
+    if given == NATIVE:
+        return None
+    if not re.fullmatch(r"-?\d{1,9}", given):
+        raise KVBenchError(f"--context-tokens is a number of tokens or {NATIVE}, not '{given}'")
+    return int(given)
 
 
 def lengthen(

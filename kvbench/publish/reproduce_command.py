@@ -3,6 +3,8 @@
 import shlex
 from dataclasses import dataclass
 
+from datasets_gen import NATIVE
+from kvbench.prompts.context_length import default_tokens
 from kvbench.store.run_file import Job, RunFile
 from policies import KINDS
 
@@ -32,10 +34,12 @@ def words_of(job: Job) -> list[str]:
     options = {
         "--against" if job.press and name == "policies" else f"--{name.replace('_', '-')}": value
         for name, value in job
-        if name not in ("press", "levels", "controls")
+        if name not in ("press", "levels", "controls", "context_tokens")
         and (name in always or value != Job.model_fields[name].default)
         and (name, value, job.suite) != ("repeats", 1, None)  # the default without a suite
     }
+    if job.context_tokens != default_tokens(job.suite, job.tasks):
+        options["--context-tokens"] = NATIVE if job.context_tokens is None else job.context_tokens
     levels = {KINDS[kind].option: text for kind, text in job.levels.items()}
     start = ["compare", job.press] if job.press else ["run"]
     return [*start, *(word for option in (options | levels).items() for word in map(str, option))]

@@ -39,7 +39,7 @@ class Job(BaseModel):
     profile: str = "quick"
     limit: int | None = None
     phrasings: Literal["common", "held-out"] = "common"
-    context_tokens: int | None = None
+    context_tokens: int | None = None  # None: each task has its own length
     depth: float | None = None
     data: Path | None = None
     defence: Placement | None = None

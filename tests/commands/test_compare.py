@@ -41,7 +41,7 @@ def press(tmp_path: Path) -> str:
 
 def words(cli: CommandLine, command: str, *more: str) -> list[object]:
     places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--model", cli.model]
-    return [command, *more, *places, "--tasks", "base,hops", "--limit", "2"]
+    return [command, *more, *places, "--tasks", "base,hops", "--limit", "2", "--context-tokens", "native"]
 
 
 def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(

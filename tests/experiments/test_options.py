@@ -40,7 +40,7 @@ def test_other_ratios_are_refused_in_one_line(text: str) -> None:
 
 def test_budgets_are_counts_of_tokens() -> None:
     assert parse_points({"budget": "128, 64,128"}, CONTROL) == points_of([Level("budget", 64), Level("budget", 128)])
-    assert parse_points({}, CONTROL) == at_ratios(RATIO.parse("0.1:0.9:0.1"))
+    assert parse_points({}, CONTROL) == at_ratios((0.1, 0.3, 0.5, 0.7, 0.9))
     assert parse_points({}, CONTROL, comparing=True) == at_ratios((0.3, 0.5, 0.7, 0.9))
 
 

@@ -92,7 +92,7 @@ def small_command(model: Path, folder: Path, *more: object) -> list[object]:
     """The command of a small run; of an option that is given again, the last counts."""
     places = ["--model", model, "--out", folder / "runs", "--site", folder / "site"]
     small = ["--limit", 1, "--ratios", 0.5, "--policies", "full,knorm", "--name", "x", "--tasks", "base,hops"]
-    return ["run", *places, *small, *more]
+    return ["run", *places, *small, "--context-tokens", "native", *more]
 
 
 def by_policy(rows: RowsByTable) -> dict[str, list[Record]]:
