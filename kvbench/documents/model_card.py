@@ -64,8 +64,9 @@ def model_card(name: str) -> str:
     *_, last = csv.DictReader((folder / "learning_curve.csv").read_text().splitlines())
     names = ("f1", "em", "directives_obeyed", "leakage")
     rows = [
-        (row["task"], row["questions"], row["n"], *("" if row[n] is None else f"{row[n]:.2f}" for n in names))
-        for row in measured["scores"]
+        (length, row["task"], row["questions"], row["n"], *("" if row[n] is None else f"{row[n]:.2f}" for n in names))
+        for length, of_length in measured["scores"].items()
+        for row in of_length
     ]
     text = TEXT.format(
         name=name,
@@ -81,7 +82,7 @@ def model_card(name: str) -> str:
         how_made=HOW_MADE[name],
         contexts=measured["contexts_per_task"],
         seed=measured["seed"],
-        scores=table(("task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),
+        scores=table(("tokens", "task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),
     )
     profiles = [ReadProfile(**profile) for profile in measured["read_profiles"]]
     return text + profile_section(profiles, measured["read_profile_contexts"])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from datasets_gen import NATIVE
 from kvbench.benchmarks.measurement import Report
 from kvbench.benchmarks.page import markdown
 from kvbench.cli.program import COMMANDS
@@ -17,7 +18,8 @@ from kvbench.estimate.page import markdown as plan_page
 from kvbench.estimate.page import rows_of
 from kvbench.estimate.request import EXAMPLES
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
-from kvbench.reference.targets import COST_TARGETS, LOST, TARGETS, CostTarget, Target
+from kvbench.reference.evaluate import LENGTHS
+from kvbench.reference.targets import COST_TARGETS, LOST, SEEN, TARGETS, CostTarget, Target
 from kvbench.system.markdown import table
 from policies import CONTROLS
 
@@ -58,11 +60,12 @@ def full_cache() -> str:
     """Returns the scores of the reference models, as ``python -m kvbench.reference.evaluate`` measured them."""
     cells: dict[tuple[object, ...], list[str]] = {}
     for content in read_shipped("full_cache.json").values():
-        for row in json.loads(content)["scores"]:
+        for rows in zip(*json.loads(content)["scores"].values(), strict=True):  # of a question, by length of contexts
             for score, name in SHOWN_SCORES.items():
-                if row[score] is not None and score == score_of(row):
-                    value = row[score] if score in ("f1", "em") else 100 * row[score]
-                    cells.setdefault((f"`{row['task']}`", row["questions"], row["n"], name), []).append(f"{value:.1f}")
+                if rows[0][score] is not None and score == score_of(rows[0]):
+                    values = [row[score] * (1 if score in ("f1", "em") else 100) for row in rows]
+                    key = (f"`{rows[0]['task']}`", rows[0]["questions"], rows[0]["n"], name)
+                    cells.setdefault(key, []).append(" / ".join(f"{value:.1f}" for value in values))
     header = ("task", "questions", "n", "score, percent", *(f"`{model}`" for model in REFERENCE_MODELS))
     return table(header, ((*row, *values) for row, values in cells.items()))
 
@@ -72,10 +75,11 @@ def targets() -> str:
     measured = {model: json.loads(content) for model, content in read_shipped("full_cache.json").items()}
     rows = []
     for target in TARGETS:
-        reached = [target.measured_score(content["scores"]) for content in measured.values()]
+        reached = [[target.measured_score(rows) for rows in one["scores"].values()] for one in measured.values()]
         rows.append((f"`{target.task}`", target.questions, SHOWN_SCORES[target.score], *_reached(target, reached)))
     for cost in COST_TARGETS:
-        points = [cost.measured_cost(content) for content in measured.values()]
+        lengths = LENGTHS if cost.lost == SEEN else (NATIVE,)
+        points = [[cost.measured_cost(one, length) for length in lengths] for one in measured.values()]
         rows.append(
             (f"`{cost.task}`", cost.questions, f"points lost without {LOST[cost.lost]}", *_reached(cost, points))
         )
@@ -83,9 +87,12 @@ def targets() -> str:
     return table(header, rows)
 
 
-def _reached(target: Target | CostTarget, values: Sequence[float]) -> list[str]:
-    """Returns the target and what each model reaches."""
-    return [str(target), *(f"{value:.1f}" if target.is_met(value) else f"**{value:.1f}**" for value in values)]
+def _reached(target: Target | CostTarget, models: Sequence[Sequence[float]]) -> list[str]:
+    """Returns the target and what each model reaches, by length of contexts."""
+    marked = (
+        [f"{value:.1f}" if target.is_met(value) else f"**{value:.1f}**" for value in by_length] for by_length in models
+    )
+    return [str(target), *map(" / ".join, marked)]
 
 
 def score_of(row: Mapping[str, object]) -> str:

@@ -8,16 +8,19 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from datasets_gen import REFUSAL, TASKS, Task
+from datasets_gen import NATIVE, REFUSAL, TASKS, USUAL_TOKENS, Task
 from kvbench.checks.answering import answers_of
 from kvbench.checks.read_profile import PARTS, reads_of
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import folder_of
+from kvbench.prompts.context_length import count_by, lengthen
+from kvbench.reference.targets import UNSEEN
 from kvbench.system.files import write_text_atomically
 from policies import FULL, POLICIES
 
 PROFILE_CONTEXTS = 24  # at most: each question is answered as often as there are layers, and three times more
 FIRST_CONTEXTS = 4  # of each task, whose scores are kept apart: a test measures them anew
+LENGTHS = {NATIVE: None, str(USUAL_TOKENS): USUAL_TOKENS}  # of a context in tokens; None: its own
 SCORES = ("f1", "em", "directives_obeyed", "leakage")
 
 
@@ -70,18 +73,21 @@ def main(
 ) -> None:
     """Measures the model with the full cache and writes the scores that the README shows."""
     loaded = load_model(model)
-    rows: list[dict[str, object]] = []
+    rows: dict[str, list[dict[str, object]]] = {}
     first: list[dict[str, object]] = []
-    for task in TASKS.values():
-        records = measure(loaded, task, contexts, seed)
-        first += first_scores(task.name, records)
-        mine = scores(task.name, records)
-        mine.append(scores(task.name, measure(loaded, task, contexts // 2, seed, held_out=True))[0])
-        mine[-1]["questions"] = "all, in phrasings never seen"
-        for row in mine:
-            shown = "  ".join(f"{score} {row[score]:.2f}" for score in SCORES if row[score] is not None)
-            print(f"{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}", flush=True)
-        rows += mine
+    for length, tokens in LENGTHS.items():
+        rows[length] = []
+        for task in lengthen(list(TASKS.values()), tokens, None, count_by(model), model):
+            records = measure(loaded, task, contexts, seed)
+            if tokens is None:
+                first += first_scores(task.name, records)
+            mine = scores(task.name, records)
+            mine.append(scores(task.name, measure(loaded, task, contexts // 2, seed, held_out=True))[0])
+            mine[-1]["questions"] = UNSEEN
+            for row in mine:
+                shown = "  ".join(f"{score} {row[score]:.2f}" for score in SCORES if row[score] is not None)
+                print(f"{length:<8}{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}", flush=True)
+            rows[length] += mine
     few = min(contexts, PROFILE_CONTEXTS)
     profiles = [reads_of(loaded, TASKS[task], hops, few, seed).profile for task, hops in PARTS]
     print("\n".join(line for profile in profiles for line in profile.lines), flush=True)

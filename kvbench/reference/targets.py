@@ -67,11 +67,12 @@ class CostTarget:
     def is_met(self, points: float) -> bool:
         return points >= self.bound if self.at_least else points <= self.bound
 
-    def measured_cost(self, content: Mapping[str, Any]) -> float:
-        """Returns the measured cost; ``content`` as ``kvbench.reference.evaluate`` writes it."""
+    def measured_cost(self, content: Mapping[str, Any], length: str) -> float:
+        """Returns the measured cost; ``content`` as ``kvbench.reference.evaluate`` writes it, ``length`` of contexts
+        (where rows are destroyed, they have their own)."""
         if self.lost == SEEN:
             score = SCORES_OF.get(self.task, "f1")
-            rows = content["scores"]
+            rows = content["scores"][length]
             seen, unseen = (Target(self.task, kind, score, 0).measured_score(rows) for kind in ("all", UNSEEN))
             return seen - unseen
         (profile,) = (ReadProfile(**one) for one in content["read_profiles"] if one["part"] == self.questions)

@@ -67,6 +67,8 @@ def test_bad_lengths_are_one_clear_line(
 
 
 def test_a_run_takes_them_too(cli: CommandLine) -> None:
-    assert "--depth needs a length" in cli.error("run", "--tasks", "base", "--depth", "0.5", "--context-tokens", "native")
+    assert "--depth needs a length" in cli.error(
+        "run", "--tasks", "base", "--depth", "0.5", "--context-tokens", "native"
+    )
     with pytest.raises(KVBenchError, match="those of ifeval are not"):
         lengthen([TASKS["base"], FROM_DATA["ifeval"]], 900, None, len)
