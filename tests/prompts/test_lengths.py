@@ -7,7 +7,7 @@ from datasets import Dataset
 
 from datasets_gen import FROM_DATA, TASKS
 from kvbench.cli.program import main
-from kvbench.prompts.context_length import count_by, lengthen
+from kvbench.prompts.context_length import count_by, lengthen, tokens_of_run
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import toy_tokenizer
@@ -67,8 +67,19 @@ def test_bad_lengths_are_one_clear_line(
 
 
 def test_a_run_takes_them_too(cli: CommandLine) -> None:
-    assert "--depth needs a length" in cli.error(
-        "run", "--tasks", "base", "--depth", "0.5", "--context-tokens", "native"
-    )
+    short = ("run", "--tasks", "base", "--context-tokens", "native")
+    assert "--depth needs a length" in cli.error(*short, "--depth", "0.5")
+    assert "a number of tokens or native, not 'long'" in cli.error("run", "--context-tokens", "long")
+
+
+def test_contexts_of_a_run_have_768_tokens_unless_a_suite_or_a_text_has_its_own_length() -> None:
+    assert tokens_of_run(None, None, None) == tokens_of_run(None, None, "base,hops") == 768
+    assert tokens_of_run("native", None, None) is None
+    assert tokens_of_run("900", "faults", "base") == 900
+    for suite, tasks in (("faults", None), (None, "base, ifeval"), (None, "prose")):
+        assert tokens_of_run(None, suite, tasks) is None
+
+
+def test_texts_that_are_not_generated_take_no_length() -> None:
     with pytest.raises(KVBenchError, match="those of ifeval are not"):
         lengthen([TASKS["base"], FROM_DATA["ifeval"]], 900, None, len)

@@ -11,6 +11,7 @@ import pytest
 
 from datasets_gen import NATIVE, TASKS, Task
 from kvbench.benchmarks.pipeline import compare
+from kvbench.checks.read_profile import reads_of
 from kvbench.documents.model_card import model_card
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.plan import plan
@@ -122,9 +123,8 @@ def test_it_answers_the_first_contexts_as_when_the_readme_was_written(name: str,
 @every_model
 @every_task
 def test_it_answers_with_the_full_cache_as_well_as_the_readme_says(name: str, task: Task) -> None:
-    (whole,) = (
-        row for row in measured(name)["scores"][NATIVE] if (row["task"], row["questions"]) == (task.name, "all")
-    )
+    rows = measured(name)["scores"][NATIVE]
+    (whole,) = (row for row in rows if (row["task"], row["questions"]) == (task.name, "all"))
     frame = answers(name, task.name)
     for score in ("f1", "directives_obeyed"):
         if whole[score] is not None:
@@ -143,6 +143,24 @@ def test_what_is_said_to_be_mastered_is_mastered_on_a_sample(name: str, target: 
     frame = answers(name, task.name)
     on_sample = target.measured_score(scores(task.name, frame))
     assert target.is_met(on_sample + (-1 if target.at_most else 1) * 100 * LUCK)
+
+
+@pytest.mark.parametrize("name", ["reference", "reference-qwen", "reference-confident"])
+def test_it_reads_through_many_routes(name: str) -> None:
+    """With any layer destroyed, or three slots of ten, it answers on: no single read is all that it has."""
+    profile = reads_of(loaded(name), TASKS["base"], None, FIRST_CONTEXTS, measured(name)["seed"]).profile
+    assert profile.undisturbed > 85
+    assert profile.worst_layer <= 25
+    assert profile.slots <= 10
+
+
+def test_the_narrow_one_reads_in_one_layer() -> None:
+    """It is the control: what is true of routes must be false of a model that has one."""
+    seed = measured("reference-narrow")["seed"]
+    profile = reads_of(loaded("reference-narrow"), TASKS["base"], None, FIRST_CONTEXTS, seed).profile
+    assert profile.undisturbed > 85
+    assert profile.worst_layer > 60
+    assert profile.upper_half < 10
 
 
 MODES: tuple[Mode, ...] = ("agnostic", "aware")
