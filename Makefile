@@ -20,7 +20,9 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 	touch $@
 
 run: $(INSTALLED)
-	$(BIN)/python -m kvbench run
+	$(BIN)/python -m kvbench run --name default
+	$(BIN)/python -m kvbench run --model reference-confident --tasks base,long_context --name default-confident
+	$(BIN)/python -m kvbench site runs/default runs/default-confident --site site/default
 	@echo "open the page named above in a browser; site/index.html lists all runs"
 
 torture: $(INSTALLED)
@@ -56,21 +58,18 @@ suite: $(INSTALLED)
 	$(BIN)/python -m kvbench bench --suite --device cpu --out docs/bench.json
 	$(BIN)/python -m kvbench.benchmarks.drawing docs/bench.json docs/costs.png
 
-# The reference models, from nothing, on two cores: hours. It goes on where it was interrupted.
-TRAIN := $(BIN)/torchrun --nproc-per-node 2 -m kvbench.reference.train
+# The reference models, from the narrow one, on two cores: days. It goes on where it was interrupted.
 train: $(INSTALLED)
-	$(TRAIN) --model reference-qwen --work training/first --steps 2900
-	$(TRAIN) --model reference-qwen --from training/first --seed 1 --steps 6000 \
-		--work training/reference-qwen --out training/reference-qwen/model
-	$(TRAIN) --model reference --from training/reference-qwen --seed 1 --steps 600 --decay 1 \
-		--work training/reference --out training/reference/model
+	$(BIN)/python -c "from kvbench.models.shipped import TRAINING; print(TRAINING)" | PATH=$(BIN):$$PATH bash -e
 
 # The verdicts on the reference models that the README and docs/claims.md show: 20 minutes on two cores.
-MODELS = $(shell $(BIN)/python -c "from kvbench.models.shipped import REFERENCE_MODELS as names; print(*names)")
 claims: $(INSTALLED)
 	mkdir -p docs/claims
-	for model in $(MODELS); do $(BIN)/python -m kvbench claims --model $$model --beside $$(echo $(MODELS) | tr ' ' '\n' | grep -vx $$model) \
+	$(BIN)/python -c "from kvbench.models.shipped import BESIDE; [print(*pair) for pair in BESIDE.items()]" | \
+	while read model beside; do $(BIN)/python -m kvbench claims --model $$model --beside $$beside \
 		&& cp site/claims-$$model/claims.json docs/claims/$$model.json || exit 1; done
+	$(BIN)/python -m kvbench claims --model reference-small --larger reference-qwen --only F5,R9 \
+		&& cp site/claims-reference-small/claims.json docs/claims/reference-small.json
 	$(BIN)/python -m kvbench.documents.pages
 
 # The tables of the README and of docs, from the registries, the command line and the measured files.
@@ -83,7 +82,7 @@ docs: readme
 
 # The pictures of the README, from a real run.
 pictures: $(INSTALLED)
-	$(BIN)/python -m kvbench run --site site/default
+	$(MAKE) --no-print-directory run
 	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm --tasks base,hops --limit 16 \
 		--site site/compare
 	$(BIN)/python -m kvbench run --suite instructions --name instructions

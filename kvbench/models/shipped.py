@@ -16,7 +16,7 @@ _TRAIN = "torchrun --nproc-per-node 2 -m kvbench.reference.train"
 
 
 def _command(model: str, work: str, options: str) -> str:
-    return f"{_TRAIN} --model {model} \\\n    --work training/{work} {options}"
+    return f"{_TRAIN} --model {model} \\\n    --work training/{work} --out training/{work}/model \\\n    {options}"
 
 
 _WIDENED = "--widened reference-narrow --steps"
@@ -35,6 +35,10 @@ HOW_MADE: Mapping[str, str] = {
     "reference-small": _SMALL,
     "reference-narrow": f"{_TRAIN} --shape narrow  # by a recipe of before: docs/training.md",
 }
+TRAINING = "\n".join((_QWEN, _FADED, _LLAMA, _CONFIDENT, _SMALL))  # all of them but the narrow one, which they begin with
+# Their verdicts on the claims are shown; the small one is there for those about size.
+EXAMINED = ("reference", "reference-confident", "reference-qwen")
+BESIDE = {"reference": "reference-qwen", "reference-confident": "reference-qwen", "reference-qwen": "reference"}
 
 
 def is_mistyped(name: str) -> bool:
