@@ -22,7 +22,7 @@ def _command(model: str, work: str, options: str) -> str:
 _WIDENED = "--widened reference-narrow --steps"
 _QWEN = _command("reference-qwen", "reference-qwen", f"{_WIDENED} 17000 --fall 1600")
 _FADED = _command("reference-qwen", "faded", "--from training/reference-qwen --seed 3 --steps 300 --fade 300")
-_LLAMA = _command("reference", "reference", "--from training/faded --seed 4 --steps 300 --fall 300")
+_LLAMA = _command("reference", "reference", "--from training/faded --seed 4 --steps 700 --fall 300")
 _CONFIDENT = _command(
     "reference", "reference-confident", "--from training/reference --seed 5 --confident --steps 300 --fall 300"
 )
