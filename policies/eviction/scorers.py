@@ -16,6 +16,7 @@ sketches = LazyModule("policies.presses.sketches")
 
 SINK = 4
 LONGEST_WINDOW = 64
+LONG_ENOUGH = 11 * LONGEST_WINDOW  # at a ratio of 0.9 more than the window is kept of so many tokens
 LONGEST_LAG = 128
 WINDOW = {"window_size": LONGEST_WINDOW}  # the paper argument of SnapKV, and of what is around it
 STEEPEST = 20  # kvpress's beta: the most budgets that the lowest layer of a pyramid has for one of the highest
@@ -24,12 +25,12 @@ scorer = partial(Policy, family="scorer")
 
 
 def observation_window(context_length: int) -> int:
-    """Returns SnapKV's window: kvpress's 64 tokens, but at most a sixteenth of the context.
+    """Returns SnapKV's window: the 64 tokens of its paper, and in a short context a sixteenth of it.
 
     The window itself is always kept. At 64 of 120 tokens it alone would fill the budget above a ratio of 0.47, and
     which of its equal scores survive would be left to chance.
     """
-    return max(1, min(LONGEST_WINDOW, context_length // 16))
+    return LONGEST_WINDOW if context_length >= LONG_ENOUGH else max(1, context_length // 16)
 
 
 def snapkv_press(situation: Situation) -> Press:
