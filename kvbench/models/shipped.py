@@ -35,7 +35,8 @@ HOW_MADE: Mapping[str, str] = {
     "reference-small": _SMALL,
     "reference-narrow": f"{_TRAIN} --shape narrow  # by a recipe of before: docs/training.md",
 }
-TRAINING = "\n".join((_QWEN, _FADED, _LLAMA, _CONFIDENT, _SMALL))  # all of them but the narrow one, which they begin with
+# All of them but the narrow one, which they begin with.
+TRAINING = "\n".join((_QWEN, _FADED, _LLAMA, _CONFIDENT, _SMALL))
 # Their verdicts on the claims are shown; the small one is there for those about size.
 EXAMINED = ("reference", "reference-confident", "reference-qwen")
 BESIDE = {"reference": "reference-qwen", "reference-confident": "reference-qwen", "reference-qwen": "reference"}
