@@ -43,36 +43,40 @@ def _texts() -> Iterable[Text]:
 def verdicts_in_short() -> str:
     """Returns a row for each text: which of its claims hold on each model, and which do not."""
     rows = (
-        (f"{text.letter}: {text.title}", *(_in_short(model, text.letter) for model in REFERENCE_MODELS))
+        (f"{text.letter}: {text.title}", *(_in_short(model, text.letter) for model in examined()))
         for text in _texts()
     )
-    return table(("text", *(f"`{model}`" for model in REFERENCE_MODELS)), rows)
+    return table(("text", *(f"`{model}`" for model in examined())), rows)
 
 
 def verdicts() -> str:
     """Returns a row for each statistic: value, interval, contexts and verdict on each model."""
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
-    for model in REFERENCE_MODELS:
+    for model in examined():
         for row in (row for rows in _rows_by_claim(model).values() for row in rows):
             threshold = f"{row['side']} {row['threshold']:g}"
             cells.setdefault((row["claim"], row["claim_part"], threshold), {})[model] = _measurement(row)
     order = {identifier: place for place, identifier in enumerate(claims())}
     rows = (
-        (*key, *(of_model.get(model, NOT_MEASURED) for model in REFERENCE_MODELS))
+        (*key, *(of_model.get(model, NOT_MEASURED) for model in examined()))
         for key, of_model in sorted(cells.items(), key=lambda item: order.get(item[0][0], len(order)))
     )
-    return table(("claim", "of what", "threshold", *(f"`{model}`" for model in REFERENCE_MODELS)), rows)
+    return table(("claim", "of what", "threshold", *(f"`{model}`" for model in examined())), rows)
 
 
 def reasons() -> str:
     """Returns a paragraph for each claim that does not hold on one of the models and whose reason was measured."""
-    why = {row["claim"]: row["because"] for model in REFERENCE_MODELS for row in _rows(model) if row["because"]}
+    why = {row["claim"]: row["because"] for model in examined() for row in _rows(model) if row["because"]}
     return "\n\n".join(f"**{identifier}.** {why[identifier]}" for identifier in claims() if identifier in why)
 
 
+def examined() -> list[str]:
+    """Lists the shipped models on which claims were put to the test."""
+    return [model for model in REFERENCE_MODELS if (MEASURED / f"{model}.json").is_file()]
+
+
 def _rows(model: str) -> Sequence[Mapping[str, Any]]:
-    path = MEASURED / f"{model}.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["claims"] if path.is_file() else []
+    rows: list[dict[str, Any]] = json.loads((MEASURED / f"{model}.json").read_text(encoding="utf-8"))["claims"]
     return rows
 
 

@@ -22,21 +22,22 @@ def _command(model: str, work: str, options: str) -> str:
 _WIDENED = "--widened reference-narrow --steps"
 _QWEN = _command("reference-qwen", "reference-qwen", f"{_WIDENED} 17000 --fall 1600")
 _FADED = _command("reference-qwen", "faded", "--from training/reference-qwen --seed 3 --steps 300 --fade 300")
-_LLAMA = _command("reference", "reference", "--from training/faded --seed 4 --steps 700 --fall 300")
+_UNNORMED = _command("reference", "unnormed", "--from training/faded --seed 4 --steps 700 --fall 300")
+_LLAMA = _command("reference", "reference", "--from training/unnormed --steps 1400 --fall 400")
 _CONFIDENT = _command(
     "reference", "reference-confident", "--from training/reference --seed 5 --confident --steps 300 --fall 300"
 )
 _SMALL = _command("reference-qwen", "reference-small", f"--shape small {_WIDENED} 3000 --fall 1000")
 # The commands that made each, in their order; docs/training.md tells what was done in pieces.
 HOW_MADE: Mapping[str, str] = {
-    "reference": "\n".join((_QWEN, _FADED, _LLAMA)),
+    "reference": "\n".join((_QWEN, _FADED, _UNNORMED, _LLAMA)),
     "reference-qwen": _QWEN,
-    "reference-confident": "\n".join((_QWEN, _FADED, _LLAMA, _CONFIDENT)),
+    "reference-confident": "\n".join((_QWEN, _FADED, _UNNORMED, _LLAMA, _CONFIDENT)),
     "reference-small": _SMALL,
     "reference-narrow": f"{_TRAIN} --shape narrow  # by a recipe of before: docs/training.md",
 }
 # All of them but the narrow one, which they begin with.
-TRAINING = "\n".join((_QWEN, _FADED, _LLAMA, _CONFIDENT, _SMALL))
+TRAINING = "\n".join((_QWEN, _FADED, _UNNORMED, _LLAMA, _CONFIDENT, _SMALL))
 # Their verdicts on the claims are shown; the small one is there for those about size.
 EXAMINED = ("reference", "reference-confident", "reference-qwen")
 BESIDE = {"reference": "reference-qwen", "reference-confident": "reference-qwen", "reference-qwen": "reference"}

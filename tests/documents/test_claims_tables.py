@@ -8,7 +8,6 @@ import pytest
 
 from kvbench.documents import claims_tables
 from kvbench.documents.claims_tables import claim_rows, reasons, verdicts, verdicts_in_short
-from kvbench.models.shipped import REFERENCE_MODELS
 from leaderboards.claims.registry import claims
 
 
@@ -81,7 +80,7 @@ def test_thresholds_are_those_of_the_registry() -> None:
 def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:
     against = {
         row["claim"]
-        for model in REFERENCE_MODELS
+        for model in claims_tables.examined()
         for row in json.loads((claims_tables.MEASURED / f"{model}.json").read_text())["claims"]
         if row["claim_verdict"] == "does not hold"
     }

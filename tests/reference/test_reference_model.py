@@ -61,10 +61,10 @@ def answers(name: str, task: str) -> pd.DataFrame:
 
 @every_model
 def test_it_is_small_and_an_ordinary_checkpoint(name: str) -> None:
-    assert sum(path.stat().st_size for path in folder_of(name).iterdir()) < 10_000_000
+    assert sum(path.stat().st_size for path in folder_of(name).iterdir()) < 11_000_000
     assert list(folder_of(name).glob("*.safetensors"))
     config = loaded(name).network.config
-    assert config.model_type == {"reference": "llama", "reference-qwen": "qwen3"}[name]
+    assert config.model_type == ("llama" if name in ("reference", "reference-confident") else "qwen3")
     assert config.num_key_value_heads < config.num_attention_heads
     assert loaded(name).tokenizer.chat_template
 
@@ -164,7 +164,7 @@ def test_the_narrow_one_reads_in_one_layer() -> None:
 
 
 MODES: tuple[Mode, ...] = ("agnostic", "aware")
-EVERYWHERE = [(name, mode) for mode in MODES for name in REFERENCE_MODELS]
+EVERYWHERE = [(name, mode) for mode in MODES for name in ("reference", "reference-qwen")]  # one of each architecture
 
 
 def assert_equals_kvpress(
