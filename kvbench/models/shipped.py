@@ -38,8 +38,7 @@ HOW_MADE: Mapping[str, str] = {
 }
 # All of them but the narrow one, which they begin with.
 TRAINING = "\n".join((_QWEN, _FADED, _UNNORMED, _LLAMA, _CONFIDENT, _SMALL))
-# Their verdicts on the claims are shown; the small one is there for those about size.
-EXAMINED = ("reference", "reference-confident", "reference-qwen")
+# Their verdicts on all claims are shown, each measured beside another; the others are there for some claims.
 BESIDE = {"reference": "reference-qwen", "reference-confident": "reference-qwen", "reference-qwen": "reference"}
 
 

@@ -30,7 +30,7 @@ def row(claim: str, verdict: str, part: str = "", **more: Any) -> dict[str, Any]
 
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One of the reference models has a register."""
+    """Two of the reference models have a register, the other of a single claim."""
     monkeypatch.setattr(claims_tables, "MEASURED", tmp_path)
     rows = [
         row("F1", "does not hold", because="It reads in one layer."),
@@ -40,6 +40,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         row("R2", "undecided"),
     ]
     (tmp_path / "reference.json").write_text(json.dumps({"model": "reference", "claims": rows}))
+    (tmp_path / "reference-small.json").write_text(json.dumps({"claims": [row("R9", "holds")]}))
     return tmp_path
 
 
@@ -48,8 +49,8 @@ def test_claims_stand_by_their_verdicts_and_mixed_ones_apart(measured: Path) -> 
     (of_f,) = [line for line in lines if line.startswith("| F:")]
     assert "| **holds** F2; **does not hold** F1; **in part** F3 |" in of_f
     (of_r,) = [line for line in lines if line.startswith("| R:")]
-    assert "| **undecided** R2 |" in of_r
-    assert of_f.endswith("| – |"), "the other model was not measured"
+    assert of_r.endswith("| **undecided** R2 | **holds** R9 |")
+    assert of_f.endswith("| – |"), "the other model was not asked for them"
 
 
 def test_every_statistic_has_a_row_with_its_numbers_or_why_there_are_none(measured: Path) -> None:
@@ -60,6 +61,7 @@ def test_every_statistic_has_a_row_with_its_numbers_or_why_there_are_none(measur
         ["| F3", "distractor above zeros", "above 0"],
         ["| F3", "zeros above gaussian", "above 0"],
         ["| R2", "", "at least 0.8"],
+        ["| R9", "", "at most 0"],
     ]
     assert "**does not hold** 0.50 [0.40 to 0.60], n = 24" in lines[0]
     assert "undecided: it was not run" in lines[3]
