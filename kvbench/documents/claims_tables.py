@@ -43,8 +43,7 @@ def _texts() -> Iterable[Text]:
 def verdicts_in_short() -> str:
     """Returns a row for each text: which of its claims hold on each model, and which do not."""
     rows = (
-        (f"{text.letter}: {text.title}", *(_in_short(model, text.letter) for model in examined()))
-        for text in _texts()
+        (f"{text.letter}: {text.title}", *(_in_short(model, text.letter) for model in examined())) for text in _texts()
     )
     return table(("text", *(f"`{model}`" for model in examined())), rows)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from datasets_gen import NATIVE
 from kvbench.benchmarks.measurement import Report
 from kvbench.benchmarks.page import markdown
+from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, ReadProfile
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
 from kvbench.documents import claims_tables, treatment_tables
@@ -93,6 +94,20 @@ def _reached(target: Target | CostTarget, models: Sequence[Sequence[float]]) -> 
         [f"{value:.1f}" if target.is_met(value) else f"**{value:.1f}**" for value in by_length] for by_length in models
     )
     return [str(target), *map(" / ".join, marked)]
+
+
+def read_profiles() -> str:
+    """Returns what is still right where rows of the context are destroyed, of each model."""
+    rows = []
+    for model, content in read_shipped("full_cache.json").items():
+        for profile in (ReadProfile(**one) for one in json.loads(content)["read_profiles"]):
+            worst = profile.most_needed_layer
+            others = sorted(right for layer, right in enumerate(profile.without_layer) if layer != worst)
+            parts = (profile.undisturbed, min(profile.without_layer), profile.without_upper_half, profile.without_slots)
+            nothing, without_worst, upper_half, slots = (f"{percent:.0f}" for percent in parts)
+            layers = (f"{without_worst} (layer {worst})", f"{others[0]:.0f} to {others[-1]:.0f}")
+            rows.append((f"`{model}`", profile.part, nothing, *layers, upper_half, slots))
+    return table(("model", "questions", NOTHING, "the worst layer", "any other layer", UPPER_HALF, SLOTS), rows)
 
 
 def score_of(row: Mapping[str, object]) -> str:
@@ -195,6 +210,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "command line": every_command,
     "targets": targets,
     "full cache": full_cache,
+    "read profiles": read_profiles,
     "learning curves": learning_curves,
     "press": press,
     "instructions": instructions,

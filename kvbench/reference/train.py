@@ -23,7 +23,8 @@ from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.training.architecture import ARCHITECTURES, SHAPES, new_model
 from kvbench.reference.training.batches import Batch, evaluation_batch, training_batch
 from kvbench.reference.training.conversion import (
-    is_fading,
+    is_faded,
+    is_normed,
     learn_usual_lengths,
     make_fading,
     set_faded,
@@ -197,7 +198,9 @@ class Trainer:
         known = PreTrainedTokenizerFast.from_pretrained(earlier / "tokenizer").get_vocab()
         weights = under_tokens(state["model"], known, self.tokenizer.get_vocab())
         curriculum = Progress.of(state["progress"]).curriculum
-        if is_fading(weights) and self.plan.fade is None:
+        if is_normed(weights) and not is_normed(self.model.state_dict()):
+            if not is_faded(weights):
+                raise KVBenchError(f"--from {earlier}: its norms, which Llama has not, have not faded: --fade it first")
             weights = without_norms(weights)
         self.model.load_state_dict(weights, strict=self.plan.fade is None)
         if self.plan.fade is not None:

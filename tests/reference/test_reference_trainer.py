@@ -23,6 +23,7 @@ from kvbench.reference.training.lessons import Assignment
 from kvbench.reference.training.losses import states_of
 from kvbench.reference.training.tokenizer import train_tokenizer
 from kvbench.reference.training.widening import COPIED_INTO, KEPT, READER, spread_reader, widen
+from kvbench.system.errors import KVBenchError
 from tests.support.models.toy import toy_tokenizer
 
 QUICK = TrainingPlan(steps=10)
@@ -115,8 +116,9 @@ def test_the_llama_model_is_made_from_the_qwen_model_whose_norms_have_faded(tmp_
 
     assert torch.allclose(states(fading), states(source), atol=1e-4)
     fading.save()
-    with pytest.raises(AssertionError, match="have not faded"):
-        Trainer(tmp_path / "early", 0, QUICK, "reference", earlier=fading.folder)
+    for too_early in (source, fading):
+        with pytest.raises(KVBenchError, match=f"--from {too_early.folder}: its norms, .* have not faded: --fade it"):
+            Trainer(tmp_path / "early", 0, QUICK, "reference", earlier=too_early.folder)
     for _ in range(2):
         fading.step()
     fading.save()

@@ -97,9 +97,15 @@ def set_faded(model: PreTrainedModel, share: float) -> None:
         norm.share.fill_(share)
 
 
-def is_fading(state: dict[str, torch.Tensor]) -> bool:
-    """Tells whether weights are those of a model with fading norms."""
-    return any(name.endswith("q_norm.usual") for name in state)
+def is_normed(state: Mapping[str, torch.Tensor]) -> bool:
+    """Tells whether weights are those of a model that norms queries and keys."""
+    return any(name.endswith("q_norm.weight") for name in state)
+
+
+def is_faded(state: Mapping[str, torch.Tensor]) -> bool:
+    """Tells whether the norms have faded, all of the way."""
+    shares = [float(weight) for name, weight in state.items() if name.endswith("_norm.share")]
+    return bool(shares) and min(shares) == 1
 
 
 def without_norms(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -107,7 +113,6 @@ def without_norms(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     plain = {name: weight for name, weight in state.items() if "_norm." not in name}
     for name in [name for name in state if name.endswith("_norm.usual")]:
         norm = name.removesuffix(".usual")
-        assert float(state[f"{norm}.share"]) == 1, "its norms have not faded"
         gains = state[f"{norm}.weight"] * state[name]  # (heads, head size)
         plain[norm.replace("_norm", "_proj.weight")] = (
             state[norm.replace("_norm", "_proj.weight")] * gains.flatten()[:, None]
