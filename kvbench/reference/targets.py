@@ -32,6 +32,7 @@ class Target:
         return value if self.score in ("f1", "em") else 100 * value
 
 
+TARGETED = ("reference", "reference-qwen")  # the models that have to reach them
 TARGETS = (
     Target("base", "all", "f1", 95),
     Target("knowledge", "standard", "f1", 97),

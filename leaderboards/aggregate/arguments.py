@@ -157,5 +157,10 @@ def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:
     return tuple(sorted(distinct) if all(isinstance(value, int | float) for value in distinct) else distinct)
 
 
+def largest_window(arguments: Mapping[str, Value]) -> int:
+    """Returns how many of the last tokens a press looks at or keeps by its arguments; 0 where none says so."""
+    return max((value for name, value in arguments.items() if _end(name) in WINDOWS), default=0)
+
+
 def _end(name: str) -> str:
     return name.rpartition(".")[2]

@@ -1,6 +1,7 @@
 """The identity audit: two names for one method, and policies that change nothing. (A peer's PyramidKV was SnapKV in
 all of its 7,800 pairs, unnoticed.)"""
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
+from leaderboards.aggregate.arguments import largest_window
 from leaderboards.statistics.levels import with_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL, ORACLE
@@ -97,11 +99,14 @@ def audit(
 
 def _informative(policy: str, records: DataFrame) -> DataFrame:
     """Selects records in which two methods do not agree by chance. An oracle that cannot keep all of the evidence keeps
-    the most recent of it, as recency does where evidence is all that there is. Where logits are infinite or NaN, the
+    the most recent of it, as recency does where evidence is all that there is; so does a press that has room for its
+    window of recent tokens alone. Where logits are infinite or NaN, the
     tokens chosen from them are alike whatever made them so: such an answer is a DUE without a likelihood."""
     needed = records["evidence_tokens"].clip(lower=FEWEST_TOKENS) if policy == ORACLE else FEWEST_TOKENS
+    arguments = records["press_arguments"]
+    windows = arguments.map({text: largest_window(json.loads(text)) for text in arguments.unique()})
     not_finite = records["due"].eq(True) & records["gold_nll"].isna()
-    return records[(records["kept_tokens"] >= needed) & ~not_finite]
+    return records[(records["kept_tokens"] >= needed) & (records["kept_tokens"] > windows) & ~not_finite]
 
 
 Numbers = NDArray[np.int64]

@@ -22,6 +22,7 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "kept_tokens": 50.0,
             "realised_ratio": 0.0 if policy == "full" else 0.5,
             "evidence_tokens": 6,
+            "press_arguments": "{}",
             "example_id": f"base/{number // 2}",
             "question_id": f"base/{number // 2}/{number}",
             "status": "ok",
@@ -39,6 +40,15 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
 
 FULL = (["a", "b", "c", "d"], ["all"] * 4)
 CHANGED = ["a", "b", "c", "x"]
+
+
+def test_a_press_may_be_recency_where_its_window_is_all_that_is_kept() -> None:
+    frame = records(full=FULL, snapkv=(CHANGED, list("1234")), recency=(CHANGED, list("1234")))
+    for window, found in (("49", 1), ("50", 0)):
+        frame.loc[frame["policy"] == "snapkv", "press_arguments"] = (
+            f'{{"press.window_size": {window}, "kernel_size": 5}}'
+        )
+        assert len(audit(frame)[0]) == found
 
 
 def test_the_same_kept_tokens_everywhere_are_found_with_both_names() -> None:
