@@ -105,6 +105,7 @@ def job_of(experiment: "Experiment", model: str, limit: int | None, seed: int, d
         seed=seed,
         mode=experiment.mode,
         observe=experiment.observe,
+        context_tokens=experiment.context_tokens,
     )
 
 

@@ -41,6 +41,7 @@ class Experiment:
     mode: Literal["agnostic", "aware"] = "agnostic"
     suite: str | None = None
     observe: str | None = None  # tables
+    context_tokens: int | None = None  # tokens of every context; None: each task's own length
 
 
 @dataclass(frozen=True)

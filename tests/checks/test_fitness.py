@@ -128,9 +128,10 @@ def test_as_many_answers_survive_scattered_noise_in_the_engine_and_in_the_traine
     model = load_model("reference-qwen", "cpu", "float32")
     rows = answers_of(model, TASKS["base"], [destroyers(12)[SLOTS]], MORE_CONTEXTS, SEED)
     AttentionInterface.register(PACKED_ATTENTION, packed_attention)
+    key_heads = model.network.config.num_key_value_heads
     right: list[bool] = []
     for index in range(MORE_CONTEXTS):
         batch = evaluation_batch(model.tokenizer, TASKS["base"], SEED, index, 1)
-        right += right_answers(model.network, batch, destroyed_slots([SLOT_SHARE] * 12, 2, batch, index), None)
+        right += right_answers(model.network, batch, destroyed_slots([SLOT_SHARE] * 12, key_heads, batch, index), None)
     assert len(right) == len(rows)
     assert abs(rows["em"].astype(float).mean() - 100 * sum(right) / len(right)) <= THREE_ERRORS

@@ -49,7 +49,7 @@ def test_a_finished_run_lends_its_records_and_only_the_rest_is_run(
 ) -> None:
     """E1 asks for two formats on three tasks; a run beside it has one of them, with the full cache, on one task."""
     places = ["--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "first"]
-    assert cli("run", *places, "--tasks", "base", "--policies", "int8", "--limit", 1) == 0
+    assert cli("run", *places, "--context-tokens", "native", "--tasks", "base", "--policies", "int8", "--limit", 1) == 0
     calls = record_calls(monkeypatch)
     assert cli(*words(cli, "--only", "E1", "--limit", 1)) == 0
     of_task: dict[str, set[str]] = {}

@@ -194,7 +194,6 @@ def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
     def rename(content: dict[str, Any]) -> None:
         identity = content["identity"]
         identity["tasks"][0]["name"] = hostile
-        identity["model"] = "\x1b[31mred"
         for policy in identity["policies"]:
             policy["tasks"] = [hostile, "hops"]
         content.update(status="failed", reason="\x1b[31mred")

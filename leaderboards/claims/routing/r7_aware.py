@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from datasets_gen import USUAL_TOKENS
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.claims.texts import R
@@ -21,6 +22,7 @@ AGNOSTIC, AWARE = (
         levels=(("ratio", ",".join(map(str, RATIOS))),),
         contexts=32,
         mode=mode,
+        context_tokens=USUAL_TOKENS,
     )
     for mode in ("agnostic", "aware")
 )

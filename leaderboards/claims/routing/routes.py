@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from datasets_gen import USUAL_TOKENS
 from leaderboards.claims.declaration import Experiment, Measure, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.statistics.bootstrap import FloatArray
@@ -20,6 +21,7 @@ OVER_RATIOS = Experiment(
     policies=",".join(POLICIES),
     levels=(("ratio", ",".join(map(str, RATIOS))),),
     contexts=16,
+    context_tokens=USUAL_TOKENS,
 )
 LOST = 5.0  # points of F1, as for the safe ratio of a board
 
