@@ -90,7 +90,7 @@ pictures: $(INSTALLED)
 SMALL := build/small_store
 small-store: $(INSTALLED)
 	rm -rf $(SMALL)
-	$(BIN)/python -m kvbench run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --limit 3 \
+	$(BIN)/python -m kvbench run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --limit 3 --context-tokens native \
 		--name run --out $(SMALL) --site $(SMALL)/site
 	cp $(SMALL)/run/run.json $(SMALL)/site/data/records.parquet tests/data/small_store
 

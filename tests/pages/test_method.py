@@ -103,7 +103,7 @@ def test_the_page_tells_definitions_papers_command_and_versions(method: Method, 
         assert policy.name in text
         assert policy.title in text
     assert method.runs[0].command in text
-    assert "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --ratios 0.5,0.9" in text
+    assert "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --context-tokens" in text
     identity = small_run.identity
     assert identity.git_revision is not None
     for fact in (identity.packages["torch"], identity.git_revision, identity.model_fingerprint):
