@@ -16,8 +16,4 @@ CLAIM = Claim(
     experiments=ERRORS,
     measure=of_each_score({"": share_kept(CENTRED, EVERYWHERE, ERRORS)}),
     remark=remark_on_uniform(),
-    because="On `reference`, the error in layer 1 alone leaves as many right answers as the error everywhere (66 %, "
-    "of 95 with the full cache), and in layers 2 to 11 it costs none; in the keys alone it leaves 68, in the "
-    "values alone 94. The model reads its context in layer 1 alone, so no other layer makes up for a key that "
-    "is off there. `reference-qwen`: 55, 56 (layer 1), 96 (layers 2 to 11), 62 (keys), 95 (values).",
 )

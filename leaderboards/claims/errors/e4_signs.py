@@ -15,9 +15,4 @@ CLAIM = Claim(
     threshold=0.0,
     experiments=SIGNS,
     measure=of_each_score({"": difference(FLIPPED, SAME_SIGN, FLIPPED_SHARE, SIGNS, NOTE)}),
-    because="What counts on these models is over how many keys the error is spread. In the keys of `reference`, flips "
-    "of 5 % of the values leave 84 % right, the same share of whole rows 89, and the same error on all values "
-    "73 (95 with the full cache): wrong signs leave most keys as they were, and an error of 45 % of each "
-    "value leaves none. `reference-qwen`: 75, 92 and 67. In the values alone no error costs more than 3 "
-    "points.",
 )

@@ -33,9 +33,4 @@ CLAIM = Claim(
     threshold=LEAKED_MORE,
     experiments=(PROMPTS,),
     measure=_measure,
-    because="These models forget how to recite the prompt before they forget its defence: with streaming_llm at "
-    "ratios of 0.05 to 0.2 `reference-qwen` obeys 96 to 72 % of the directives, refuses every attack that a "
-    "defence forbids, and leakage falls from 0.28 to 0.05. Where the defence goes first, under knorm on "
-    "`reference` at 0.15, leakage rises to 0.53 (0.28 with the full cache), and 22 % of the directives are "
-    "obeyed.",
 )

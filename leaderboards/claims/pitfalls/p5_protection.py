@@ -37,8 +37,9 @@ CLAIM = Claim(
     threshold=0.0,
     experiments=(PROMPTS,),
     measure=_measure,
-    because="Of knorm+fair: knorm obeys 8 % of the directives at 0.5, which is what silence obeys, and fair eviction "
-    "keeps no more of them than that (8 %). It keeps more of the defence, 50 instead of 45 % of its tokens on "
-    "`reference`: too little to refuse (10 % of the attacks instead of 53) and more that can leak (0.31 "
-    "instead of 0.11). `reference-qwen`: 8 and 8 % obeyed, refused 1 and 17 %, leakage 0.42 and 0.18.",
+    because="Of knorm+fair: fair eviction keeps more of the directives than knorm alone, 50 instead of 40 %, and "
+    "55 instead of 20 % of them are obeyed on `reference` at 0.5. But of the defence it keeps 50 % of the "
+    "tokens, where knorm keeps 46: too little to refuse (3 % of the attacks instead of 31), and a model "
+    "that follows again follows the attack too, so that 75 % of the protected text leaks instead of 24. "
+    "`reference-qwen`: 37 and 32 % obeyed, 21 and 81 % refused, 68 and 16 % leaked.",
 )
