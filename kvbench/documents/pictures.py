@@ -35,8 +35,11 @@ def learning_curves(path: Path) -> None:
             style="task",
             col="model",
             kind="line",
+            markers=True,  # a short training has one point
             palette="colorblind",
             height=4,
+            aspect=0.8,
+            facet_kws={"sharex": False},
         )
     grid.set(ylim=(0, 100))
     grid.set_titles("{col_name}")
