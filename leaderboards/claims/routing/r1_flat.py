@@ -37,5 +37,6 @@ CLAIM = Claim(
     "answers' tokens is gone everywhere. K-Norm keeps keys of small norm, and in these models evidence has "
     "large ones: in layers 1, 3, 5 and 9 of `reference` it is 14 to 20 % of the tenth of the keys with the "
     "largest norms, and 5 % of the context. With 5 % of the cache gone nearly all answers fall silent (six "
-    "contexts of base), where KeyDiff, which judges the same keys by their direction, loses none at 30 %.",
+    "contexts of base), where KeyDiff, which judges the same keys by their direction, loses none at 30 %; "
+    "and the evidence's rows, put back, repair 96 to 99 % of what K-Norm loses.",
 )
