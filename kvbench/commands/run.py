@@ -54,6 +54,7 @@ def command(
     max_new_tokens: options.MaxNewTokens = None,
     dtypes: options.Dtypes = None,
     sampling: options.Sampling = None,
+    deterministic: options.Deterministic = False,
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
     compress: options.Compress = None,

@@ -70,7 +70,7 @@ def build_grid(job: Job, count: Count) -> Grid:
     bound = kv_bytes(job.max_kv_gb)
     of_text = (NEXT_TOKENS.name,) if any(task.role == "text" for task in tasks) else ()
     tables = tuple(dict.fromkeys((*coverage.tables, *of_text, *_observed(job.observe, job.keep_attention))))
-    numerics = numerics_options(job.dtypes, job.sampling, repeats, job.max_new_tokens, NUMERICS.name in tables)
+    numerics = numerics_options(job, repeats, NUMERICS.name in tables)
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from datasets_gen import Task, unknown_name
 from kvbench.engine.numerics.options import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
 from kvbench.store.identity import MOST_CONTEXTS, MOST_REPEATS, MOST_TOKENS
+from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of
 
@@ -107,12 +108,12 @@ def with_answers_of(tasks: Sequence[Task], tokens: int | None) -> list[Task]:
     return [replace(task, max_new_tokens=tokens) for task in tasks]
 
 
-def numerics_options(
-    dtypes: str | None, sampling: str | None, repeats: int, steps: int | None, is_numerics: bool
-) -> NumericsOptions:
+def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:
     """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given any."""
-    for option, text in {"--dtypes": dtypes, "--sampling": sampling}.items():
-        if text is not None and not is_numerics:
+    dtypes, sampling, steps = job.dtypes, job.sampling, job.max_new_tokens
+    given = {"--dtypes": dtypes, "--sampling": sampling, "--deterministic": job.deterministic}
+    for option, value in given.items():
+        if value and not is_numerics:
             raise KVBenchError(f"{option} is for --suite numerics: give that too")
     default = NumericsOptions()
     if steps is not None and steps > MOST_STEPS and is_numerics:
@@ -122,6 +123,7 @@ def numerics_options(
         tuple(choose("sampling", sampling, {way: way for way in SAMPLING})) if sampling else default.sampling,
         repeats,
         steps or default.steps,
+        job.deterministic,
     )
 
 

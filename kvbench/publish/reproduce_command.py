@@ -42,4 +42,5 @@ def words_of(job: Job) -> list[str]:
         options["--context-tokens"] = NATIVE if job.context_tokens is None else job.context_tokens
     levels = {KINDS[kind].option: text for kind, text in job.levels.items()}
     start = ["compare", job.press] if job.press else ["run"]
-    return [*start, *(word for option in (options | levels).items() for word in map(str, option))]
+    words = ([option] if value is True else [option, str(value)] for option, value in (options | levels).items())
+    return [*start, *(word for of_option in words for word in of_option)]

@@ -46,6 +46,7 @@ class Job(BaseModel):
     max_new_tokens: int | None = None
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise
+    deterministic: bool = False  # likewise
     seed: int = 0
     mode: Mode = "agnostic"
     compress: Scope | None = None

@@ -8,7 +8,7 @@ from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.numerics.alarm import cause_of
-from leaderboards.studies.numerics.pairs import TABLE, flip_of, forced_of, free_of, mistakes_of, with_draws
+from leaderboards.studies.numerics.pairs import TABLE, flip_of, forced_of, free_of, mistakes_of, scatter_of, with_draws
 from leaderboards.studies.numerics.study import STUDY
 from leaderboards.studies.page import build_study
 from tests.support.records.synthetic_records import frame, record
@@ -108,6 +108,18 @@ def test_some_draws_that_differ_are_sometimes() -> None:
     ]
     (free,) = free_of(table_of(*drawn))
     assert (free.always, free.sometimes, free.never, free.completions) == (0, 1, 0, 3.0)
+
+
+def test_accuracy_and_length_scatter_over_paths_and_dtypes() -> None:
+    """Of four configurations one has half of the answers right and the others all; one answer has a token more."""
+    longer = {"dtype": "bfloat16", "other_tokens": [*SAME["tokens"], 5]}
+    half = [one | {"dtype": "bfloat16", "other_right": True} for one in (FLIPPED, SAME | longer)]
+    (one,) = scatter_of(table_of(FLIPPED, SAME, *half))
+    assert (one.task, one.configurations) == ("base", 4)
+    assert one.std_accuracy == pytest.approx(0.25)  # of 1, 0.5, 1, 1
+    assert one.std_length == pytest.approx((0 + 0.5) / 2)  # of lengths 4, 4, 4, 4 and 2, 2, 2, 3
+    (free,) = free_of(table_of(*ROWS))
+    assert (free.length_on, free.length_off) == (3.0, 3.0)
 
 
 def test_the_likely_mistakes_give_nats_where_rounding_gives_none() -> None:

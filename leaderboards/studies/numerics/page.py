@@ -17,9 +17,11 @@ from leaderboards.studies.numerics.pairs import (
     Forced,
     Free,
     Mistakes,
+    Scatter,
     forced_of,
     free_of,
     mistakes_of,
+    scatter_of,
     with_draws,
 )
 from leaderboards.studies.numerics.precision import POLICIES, REMEDIES
@@ -46,11 +48,12 @@ def content_of(given: StudyInput) -> StudyContent:
     alarms = misplaced(tables[DRIFT]) if DRIFT in tables else {}
     table = tables[TABLE]
     forced, free, mistakes = forced_of(table, alarms), free_of(table), mistakes_of(table)
+    scatter = scatter_of(table)
     further = _further(tables, given.records, alarms)
     return StudyContent(
         parts=[
             _forced_part(forced),
-            _free_part(free),
+            _free_part(free, scatter),
             _mistakes_part(mistakes),
             *(part for parts, _ in further for part in parts),
         ],
@@ -58,6 +61,7 @@ def content_of(given: StudyInput) -> StudyContent:
         sheets=[
             Sheet.of("numerics-forced", "Teacher-forced pairs of paths", [vars(one) for one in forced]),
             Sheet.of("numerics-free", "Free-running cache on and off", [vars(one) for one in free]),
+            Sheet.of("numerics-scatter", "Accuracy and length over configurations", [vars(one) for one in scatter]),
             Sheet.of("numerics-mistakes", "What mistakes would give", [vars(one) for one in mistakes]),
             *(sheet for _, sheets in further for sheet in sheets),
         ],
@@ -127,7 +131,7 @@ def _mean_kl(one: Forced) -> str:
     return f"{one.kl.mean:.2g}{ends}"
 
 
-def _free_part(rows: Sequence[Free]) -> StudySection:
+def _free_part(rows: Sequence[Free], scatter: Sequence[Scatter]) -> StudySection:
     lines = tuple(
         (
             f"{one.task}, {one.dtype}, {one.sampling}",
@@ -138,6 +142,7 @@ def _free_part(rows: Sequence[Free]) -> StudySection:
             nats(one.kl_after),
             f"{one.always} / {one.sometimes} / {one.never}",
             f"{one.completions:.2f}",
+            f"{one.length_on:.1f} / {one.length_off:.1f}",
         )
         for one in rows
     )
@@ -161,6 +166,16 @@ def _free_part(rows: Sequence[Free]) -> StudySection:
         if one.right_on is not None
     )
     tests = ("answers of paths", "right, on", "right, off", "only on / only off", "McNemar p", "Bonferroni", "BH")
+    spreads = ("task", "configurations", "Std@Acc", "Std@length")
+    scattered = tuple(
+        (
+            one.task,
+            str(one.configurations),
+            "–" if one.std_accuracy is None else f"{100 * one.std_accuracy:.1f} points",
+            f"{one.std_length:.2f} tokens",
+        )
+        for one in scatter
+    )
     return StudySection(
         "free-running",
         "Each path goes on from its own tokens",
@@ -168,8 +183,9 @@ def _free_part(rows: Sequence[Free]) -> StudySection:
         "prefix, and their KL is a difference of numbers; behind it they write two texts, and their KL is that of two "
         "texts. The two are never averaged together here.",
         listings=(
-            Listing("Free-running", (*columns, "unique completions"), lines),
+            Listing("Free-running", (*columns, "unique completions", "length, on / off"), lines),
             Listing("Which path is right", tests, judged),
+            Listing("Greedy answers over all configurations", spreads, scattered),
         ),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from leaderboards.statistics.bootstrap import FloatArray, resampled_means
 from leaderboards.statistics.resampling import Estimate
@@ -52,6 +52,8 @@ class Free:
     sometimes: int
     never: int
     completions: float  # different ones of a question, over both paths and all draws, mean
+    length_on: float  # tokens of an answer, mean
+    length_off: float
     right_on: float | None  # share, of cache on
     right_off: float | None  # of cache off
     only_on: int  # pairs that cache on alone has right
@@ -59,6 +61,16 @@ class Free:
     p_mcnemar: float | None  # of McNemar's test
     p_bonferroni: float | None
     p_bh: float | None
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Holds how far the greedy answers of a task scatter over all configurations: both paths in every dtype."""
+
+    task: str
+    configurations: int
+    std_accuracy: float | None  # Std@Acc: of the shares of right answers; None where nothing is judged
+    std_length: float  # of the lengths of an answer, in tokens, mean over questions
 
 
 @dataclass(frozen=True)
@@ -202,6 +214,8 @@ def _free(key: tuple[str, ...], rows: DataFrame, p: float | None, tests: int, p_
         sometimes=int(((shares > 0) & (shares < 1)).sum()),
         never=int((shares == 0).sum()),
         completions=_completions(rows),
+        length_on=float(rows["tokens"].map(len).mean()),
+        length_off=float(rows["other_tokens"].map(len).mean()),
         right_on=_share(rows["right"]),
         right_off=_share(rows["other_right"]),
         only_on=_only(rows)[0],
@@ -230,6 +244,21 @@ def _completions(rows: DataFrame) -> float:
         for _, of_question in rows.groupby("question_id")
     ]
     return float(np.mean(counts))
+
+
+def scatter_of(table: DataFrame) -> list[Scatter]:
+    """Returns every task: standard deviations of a sample, as arXiv 2506.09501 has them."""
+    rows = table[(table["regime"] == FREE) & (table["pair"] == CACHE) & (table["sampling"] == "greedy")]
+    sides = [rows.assign(path="on"), rows.assign(path="off", right=rows["other_right"], tokens=rows["other_tokens"])]
+    answers = concat(sides, ignore_index=True)
+    answers["length"] = answers["tokens"].map(len)
+    found = []
+    for task, group in answers.groupby("task"):
+        accuracies = group[group["right"].notna()].astype({"right": float}).groupby(["dtype", "path"])["right"].mean()
+        std = float(accuracies.std()) if len(accuracies) else None
+        lengths = float(group.groupby("question_id")["length"].std().mean())
+        found.append(Scatter(str(task), group.groupby(["dtype", "path"]).ngroups, std, lengths))
+    return found
 
 
 def mistakes_of(table: DataFrame) -> list[Mistakes]:

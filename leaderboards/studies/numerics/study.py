@@ -59,6 +59,16 @@ DEFINITIONS = (
         ),
     ),
     Definition(
+        "Scatter over configurations",
+        "Configurations are both paths in every dtype, greedy. Std@Acc is the standard deviation of a sample of their "
+        "shares of right answers; Std@length is that of the lengths of an answer, its mean over questions.",
+        source="arXiv 2506.09501",
+        names=(
+            *("length_on", "length_off", "configurations", "std_accuracy", "std_length"),
+            *("Std@Acc", "Std@length", "length, on / off"),
+        ),
+    ),
+    Definition(
         "Right with the cache and without it",
         "The share of judged answers that each path has right, those that one alone has right, and McNemar’s test of "
         "these, corrected over all rows of the page by Bonferroni’s method and by that of Benjamini and Hochberg.",
