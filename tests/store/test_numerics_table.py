@@ -11,6 +11,7 @@ from kvbench.engine.numerics.options import NumericsOptions
 from kvbench.engine.numerics.remedies import REMEDIES
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel
+from kvbench.run.load import load_job
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
@@ -58,6 +59,8 @@ def test_lists_have_a_number_for_each_step(pairs: pd.DataFrame) -> None:
 def test_options_are_of_this_suite_alone() -> None:
     with pytest.raises(KVBenchError, match=r"^--dtypes is for --suite numerics: give that too$"):
         build_grid(Job(dtypes="fp32"), len)
+    with pytest.raises(KVBenchError, match=r"^--deterministic is for --suite numerics: give that too$"):
+        build_grid(Job(deterministic=True), len)
     with pytest.raises(KVBenchError, match="unknown dtype 'fp8'"):
         build_grid(Job(suite="numerics", dtypes="fp32,fp8"), len)
     with pytest.raises(KVBenchError, match="over 128 tokens at most"):
@@ -65,6 +68,23 @@ def test_options_are_of_this_suite_alone() -> None:
     assert build_grid(Job(suite="numerics", max_new_tokens=128), len).setting.numerics.steps == 128
     numerics = build_grid(Job(suite="numerics", dtypes="bf16,fp32", sampling="top_p"), len).setting.numerics
     assert (numerics.dtypes, numerics.sampling, numerics.repeats) == (("bfloat16", "float32"), ("top_p",), 2)
+
+
+def test_deterministic_algorithms_are_used_where_they_are_asked_for(
+    llama: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are part of what a run is, so that two runs of which one asked for them are two."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    job = Job(model=llama.name, suite="numerics", tasks="base", limit=1)
+    try:
+        plain = load_job(job, llama)
+        assert not torch.are_deterministic_algorithms_enabled()
+        asked = load_job(job.model_copy(update={"deterministic": True}), llama)
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    options = [one.grid.setting.options_of_tables for one in (plain, asked)]
+    assert options[1] == options[0] | {"algorithms": "deterministic"}
 
 
 def test_a_dtype_that_is_lacking_is_refused_before_the_model_is_loaded(
