@@ -6,10 +6,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
-import typer
 from matplotlib.axes import Axes
 
 from kvbench.benchmarks.measurement import Report
+from kvbench.system.module_command import run_module
 
 
 def frame_of(rows: list[dict[str, Any]], along: str, columns: dict[str, str]) -> pd.DataFrame:
@@ -59,4 +59,4 @@ def main(measured: Path, picture: Path) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_module(main)

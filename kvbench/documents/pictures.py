@@ -14,6 +14,7 @@ import typer
 from datasets_gen import TASKS
 from kvbench.documents.tables import read_shipped
 from kvbench.system.errors import KVBenchError
+from kvbench.system.module_command import run_module
 
 PAGE_SIZE = (1280, 1500)
 
@@ -89,4 +90,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_module(main)

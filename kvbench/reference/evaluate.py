@@ -16,6 +16,7 @@ from kvbench.models.shipped import folder_of
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.reference.targets import UNSEEN
 from kvbench.system.files import write_text_atomically
+from kvbench.system.module_command import run_module
 from policies import FULL, POLICIES
 
 PROFILE_CONTEXTS = 24  # at most: each question is answered as often as there are layers, and three times more
@@ -106,4 +107,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_module(main)

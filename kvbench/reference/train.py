@@ -9,7 +9,7 @@ learning curve is appended to a CSV that is committed with the model.
 import csv
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,14 +33,15 @@ from kvbench.reference.training.conversion import (
 )
 from kvbench.reference.training.crew import Crew
 from kvbench.reference.training.drills import DRILL_WEIGHT, drill_loss, drills
-from kvbench.reference.training.lessons import Assignment, Curriculum, Lesson
+from kvbench.reference.training.lessons import Assignment, Curriculum
 from kvbench.reference.training.losses import COPY_BATCH, COPY_LENGTH, copying_loss, task_loss
 from kvbench.reference.training.read_profile import read_profile, right_answers
 from kvbench.reference.training.reads import HiddenShares, Readable, draw_readable
-from kvbench.reference.training.state import begin_with_state, read_state, write_state
+from kvbench.reference.training.state import Progress, begin_with_state, read_state, write_state
 from kvbench.reference.training.tokenizer import END, train_tokenizer
 from kvbench.reference.training.widening import narrow_model, spread_reader, widen
 from kvbench.system.errors import KVBenchError
+from kvbench.system.module_command import run_module
 
 CHECKPOINT_EVERY = 180.0  # seconds
 EVALUATE_EVERY = 1000
@@ -61,29 +62,11 @@ ADAM_RATE = 1e-3
 MUON_DECAY = 0.3
 
 
-@dataclass
-class Progress:
-    """Says where the training stands; it is written with the weights. ``batches`` counts batches of tasks."""
-
-    step: int = 0
-    batches: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    copying: bool = True
-    copying_loss: float = 10.0
-    curriculum: Curriculum = field(default_factory=Curriculum)
-
-    @classmethod
-    def of(cls, saved: dict[str, Any]) -> "Progress":
-        lessons = {name: Lesson(**lesson) for name, lesson in saved.pop("curriculum")["lessons"].items()}
-        return cls(**saved, curriculum=Curriculum(lessons))
-
-
 def make_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
     """Makes Muon for the matrices of the layers, and AdamW for the embeddings and norms.
 
     Muon's steps add up where little decay holds them: with 0.01 most heads came to look at one token only and the model
-    guessed between two people for 5 million tokens. Other changes came with the 0.3; docs/performance.md lists them.
+    guessed between two people for 5 million tokens. Other changes came with the 0.3; docs/training.md lists them.
     """
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}
@@ -194,7 +177,10 @@ class Trainer:
         self.curve.write_text("".join(f"{row}\n" for row in kept))
 
     def _inherit(self, earlier: Path) -> None:
-        state: dict[str, Any] = torch.load(earlier / "checkpoint.pt", weights_only=True)
+        checkpoint = earlier / self.checkpoint.name
+        if not checkpoint.is_file():
+            raise KVBenchError(f"--from {earlier}: there is no {checkpoint.name} of a training in it")
+        state: dict[str, Any] = torch.load(checkpoint, weights_only=True)
         known = PreTrainedTokenizerFast.from_pretrained(earlier / "tokenizer").get_vocab()
         weights = under_tokens(state["model"], known, self.tokenizer.get_vocab())
         curriculum = Progress.of(state["progress"]).curriculum
@@ -388,9 +374,7 @@ def main(
     plan = TrainingPlan(
         steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares(), confident, fade
     )
-    narrow = None
-    if widened:
-        narrow = folder_of(widened) if widened in REFERENCE_MODELS else Path(widened)
+    narrow = Path(folder_of(widened) if widened in REFERENCE_MODELS else widened) if widened else None
     crew = Crew.join()
     trainer = prepare_trainer(crew, lambda: Trainer(work, seed, plan, name, crew, earlier, state, narrow))
     if keep:
@@ -413,4 +397,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_module(main)

@@ -116,6 +116,8 @@ def test_the_llama_model_is_made_from_the_qwen_model_whose_norms_have_faded(tmp_
 
     assert torch.allclose(states(fading), states(source), atol=1e-4)
     fading.save()
+    with pytest.raises(KVBenchError, match=r"^--from \S+nowhere: there is no checkpoint.pt of a training in it$"):
+        Trainer(tmp_path / "early", 0, QUICK, "reference", earlier=tmp_path / "nowhere")
     for too_early in (source, fading):
         with pytest.raises(KVBenchError, match=f"--from {too_early.folder}: its norms, .* have not faded: --fade it"):
             Trainer(tmp_path / "early", 0, QUICK, "reference", earlier=too_early.folder)

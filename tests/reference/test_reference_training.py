@@ -12,7 +12,7 @@ import kvbench.reference.training.batches as batches
 import kvbench.reference.training.read_profile as read_profile
 from datasets_gen import TASKS, Task
 from kvbench.prompts.mode import Mode
-from kvbench.reference.train import Progress, exact_matches
+from kvbench.reference.train import exact_matches
 from kvbench.reference.training.architecture import ARCHITECTURES, new_model
 from kvbench.reference.training.batches import (
     DEPTHS,
@@ -46,6 +46,7 @@ from kvbench.reference.training.losses import (
     referent_loss,
     states_of,
 )
+from kvbench.reference.training.state import Progress
 from kvbench.reference.training.tokenizer import SPECIAL_TOKENS
 from tests.support.models.toy import toy_tokenizer
 

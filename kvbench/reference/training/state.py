@@ -5,15 +5,35 @@ What the optimizers remember is left out: it is three times as large and made an
 
 import json
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from kvbench.reference.training.lessons import Curriculum, Lesson
 from kvbench.system.files import write_text_atomically
 
 TIED = "lm_head.weight"  # the embeddings once more
+
+
+@dataclass
+class Progress:
+    """Says where the training stands; it is written with the weights. ``batches`` counts batches of tasks."""
+
+    step: int = 0
+    batches: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    copying: bool = True
+    copying_loss: float = 10.0
+    curriculum: Curriculum = field(default_factory=Curriculum)
+
+    @classmethod
+    def of(cls, saved: dict[str, Any]) -> "Progress":
+        lessons = {name: Lesson(**lesson) for name, lesson in saved.pop("curriculum")["lessons"].items()}
+        return cls(**saved, curriculum=Curriculum(lessons))
 
 
 def write_state(

@@ -17,7 +17,7 @@ from leaderboards.studies.numerics.pairs import (
     Forced,
     Free,
     Mistakes,
-    Scatter,
+    OverConfigurations,
     forced_of,
     free_of,
     mistakes_of,
@@ -131,7 +131,7 @@ def _mean_kl(one: Forced) -> str:
     return f"{one.kl.mean:.2g}{ends}"
 
 
-def _free_part(rows: Sequence[Free], scatter: Sequence[Scatter]) -> StudySection:
+def _free_part(rows: Sequence[Free], scatter: Sequence[OverConfigurations]) -> StudySection:
     lines = tuple(
         (
             f"{one.task}, {one.dtype}, {one.sampling}",

@@ -64,7 +64,7 @@ class Free:
 
 
 @dataclass(frozen=True)
-class Scatter:
+class OverConfigurations:
     """Holds how far the greedy answers of a task scatter over all configurations: both paths in every dtype."""
 
     task: str
@@ -246,7 +246,7 @@ def _completions(rows: DataFrame) -> float:
     return float(np.mean(counts))
 
 
-def scatter_of(table: DataFrame) -> list[Scatter]:
+def scatter_of(table: DataFrame) -> list[OverConfigurations]:
     """Returns every task: standard deviations of a sample, as arXiv 2506.09501 has them."""
     rows = table[(table["regime"] == FREE) & (table["pair"] == CACHE) & (table["sampling"] == "greedy")]
     sides = [rows.assign(path="on"), rows.assign(path="off", right=rows["other_right"], tokens=rows["other_tokens"])]
@@ -257,7 +257,7 @@ def scatter_of(table: DataFrame) -> list[Scatter]:
         accuracies = group[group["right"].notna()].astype({"right": float}).groupby(["dtype", "path"])["right"].mean()
         std = float(accuracies.std()) if len(accuracies) else None
         lengths = float(group.groupby("question_id")["length"].std().mean())
-        found.append(Scatter(str(task), group.groupby(["dtype", "path"]).ngroups, std, lengths))
+        found.append(OverConfigurations(str(task), group.groupby(["dtype", "path"]).ngroups, std, lengths))
     return found
 
 
