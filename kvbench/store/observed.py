@@ -29,6 +29,7 @@ class Attention(AnswerRow):
 
     step: int  # 0: the last token of the question, 1: the first token of the answer
     layer: int
+    before_context: int  # tokens of the chat template before the first one of the context
     top: list[
         int
     ]  # the token attended to most; behind the context stand question and answer; -2 for none that is known
@@ -62,6 +63,7 @@ class RouteRow(AnswerRow):
     """
 
     unobserved: str | None  # why nothing was observed
+    before_context: int  # tokens of the chat template before the first one of the context
     answer_alive: bool | None  # a row of the gold answer's tokens is left in some layer and head
     answer_width: float | None
     answer_share: float | None
@@ -109,7 +111,8 @@ def _attention(answer: Any) -> Iterator[Attention]:
         return
     keep = _keep(answer)
     alike = [_numbers(of_layers) for of_layers in (agreement.jaccard(keep), agreement.kappa(keep))]
-    answer_tokens = answer.trace.prompt.questions[answer.generation.question].answer_tokens
+    prompt = answer.trace.prompt
+    answer_tokens = prompt.questions[answer.generation.question].answer_tokens
     kept, names = keep.mean(axis=(1, 2)).tolist(), RECORDS.key_of(answer.record)
     for step, reading in readings.items():
         for number, layer in enumerate(reading.layers):
@@ -117,6 +120,7 @@ def _attention(answer: Any) -> Iterator[Attention]:
                 **names,
                 step=step,
                 layer=number,
+                before_context=prompt.context_tokens[0],
                 top=layer.top.tolist(),
                 top_weight=layer.top_weight.tolist(),
                 most=layer.most[layer.most_share > 0].tolist(),
@@ -154,9 +158,9 @@ def _routes(answer: Any) -> Iterator[RouteRow]:
         return
     reason = observation.why_not_observed(answer.branch)
     found = answer.generation and observer.routes.get((id(answer.branch), answer.generation.question))
+    names = RECORDS.key_of(answer.record) | {"before_context": answer.trace.prompt.context_tokens[0]}
     if found is None:
-        empty = dict.fromkeys(RouteRow.model_fields, None) | RECORDS.key_of(answer.record)
-        yield RouteRow(**empty | {"unobserved": reason or "nothing was read"})
+        yield RouteRow(**dict.fromkeys(RouteRow.model_fields) | names | {"unobserved": reason or "nothing was read"})
         return
     question, keep = answer.trace.prompt.questions[answer.generation.question], _keep(answer)
     columns: dict[str, Any] = {"unobserved": None, "chance": chance_of_reach(found.width), "path": found.path or None}
@@ -168,9 +172,7 @@ def _routes(answer: Any) -> Iterator[RouteRow]:
             f"{name}_share": float(found.share[chosen].sum()) if chosen else None,
         }
     said = _tokens_said(answer)
-    yield RouteRow(
-        **RECORDS.key_of(answer.record), **columns, said_width=float(found.width[said].max()) if said else None
-    )
+    yield RouteRow(**names, **columns, said_width=float(found.width[said].max()) if said else None)
 
 
 def _tokens_said(answer: Any) -> list[int]:
@@ -196,7 +198,7 @@ ATTENTION = register(
         "attention",
         Attention,
         (*RECORDS.key, "step", "layer"),
-        2,
+        3,
         QUESTIONS.name,
         {"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)},
         fill=_attention,
@@ -220,7 +222,7 @@ ROUTES = register(
         "routes",
         RouteRow,
         RECORDS.key,
-        1,
+        2,
         QUESTIONS.name,
         {f"{of}_{what}": SHARE for of in ("answer", "evidence") for what in ("width", "share")} | {"said_width": SHARE},
         fill=_routes,

@@ -20,12 +20,11 @@ from policies.declaration.names import CONTROLS, FULL
 
 WORST = 6  # examples of each cell, the worst first
 OF_A_CONTEXT = 2  # of them about one context, unless there are too few about others
-AGNOSTIC = "agnostic"  # a mode
 QUESTION_STEP = 0  # of the table of attention: the last token of the question
 # The columns of the records that the page is made of.
 COLUMNS = (
     *("task", "policy", "level_kind", "level", "repeat", "status", *QUESTION, *JUDGED),
-    *("context", "token_ends", "context_tokens", "question", "golds", "answer_spans", "evidence_spans", "output_text"),
+    *("context", "token_ends", "question", "golds", "answer_spans", "evidence_spans", "output_text"),
     *("right", "abstained", "hallucination_kind"),
     *("ger", "slot_coverage", "eviction_rate", "realised_ratio", "token_kept"),
 )
@@ -146,31 +145,22 @@ def _key(row: Mapping[Any, Any]) -> Key:
 def _observed(shown: DataFrame, tables: Tables) -> dict[Key, dict[str, Any]]:
     """Returns of the answers that are shown what was observed: ``route``, ``width`` and ``attention``, by layer a list
     of tokens, each followed by its share. Tokens count from the first one of the context on; those before it are of the
-    chat template, and those behind it of the question. Where the question is compressed too, nothing tells where the
-    context begins."""
-    if not tables:
-        return {}
-    agnostic = shown[shown["mode"] == AGNOSTIC]
-    # By cell, the tokens of the template before the context.
-    wanted = {
-        _key(row): int(row["context_tokens"]) - len(row["token_ends"]) // 4 for row in agnostic.to_dict("records")
-    }
+    chat template, and those behind it of the question."""
+    wanted = {_key(row) for row in shown.to_dict("records")} if tables else set()
     found: dict[Key, dict[str, Any]] = {}
     for row in _rows_of(tables, "routes", shown):
         if (key := _cell(row)) in wanted:
             path = row["path"]
             found[key] = {
                 "unobserved": row["unobserved"],
-                "route": None if path is None else [int(token) - wanted[key] for token in path],
+                "route": None if path is None else [int(token) - row["before_context"] for token in path],
                 "width": _number(row["answer_width"]),
             }
     for row in sorted(_rows_of(tables, "attention", shown), key=lambda one: int(one["layer"])):
         if (key := _cell(row)) in wanted and row["step"] == QUESTION_STEP:
-            pairs = zip(row["most"], row["most_share"], strict=True)
-            of_layer = [
-                number for token, share in pairs for number in (int(token) - wanted[key], round(float(share), 3))
-            ]
-            found.setdefault(key, {}).setdefault("attention", []).append(of_layer)
+            tokens = (int(token) - row["before_context"] for token in row["most"])
+            pairs = zip(tokens, (round(float(share), 3) for share in row["most_share"]), strict=True)
+            found.setdefault(key, {}).setdefault("attention", []).append([number for pair in pairs for number in pair])
     return found
 
 

@@ -109,14 +109,11 @@ def test_data_cannot_close_its_script_element() -> None:
     assert json.loads(data)["cells"]["snapkv"]["0.5"][0]["output"] == HOSTILE
 
 
-BEHIND_A_TEMPLATE: dict[str, Any] = {"context_tokens": 5}  # one token stands before the four of the context
-
-
 def observed_tables() -> dict[str, DataFrame]:
-    """Of question 2, which snapkv has wrong: a route through the token behind the answer; question 4 was not seen."""
-    cells = [
-        {"task": "base", "policy": "snapkv", "level_kind": "ratio", "level": 0.5, "repeat": repeat} for repeat in (0, 1)
-    ]
+    """Of question 2, which snapkv has wrong: a route through the token behind the answer; question 4 was not seen. One
+    token of a template stands before the context."""
+    cell = {"task": "base", "policy": "snapkv", "level_kind": "ratio", "level": 0.5, "before_context": 1}
+    cells = [{**cell, "repeat": repeat} for repeat in (0, 1)]
     nothing = {"answer_width": None, "path": None}
     routes = [
         {**cells[0], "question_id": "2", "unobserved": None, "answer_width": 0.75, "path": np.array([4, 2, 6, 7])},
@@ -130,8 +127,9 @@ def observed_tables() -> dict[str, DataFrame]:
     return {"routes": DataFrame(routes), "attention": DataFrame(attention)}
 
 
-def test_attention_and_route_stand_beside_the_answers_that_were_observed() -> None:
-    found = examples_of(two_policies(**BEHIND_A_TEMPLATE), observed_tables())
+@pytest.mark.parametrize("mode", ["agnostic", "aware"])
+def test_attention_and_route_stand_beside_the_answers_that_were_observed(mode: str) -> None:
+    found = examples_of(two_policies(mode=mode), observed_tables())
     answers = {found["questions"][one["question"]]["id"]: one for one in found["cells"]["snapkv"]["0.5"]}
     assert answers["2"]["attention"] == [[3, 0.5, 1, 0.25]] * 2, "of the question's last token, by layer"
     assert (answers["2"]["route"], answers["2"]["width"]) == ([3, 1, 5, 6], 0.75)
@@ -219,7 +217,7 @@ def test_an_f1_of_a_task_page_leads_to_the_examples_of_its_level(browser: Chromi
 @needs_chromium
 def test_tokens_are_shaded_by_the_attention_of_a_layer_and_the_route_is_told(browser: Chromium, tmp_path: Path) -> None:
     ends = np.array([3, 5, 11, 14, 20], dtype="<u4").tobytes()
-    kept_tokens = {"token_ends": ends, "token_kept": bytes([255, 0, 128, 1, 255]), "context_tokens": 6}
+    kept_tokens = {"token_ends": ends, "token_kept": bytes([255, 0, 128, 1, 255])}
     rows = two_policies(context="Åda 🦊 lives in Oslo.", **kept_tokens)
     path = tmp_path / "examples-base.html"
     path.write_text(build_examples("toy", "base", rows, tables=observed_tables()), encoding="utf-8")
