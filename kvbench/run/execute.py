@@ -7,12 +7,9 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from kvbench.experiments.grid import Grid
-from kvbench.models.load import LoadedModel
 from kvbench.run.executor import Executor
-from kvbench.run.local import LocalExecutor
 from kvbench.run.resume import missing_chunks
-from kvbench.run.unit import Unit, check_first_contexts, count_in
+from kvbench.run.unit import Unit, count_in
 from kvbench.store.lending import Lenders
 from kvbench.store.store import Store
 from kvbench.store.tables import RowsByTable
@@ -20,12 +17,6 @@ from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.lock import working_in
 from kvbench.system.memory import is_out_of_memory
-
-
-def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store:
-    """Runs what is missing of a grid on this machine."""
-    check_first_contexts(model, grid)
-    return complete(LocalExecutor(model, grid), folder, command)
 
 
 def complete(executor: Executor, folder: Path, command: str) -> Store:

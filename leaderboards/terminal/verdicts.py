@@ -23,7 +23,6 @@ STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 MOST_PARTS = 3
 WIDTH = 80
 SHARE = "share of the answers"
-NOT_MASTERED = "the model cannot do it"
 
 
 def pooled_tables(pooled: Sequence[Pooled], presses: Sequence[Arguments] = ()) -> list[ResultTable]:

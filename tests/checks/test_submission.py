@@ -13,13 +13,12 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.publish.site import publish_summary
-from kvbench.run.execute import execute
 from kvbench.store.record import StoredAnswer
 from kvbench.store.scoring import rescore, scores_of, text_scores
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS
 from policies import POLICIES, at_ratios
-from tests.support.models.runs import CommandLine
+from tests.support.models.runs import CommandLine, execute
 
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
 

@@ -14,13 +14,12 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.publish.coloured_context import EVICTED, LONG, PARTLY, STYLES, SURVIVED, fate, render_answer, verdict
 from kvbench.publish.worst_answers import chosen_level, worst_answers
-from kvbench.run.execute import execute
 from kvbench.store.record import Record
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS
 from kvbench.system.console import printable
 from policies import POLICIES, Level, at_ratios
-from tests.support.models.runs import CommandLine
+from tests.support.models.runs import CommandLine, execute
 
 
 @pytest.fixture(scope="module")

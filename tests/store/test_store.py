@@ -22,7 +22,6 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.publish.site import publish_summary
-from kvbench.run.execute import execute
 from kvbench.store.record import Record
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
@@ -31,7 +30,7 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES, at_ratios
 from tests.support.models.processes import Copy, wait_until
-from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
+from tests.support.models.runs import ToyRuns, execute, outcome, policies_of, record_calls
 
 NO_PROCESS = 2**30  # more than any process has as its number
 

@@ -16,13 +16,12 @@ from kvbench.experiments.collect import FinishedAnswer
 from kvbench.experiments.suite import Suite
 from kvbench.experiments.suites import SUITES
 from kvbench.models.load import LoadedModel
-from kvbench.run.execute import execute
 from kvbench.store.record import AnswerRow
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
 from kvbench.system.errors import KVBenchError
-from tests.support.models.runs import ToyRuns, policies_of, record_calls
+from tests.support.models.runs import ToyRuns, execute, policies_of, record_calls
 
 
 class Cell(AnswerRow):

@@ -18,11 +18,19 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
-from kvbench.run.execute import execute
+from kvbench.run.execute import complete
+from kvbench.run.local import LocalExecutor
+from kvbench.run.unit import check_first_contexts
 from kvbench.store.record import Record
 from kvbench.store.store import Store
 from kvbench.store.tables import RowsByTable
 from policies import POLICIES, Level, at_ratios, points_of
+
+
+def execute(model: LoadedModel, planned: Grid, folder: Path, command: str) -> Store:
+    """Runs what is missing of a grid, in this process."""
+    check_first_contexts(model, planned)
+    return complete(LocalExecutor(model, planned), folder, command)
 
 
 def grid(
