@@ -1,8 +1,9 @@
 """The tables of numerics: cache on against cache off over an answer, and what their difference comes from.
 
-Asked is the first question of a context: those of another context tell more than its others. Lists of pairs have a
-number for each step that both paths have. Behind running text both are forced on the text itself, whose next tokens do
-not depend on how they are chosen, so that only greedy is walked.
+Asked is the first question of a context: those of another context tell more than its others. One context in three of a
+task is looked at closer: by null rows, remedies, drift and groups, which cost three times what the rest does. Lists of
+pairs have a number for each step that both paths have. Behind running text both are forced on the text itself, whose
+next tokens do not depend on how they are chosen, so that only greedy is walked.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ precision = LazyModule("kvbench.models.precision")
 sampling = LazyModule("kvbench.engine.numerics.sampling")
 walking = LazyModule("kvbench.engine.numerics.walks")
 
-GROUPED = 10  # contexts of each task whose drift is measured by groups of heads
+CLOSER = 3  # contexts of a task of which one is looked at closer
 IN_16_BITS = ("bfloat16", "float16")
 Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
 Scores = Callable[[str], Mapping[str, Any]]  # of the text of an answer
@@ -111,12 +112,18 @@ class NumericsPolicy(AnswerRow):
     right: bool | None
 
 
-def _asked(answers: Sequence[Answer], among: Sequence[str] = ()) -> Iterator[tuple[Answer, str, Any]]:
+def _asked(
+    answers: Sequence[Answer], among: Sequence[str] = (), closer: bool = False
+) -> Iterator[tuple[Answer, str, Any]]:
     """Returns the full cache's answer to the first question, with the network that gave it in each dtype of the run, or
-    in those of these."""
+    in those of these. ``closer``: of contexts alone that are looked at closer."""
     for one in [one for one in answers if one.record.policy == FULL and one.generation is not None][:1]:
-        for dtype, network in _networks(one, among):
+        for dtype, network in _networks(one, among) if _is_closer(one) or not closer else ():
             yield one, dtype, network
+
+
+def _is_closer(answer: Answer) -> bool:
+    return bool(answer.context.example_index % CLOSER == 0)
 
 
 def _networks(answer: Answer, among: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -125,15 +132,13 @@ def _networks(answer: Answer, among: Sequence[str]) -> Iterator[tuple[str, Any]]
 
 
 def _pairs(answers: Sequence[Answer]) -> Iterator[NumericsPair]:
-    """Compares both paths in every dtype, with remedies in 16 bits."""
+    """Compares both paths in every dtype."""
     for one, dtype, network in _asked(answers):
-        in_float32 = None if dtype == "float32" else precision.in_dtype(one.model.network, "float32")
         options = one.setting.numerics
         ways = options.sampling if one.question.golds else {*options.sampling} & {"greedy"}
         for way in ways:
             for draw in range(1 if way == "greedy" else options.repeats):
-                names: Names = {"dtype": dtype, "sampling": way, "draw": draw}
-                yield from _rows(one, network, in_float32, names, dtype in IN_16_BITS)
+                yield from _rows(one, network, {"dtype": dtype, "sampling": way, "draw": draw})
 
 
 def _behind(answer: Answer, way: str, draw: int) -> Any:
@@ -150,15 +155,28 @@ def _behind(answer: Answer, way: str, draw: int) -> Any:
     )
 
 
-def _rows(answer: Answer, network: Any, in_float32: Any, names: Names, with_remedies: bool) -> Iterator[NumericsPair]:
-    """Makes the rows of one dtype and way to choose; null rows and remedies are walked where tokens are chosen
-    greedily."""
-    behind, greedy = _behind(answer, names["sampling"], names["draw"]), names["sampling"] == "greedy"
-    forced = walking.forced_walks(network, in_float32, behind, greedy, greedy and with_remedies)
+def _rows(answer: Answer, network: Any, names: Names) -> Iterator[NumericsPair]:
+    """Makes the rows of one dtype and way to choose."""
+    behind = _behind(answer, names["sampling"], names["draw"])
+    forced = _greedy_walks(answer, names["dtype"], network) if names["sampling"] == "greedy" else {}
+    forced = forced or walking.forced_walks(network, None, behind, with_null=False)
     for pair, walk in forced.items():
         yield _row(answer, names | {"regime": "teacher-forced", "pair": pair}, walk)
     free = walking.free_walk(network, behind, forced["cache"])
     yield _row(answer, names | {"regime": "free-running", "pair": "cache"}, free)
+
+
+def _greedy_walks(answer: Answer, dtype: str, network: Any) -> Mapping[str, Any]:
+    """Walks behind tokens that are chosen greedily, once for all tables; where a context is looked at closer, with null
+    rows, and with remedies in 16 bits."""
+    if dtype not in answer.shared:
+        closer = _is_closer(answer)
+        in_float32 = None if dtype == "float32" else precision.in_dtype(answer.model.network, "float32")
+        remedied = closer and dtype in IN_16_BITS
+        behind = _behind(answer, "greedy", 0)
+        answer.shared[dtype] = walking.forced_walks(network, in_float32, behind, closer, remedied)
+    walks: Mapping[str, Any] = answer.shared[dtype]
+    return walks
 
 
 def _row(answer: Answer, names: Names, walk: Any) -> NumericsPair:
@@ -185,7 +203,7 @@ def _row(answer: Answer, names: Names, walk: Any) -> NumericsPair:
 
 def _drifts(answers: Sequence[Answer]) -> Iterator[NumericsDrift]:
     """Compares all layers of both paths in every dtype."""
-    for one, dtype, network in _asked(answers):
+    for one, dtype, network in _asked(answers, closer=True):
         behind = _behind(one, "greedy", 0)
         layers = drifting.drift_of(network, behind.ids, behind.choose, behind.steps, behind.ends, behind.given)
         for number, layer in enumerate(layers):
@@ -197,7 +215,7 @@ def _patches(answers: Sequence[Answer]) -> Iterator[NumericsPatch]:
     told from the rounding of the patched pass."""
     for one, dtype, network in _asked(answers, IN_16_BITS):
         behind = _behind(one, "greedy", 0)
-        forced = walking.forced_walks(network, None, behind, with_null=False)["cache"]
+        forced = _greedy_walks(one, dtype, network)["cache"]
         if (place := patching.place_of(forced)) is not None:
             written = (behind.given or forced.tokens)[: place.step]
             where = RECORDS.key_of(one.record) | {"dtype": dtype} | asdict(place)
@@ -206,14 +224,12 @@ def _patches(answers: Sequence[Answer]) -> Iterator[NumericsPatch]:
 
 
 def _groups(answers: Sequence[Answer]) -> Iterator[NumericsGroup]:
-    """Measures drift by groups of heads over the last tokens of the first contexts of each task, in 16 bits."""
-    for one, dtype, network in _asked(answers, IN_16_BITS):
+    """Measures drift by groups of heads over the last tokens of a context, in 16 bits."""
+    for one, dtype, network in _asked(answers, IN_16_BITS, closer=True):
         ids = _behind(one, "greedy", 0).ids
-        if one.context.example_index < GROUPED:
-            for whose, size, layers in grouping.by_group_size(network, dtype, ids, one.setting.seed):
-                hidden = [sum(layer.hidden[1:]) / len(layer.hidden[1:]) for layer in layers]
-                cell = RECORDS.key_of(one.record)
-                yield NumericsGroup(**cell, dtype=dtype, whose=whose, size=size, hidden=hidden)
+        for whose, size, layers in grouping.by_group_size(network, dtype, ids, one.setting.seed):
+            hidden = [sum(layer.hidden[1:]) / len(layer.hidden[1:]) for layer in layers]
+            yield NumericsGroup(**RECORDS.key_of(one.record), dtype=dtype, whose=whose, size=size, hidden=hidden)
 
 
 def _policies(answers: Sequence[Answer]) -> Iterator[NumericsPolicy]:

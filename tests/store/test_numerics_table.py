@@ -9,11 +9,13 @@ import torch
 
 from kvbench.engine.numerics.options import NumericsOptions
 from kvbench.engine.numerics.remedies import REMEDIES
+from kvbench.engine.numerics.walks import NULL, NULL_STEPS
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel
 from kvbench.run.load import load_job
-from kvbench.store.numerics import NUMERICS
+from kvbench.store.numerics import DRIFT, GROUPS, NUMERICS, PATCHES
 from kvbench.store.run_file import Job
+from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, ToyRuns
 
@@ -21,11 +23,40 @@ IN_STEPS = ["kl", "js", "largest", "mean_difference", "same_top", "margin", "oth
 
 
 @pytest.fixture(scope="module")
-def pairs(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+def numerics(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
     few = NumericsOptions(steps=8)  # tokens of an answer
     toy = ToyRuns(llama, tmp_path_factory.mktemp("numerics"))
-    store = toy("run", ("full",), contexts=1, tables=(NUMERICS.name,), numerics=few)
-    return store.study_table(NUMERICS).to_pandas()
+    tables = (NUMERICS.name, DRIFT.name, PATCHES.name, GROUPS.name)
+    return toy("run", ("full",), contexts=2, tables=tables, numerics=few)
+
+
+@pytest.fixture(scope="module")
+def pairs(numerics: Store) -> pd.DataFrame:
+    """The pairs of the first context, which is looked at closer."""
+    rows = numerics.study_table(NUMERICS).to_pandas()
+    return rows[rows["question_id"] == rows["question_id"].iloc[0]]
+
+
+def test_one_context_in_three_is_looked_at_closer(numerics: Store, pairs: pd.DataFrame) -> None:
+    rows = numerics.study_table(NUMERICS).to_pandas()
+    second = rows[rows["question_id"] != pairs["question_id"].iloc[0]]
+    assert second["question_id"].nunique() == 1
+    assert set(second["pair"]) == {"cache"}
+    assert set(second["dtype"]) == set(pairs["dtype"])
+    questions = {
+        table.name: numerics.study_table(table).to_pandas()["question_id"].nunique()
+        for table in (DRIFT, PATCHES, GROUPS)
+    }
+    assert questions == {DRIFT.name: 1, PATCHES.name: 2, GROUPS.name: 1}
+
+
+def test_null_rows_are_of_the_first_steps(pairs: pd.DataFrame) -> None:
+    greedy = pairs[(pairs["sampling"] == "greedy") & (pairs["regime"] == "teacher-forced")]
+    steps = greedy.assign(steps=greedy["kl"].map(len)).set_index(["dtype", "pair"])["steps"]
+    assert steps.xs("cache", level="pair").max() > NULL_STEPS
+    for (dtype, pair), count in steps.items():
+        whole = steps[dtype, "cache"]
+        assert count == (min(NULL_STEPS, whole) if pair in NULL else whole)
 
 
 def test_every_pair_is_there_in_every_dtype(pairs: pd.DataFrame) -> None:

@@ -73,6 +73,12 @@ def test_a_difference_no_larger_than_a_null_row_says_nothing() -> None:
     assert "no: it says nothing" in build_study(STUDY, given(*ROWS))[0]
 
 
+def test_null_rows_are_held_against_the_same_questions() -> None:
+    """Null rows are of some questions alone: b, whose paths are far apart, has none."""
+    rows = (row("a", [1e-4]), row("b", [1e-2]), row("a", [2e-4], pair="batch"))
+    assert forced_of(table_of(*rows))[0].above_null is False
+
+
 def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
     (one,) = forced_of(table_of(row("a", [NAN, 2e-4]), row("b", [NAN])))
     assert one.steps == 1

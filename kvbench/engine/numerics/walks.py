@@ -1,7 +1,7 @@
 """The pairs of paths that a study compares: cache on against cache off, and beside them the null rows, which say what
 any two computations of the same differ by."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from kvbench.engine.numerics.remedies import REMEDIES, remedied_paths
 from kvbench.engine.numerics.sampling import Choose
 
 BATCH, CHUNK = 2, 32
+NULL_STEPS = 3  # of null rows: what computing otherwise moves does not depend on how far an answer is
 CACHE = {"cache": ("on", "off")}
 NULL = {
     "on again": ("on", "on again"),
@@ -42,16 +43,27 @@ def forced_walks(
     with_null: bool = True,
     with_remedies: bool = False,
 ) -> dict[str, Walk]:
-    """Walks cache on, cache off, the null paths and those of remedies, teacher-forced, by the names of the pairs.
-    ``in_float32``: the same network in float32, unless it is in float32. Where there is one thread, no other number of
-    threads is tried."""
+    """Walks cache on, cache off and the paths of remedies, and the null paths over the first steps, teacher-forced, by
+    the names of the pairs. ``in_float32``: the same network in float32, unless it is in float32. Where there is one
+    thread, no other number of threads is tried."""
     paths: dict[str, Path] = {"on": Cached(network), "off": Whole(network)}
-    if with_null:
-        paths |= _null_paths(network, in_float32)
-    if with_remedies:
-        paths |= remedied_paths(network)
-    pairs = {name: pair for name, pair in (CACHE | NULL | REMEDIES).items() if {*pair} <= {*paths}}
-    return teacher_forced(paths, pairs, behind.ids, behind.choose, behind.steps, behind.ends, behind.given)
+    remedied = remedied_paths(network) if with_remedies else {}
+    walks = _forced(paths | remedied, CACHE | REMEDIES, behind, behind.steps, behind.given)
+    if not with_null:
+        return walks
+    tokens = behind.given or walks["cache"].tokens
+    return walks | _forced(paths | _null_paths(network, in_float32), NULL, behind, NULL_STEPS, tokens)
+
+
+def _forced(
+    paths: Mapping[str, Path],
+    pairs: Mapping[str, tuple[str, str]],
+    behind: Behind,
+    steps: int,
+    given: Sequence[int],
+) -> dict[str, Walk]:
+    there = {name: pair for name, pair in pairs.items() if {*pair} <= {*paths}}
+    return teacher_forced(paths, there, behind.ids, behind.choose, steps, behind.ends, given)
 
 
 def _null_paths(network: PreTrainedModel, in_float32: PreTrainedModel | None) -> dict[str, Path]:

@@ -33,7 +33,7 @@ class Forced:
     largest: float  # difference of log-probabilities
     same_top: float  # share of steps
     cause: Cause
-    above_null: bool | None  # the mean KL is above that of all null rows; None of null rows themselves
+    above_null: bool | None  # the mean KL is above all null rows' over the same questions; None of null rows
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,20 @@ def forced_of(table: DataFrame, misplaced: Collection[tuple[str, str]] = ()) -> 
     rows = table[(table["regime"] == FORCED) & (table["sampling"] == "greedy")]
     found = []
     for (task, dtype), group in _groups(rows, ["task", "dtype"]):
-        means = {pair: _mean(joined(of_pair["kl"])) for pair, of_pair in group.groupby("pair", sort=False)}
-        null = max((means[pair] for pair in NULL if pair in means), default=0.0)
         for pair, of_pair in group.groupby("pair", sort=False):
-            above = means[str(pair)] > null if pair == CACHE else None
+            above = _above_null(group) if pair == CACHE else None
             forced = _forced(str(task), str(dtype), str(pair), of_pair, above)
             is_misplaced = pair == CACHE and (dtype, task) in misplaced
             found.append(replace(forced, cause="misaligned") if is_misplaced else forced)
     return found
+
+
+def _above_null(rows: DataFrame) -> bool:
+    """Tells whether cache on and off are farther apart than the paths of every null row, over the same questions."""
+    null = rows[rows["pair"].isin(NULL)]
+    beside = rows[rows["question_id"].isin(null["question_id"])] if len(null) else rows
+    means = {pair: _mean(joined(of_pair["kl"])) for pair, of_pair in beside.groupby("pair", sort=False)}
+    return means[CACHE] > max((means[pair] for pair in NULL if pair in means), default=0.0)
 
 
 def _groups(rows: DataFrame, by: list[str]) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
