@@ -1,15 +1,20 @@
 """Reads configurations and tokenizers from the files of a model. Code beside them is never run: transformers would ask
 on a terminal, and run it on "y"."""
 
+import json
+import re
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
+from safetensors import safe_open
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from kvbench.system.errors import KVBenchError, fault_of_fields
 from policies.declaration.shape import MOST_LAYERS
 
 NO_CODE = {"trust_remote_code": False}
+LAYER = re.compile(r"\blayers\.(\d{1,9})\.")
 Count = Annotated[StrictInt, Field(ge=1, le=10**9)]
 Layers = Annotated[StrictInt, Field(ge=1, le=MOST_LAYERS)]
 Heads = Annotated[StrictInt, Field(ge=1, le=10_000)]
@@ -49,7 +54,25 @@ def read_config(source: str) -> Any:
     config = AutoConfig.from_pretrained(source, **NO_CODE)
     for part in (config, config.get_text_config()):
         check_fields(f"config.json of '{source}'", _Sizes, part)
+    asked, held = config.get_text_config().num_hidden_layers, layers_held(Path(source))
+    if held and asked > held:
+        raise KVBenchError(f"config.json of '{source}' tells of {asked:,} layers, its weights have {held:,}")
     return config
+
+
+def layers_held(folder: Path) -> int | None:
+    """Counts the layers that have weights, by the names in the index or the header of the weights, without loading
+    any; None of a folder without them."""
+    index, whole = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    if index.is_file():
+        names = json.loads(index.read_bytes()).get("weight_map", ())
+    elif whole.is_file():
+        with safe_open(whole, "pt") as weights:
+            names = weights.keys()
+    else:
+        return None
+    numbers = [int(found[1]) for name in names if (found := LAYER.search(name))]
+    return 1 + max(numbers) if numbers else None
 
 
 def check_fields(file: str, fields: type[BaseModel], content: object) -> None:

@@ -27,7 +27,8 @@ INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
 EVIDENCE: tuple[SpanKind, ...] = ("answer", "subject", "bridge", "fact")
 CPU = torch.device("cpu")
 TEMPLATE_SECONDS = 1.0
-TEMPLATE_BYTES = 10**9  # that memory may grow by: a tenth of a megabyte is a long template
+TEMPLATE_CHARACTERS = 10**6  # around a context: a tenth of that is a long template
+TEMPLATE_BYTES = 10**9  # that memory may grow by meanwhile
 Role = Literal["user", "system", "text"]
 Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text
 
@@ -114,6 +115,8 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
             )
     except (Exception, TookTooLongError) as error:  # a template is foreign code
         raise KVBenchError(f"the chat template of the tokenizer is broken: {description_of(error)}") from error
+    if len(text) > TEMPLATE_CHARACTERS:
+        raise KVBenchError(f"the chat template of the tokenizer is broken: it makes {len(text):,} characters of a turn")
     for mark, whose in ((context, role), (question, "user")):
         if text.count(mark) != 1:
             raise KVBenchError(

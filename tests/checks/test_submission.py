@@ -252,6 +252,7 @@ def test_files_that_are_damaged_or_misplaced_are_found(run: Path) -> None:
         ({"finished": "yesterday"}, "run.json", "its times are none"),
         ({"scope": "system"}, "run.json", "base has no system prompt"),
         ({"kvbench_version": "9.9"}, "code", "it says 9.9"),
+        ({"packages": {"kvpress": "0.4.0"}}, "code", "it says kvpress 0.4.0, its source needs"),
     ],
 )
 def test_an_edited_identity_is_found(run: Path, edits: dict[str, object], check: str, text: str) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -86,12 +87,23 @@ class Runs:
         words = self.words(name, "--executor", "ray", "--workers", "2", *where)
         return Copy.of_program(words, self.environment(OPEN if where else {}))
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lets the press wait at the last context."""
+        lengths = [tokens_of(index) for index in range(CONTEXTS)]
+        assert lengths.count(lengths[-1]) == 1
+        (self.folder / "hold").write_text(str(lengths[-1]))
+        try:
+            yield
+        finally:
+            (self.folder / "hold").unlink()  # the press of every later test would wait for ever
+
     def store(self, name: str) -> Store:
         return Store.open(self.folder / name / "x")
 
     def workers(self) -> list[int]:
         """The other processes that have run the press and are still there."""
-        noted = {int(path.name) for path in (self.folder / "pids").iterdir()} - {os.getpid()}
+        noted = {int(path.name) for path in (self.folder / "pids").glob("*")} - {os.getpid()}
         return [process for process in noted if is_running(process)]
 
     def processes(self) -> list[int]:
@@ -148,24 +160,14 @@ def tokens_of(index: int) -> int:
 
 @needs_ray
 def test_a_run_that_is_killed_takes_its_workers_along(runs: Runs) -> None:
-    """It starts a cluster of its own, as a run without an address does; all other tests share one."""
-    lengths = [tokens_of(index) for index in range(CONTEXTS)]
-    assert lengths.count(lengths[-1]) == 1
-    (runs.folder / "hold").write_text(str(lengths[-1]))
-    try:
-        assert_workers_end_with_the_run(runs)
-    finally:
-        (runs.folder / "hold").unlink()  # the press of every later test would wait for ever
-
-
-def assert_workers_end_with_the_run(runs: Runs) -> None:
-    """Kills a run of which two units are stored and one is held."""
+    """It starts a cluster of its own, as a run without an address does; all other tests share one. Two units are
+    stored when it is killed, and one is held."""
     chunks = runs.folder / "driver" / "x" / "records" / "base"
 
     def has_two_chunks() -> bool:  # of each, the press is written last
         return {path.parent.name for path in chunks.glob("*/Press.parquet")} == {"00000", "00001"}
 
-    with runs.on_ray("driver") as driver:
+    with runs.held(), runs.on_ray("driver") as driver:
         wait_until(lambda: has_two_chunks() or not driver.process.is_alive())
         assert has_two_chunks(), driver.ended()
     wait_until(lambda: not runs.workers())
@@ -197,11 +199,14 @@ class BusyCluster:
 
     process: "subprocess.Popen[str]"
     address: str
+    is_free: bool = False
 
     def free(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        if not self.is_free:  # a second line would end it
+            assert self.process.stdin is not None
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+            self.is_free = True
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +245,21 @@ def test_a_cluster_is_waited_for_and_a_worker_that_is_killed_changes_no_record(
     assert store.run.status == "complete"
     assert identity(store) == identity(runs.store("local"))
     assert content(store) == local
+    wait_until(lambda: not runs.workers())
+
+
+@needs_ray
+def test_sigterm_ends_a_run_on_a_cluster_as_ctrl_c_does(runs: Runs, cluster: BusyCluster) -> None:
+    """Ray puts a handler of its own in place, which exits without a word and leaves the run ``started``."""
+    cluster.free()
+    with runs.held(), runs.on_ray("terminated", cluster.address) as driver:
+        wait_until(lambda: bool(runs.workers()) or not driver.process.is_alive())
+        os.kill(driver.process.pid or 0, signal.SIGTERM)
+        status, said = driver.ended()
+    assert status == 130, said
+    assert "error: interrupted: what was finished is kept" in said
+    assert "Traceback" not in said
+    assert runs.store("terminated").run.reason == "interrupted"
     wait_until(lambda: not runs.workers())
 
 

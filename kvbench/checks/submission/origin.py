@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import requires
+
+from packaging.requirements import Requirement
 
 import kvbench
 from kvbench.checks.findings import Finding, finding_of, note
@@ -78,6 +81,10 @@ def _faults_of_scope(submission: Submission) -> Iterator[str]:
 def _faults_of_versions(identity: Identity) -> Iterator[str]:
     if identity.kvbench_version != kvbench.__version__:
         yield f"its source is that of kvbench {kvbench.__version__}, it says {identity.kvbench_version}"
+    for needed in map(Requirement, requires("kvbench") or ()):
+        version = identity.packages.get(needed.name)
+        if version is not None and not needed.specifier.contains(version, prereleases=True):
+            yield f"it says {needed.name} {version:.40}, its source needs {needed.specifier}"
 
 
 def _faults_of(stored: PolicyIdentity) -> Iterator[str]:
