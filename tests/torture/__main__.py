@@ -7,8 +7,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import track
+
 from kvbench.cli.program import main
 from kvbench.system.markdown import table
+from tests.support.browsing.chromium import chromium
 from tests.support.models.runs import small_command
 from tests.support.models.toy import model_of
 from tests.torture.attacks import ATTACKS, Attacker
@@ -21,7 +25,7 @@ def attack(attacker: Attacker, share: float) -> Board:
     """Makes a share of all cases, of each kind one at least."""
     board = Board()
     for kind, (make, count) in ATTACKS.items():
-        for seed in range(max(1, round(share * count))):
+        for seed in track(range(max(1, round(share * count))), kind, console=Console(stderr=True)):
             board.add(kind, seed, *make(attacker, seed))
             if board.bad and board.bad[-1].split(": ")[1] == f"{kind}, seed {seed}":
                 print(board.bad[-1], file=sys.stderr, flush=True)
@@ -50,13 +54,13 @@ def run() -> int:
     parser.add_argument("--only", choices=ATTACKS)
     parser.add_argument("--seed", type=int)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, chromium(Path(name) / "profile") as browser:
         folder, llama = Path(name), model_of("llama")
         for part in (llama.network, llama.tokenizer):
             part.save_pretrained(folder / "model")
         if main([str(word) for word in small_command(folder / "model", folder / "whole")]):
             return 1
-        attacker = Attacker(folder / "model", folder / "whole/runs/x", folder / "attacks")
+        attacker = Attacker(folder / "model", folder / "whole/runs/x", folder / "attacks", browser)
         if given.only:
             print(*ATTACKS[given.only][0](attacker, given.seed or 0), sep=": ")
             return 0

@@ -1,5 +1,6 @@
 """Attacks on the tool, each made by a seed: bad calls, damaged files, kills, full disks and forged records."""
 
+import importlib
 import json
 import os
 import random
@@ -9,15 +10,21 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import inf, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import hypothesis
+from hypothesis import strategies as st
 
 from kvbench.checks.submission.check import examine
 from kvbench.cli.program import application, main
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
-from kvbench.store.tables import RECORDS
+from kvbench.store.tables import CONTEXTS, RECORDS
 from kvbench.system.errors import KVBenchError
+from tests.support.browsing.chromium import Chromium
+from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER
 from tests.support.models.processes import Copy
 from tests.support.models.runs import outcome as records_of
 from tests.support.models.runs import small_command
@@ -42,8 +49,8 @@ HOSTILE = (
     ),
     *("os:system", "zeros(rate=", "memory://x"),
 )
-# A cheap call of each command, to which hostile options are added. Left out: bench and claims, whose smallest call
-# takes minutes where its options are good.
+# A cheap call of each command, to which hostile options are added. bench and claims measure for minutes where what is
+# named is known.
 CHEAP: Mapping[str, list[str]] = {
     "site": ["RUN", "--site", "OUT"],
     "figures": ["RUN", "--out", "OUT", "--formats", "nosuch"],
@@ -56,15 +63,61 @@ CHEAP: Mapping[str, list[str]] = {
     "import-kvpress": ["FOLDER"],
     "check-submission": ["RUN", "--replay", "0"],
     "compare": ["knorm", "--against", "snapkv", "--model", "MODEL", "--out", "FILE"],
+    "bench": ["--suite", "--out", "FILE", "--only", "typo"],
+    "claims": ["--model", "MODEL", "--out", "OUT", "--site", "OUT", "--only", "X"],
 }
 UNTOUCHED = ("--measure", "--help", "-h", "--executor", "--address")  # they take minutes where what is given is good
+
+
+LAST_STAYS = ("bench", "claims")  # of an option that is given again the last counts: these two stay cheap by theirs
+Drawn = TypeVar("Drawn")
+
+
+def drawn(strategy: st.SearchStrategy[Drawn], seed: int) -> Drawn:
+    """Draws the example that a seed makes; the first of a test is the simplest, whatever the seed."""
+    found: list[Drawn] = []
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(max_examples=2, phases=[hypothesis.Phase.generate], database=None, deadline=None)
+    @hypothesis.given(strategy)
+    def keep(example: Drawn) -> None:
+        found.append(example)
+
+    keep()
+    return found[-1]
+
+
+@st.composite
+def bad_calls(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """Draws a command and up to three words to add to it: its options by their declarations, with values of their type
+    that no option takes or with hostile ones, and words alone."""
+    name = draw(st.sampled_from(["run", *CHEAP]))
+    options = [one for one in application(name).params if one.param_type_name == "option"]
+    types = get_type_hints(importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}").command)
+    words: list[str] = []
+    for option in draw(st.lists(st.sampled_from(options), min_size=1, max_size=3)):
+        if (typed := option.opts[-1]) not in UNTOUCHED:
+            value = draw(st.one_of(st.sampled_from(HOSTILE), _values_of(types.get(option.name))))
+            words += draw(st.sampled_from([[typed, value], [f"{typed}={value}"], [value], [typed]]))
+    return name, words
+
+
+def _values_of(declared: object) -> st.SearchStrategy[str]:
+    """Makes values of an option's type: numbers that no option takes, as others would be good calls, or any text."""
+    whole = st.one_of(st.integers(max_value=-1), st.integers(min_value=10**16))
+    kinds = get_args(declared) or (declared,)
+    if int in kinds:
+        return whole.map(str)
+    if float in kinds:
+        return st.one_of(whole, st.floats(max_value=-1e-9), st.sampled_from([nan, inf])).map(str)
+    return st.text(max_size=60)
 
 
 class Attacker:
     """Has a finished run and a model of its own, and breaks copies of them in a folder."""
 
-    def __init__(self, model: Path, run: Path, folder: Path) -> None:
-        self.model, self.run, self.folder = model, run, folder
+    def __init__(self, model: Path, run: Path, folder: Path, browser: Chromium | None = None) -> None:
+        self.model, self.run, self.folder, self.browser = model, run, folder, browser
 
     def _place(self, seed: int) -> Path:
         place = self.folder / str(seed)
@@ -73,8 +126,8 @@ class Attacker:
         return place
 
     def bad_call(self, seed: int) -> tuple[Outcome, str]:
-        """Adds up to three hostile values, as options or words, to a cheap call of a command."""
-        draw, place = random.Random(seed), self._place(seed)
+        """Adds up to three hostile values, as options or words, to a cheap call of a command (:func:`bad_calls`)."""
+        place = self._place(seed)
         (place / "loop").symlink_to(place / "loop")
         (place / "file").write_text("x")
         names = {
@@ -85,13 +138,9 @@ class Attacker:
             "RUN": shutil.copytree(self.run, place / "run"),
             "MODEL": self.model,
         }
-        name = draw.choice(["run", *CHEAP])
+        name, added = drawn(bad_calls(), seed)
         words = CHEAP[name] if name != "run" else [str(word) for word in small_command(self.model, place)[1:]]
-        options = [one.opts[-1] for one in application(name).params if one.param_type_name == "option"]
-        for _ in range(draw.randint(1, 3)):
-            value = draw.choice(HOSTILE)
-            option = draw.choice([one for one in options if one not in UNTOUCHED])
-            words = draw.choice([[*words, option, value], [*words, f"{option}={value}"], [*words, value]])
+        words = [*words[:-2], *added, *words[-2:]] if name in LAST_STAYS else [*words, *added]
         for short, path in names.items():
             words = [word.replace(short, str(path)) for word in words]
         here = Path.cwd()
@@ -185,6 +234,56 @@ class Attacker:
         shutil.rmtree(place)
         return ("well" if found else "falsified"), f"{column} of record {number} of {path.name} made {value!r:.60}"
 
+    def hostile_text(self, seed: int) -> tuple[Outcome, str]:
+        """Puts hostile text where a run holds text, and looks at every page of its site in a browser."""
+        draw, place = random.Random(seed), self._place(seed)
+        run = Path(shutil.copytree(self.run, place / "run"))
+        text = drawn(st.text(st.characters(codec="utf-8"), max_size=40), seed) + draw.choice(ACTIVE)
+        field = draw.choice(["model", "command", "device", "an output", "a context", "a reason"])
+        _put(Store.open(run), field, text)
+        result, said = call(["site", str(run), "--site", str(place / "site")])
+        if result == "well" and not said and self.browser:
+            try:
+                for page in sorted((place / "site").rglob("*.html")):
+                    self.browser.open_quietly(page, 1280)
+            except AssertionError as error:
+                result, said = "falsified", str(error)
+        shutil.rmtree(place)
+        return result, f"site with {text!r} as {field}: {said}"
+
+
+# They end what they stand in, load something, and give themselves away (:meth:`Chromium.open_quietly`).
+ACTIVE = (
+    HOSTILE_IN_A_BROWSER,
+    *(f"{end}<img src=x onerror=\"document.title='owned'\">" for end in ("", "'>", '">', "</title>", "-->", "]]>")),
+    *(f"{end}<script>document.title='owned'</script>" for end in ("</style>", "</svg>", "</textarea>", "\\'")),
+    "javascript:document.title='owned'",
+    "';document.title='owned';//",
+    "${document.title='owned'}",
+    "{{ 7 * 7 }}{% include 'x' %}",
+)
+
+
+def _put(store: Store, field: str, text: str) -> None:
+    """Puts a text into a field of ``run.json`` or of the records."""
+    path = store.folder / "run.json"
+    content = json.loads(path.read_text())
+    identity = content["identity"]
+    if field in ("model", "device"):
+        identity[field] = text
+    elif field == "command":
+        content["command"] = text
+    else:
+        table, column = {
+            "an output": (RECORDS, "output_text"),
+            "a context": (CONTEXTS, "context"),
+            "a reason": (RECORDS, "reason"),
+        }[field]
+        for file in store.files(table):
+            rows = store.read_rows(table, file)
+            store.write_rows(table, file, [row.model_copy(update={column: text}) for row in rows])
+    path.write_text(json.dumps(content))
+
 
 # What the files of a record say of each other; what only a replay finds is in docs/submissions.md.
 CHECKED = (
@@ -252,4 +351,5 @@ ATTACKS: Mapping[str, tuple[Callable[[Attacker, int], tuple[Outcome, str]], int]
     "kills and signals": (Attacker.killed_run, 300),
     "full disks": (Attacker.full_disk, 50),
     "forged records": (Attacker.forged_record, 200),
+    "hostile text in a browser": (Attacker.hostile_text, 50),
 }
