@@ -11,13 +11,14 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from kvbench.store.record import RANGES, Record, StoredContext, StoredQuestion
 from leaderboards.metrics import METRICS, Metric
-from policies import KINDS
+from policies import KINDS, LazyModule
 from policies.declaration.shape import MOST_LAYERS
+
+pc = LazyModule("pyarrow.compute")  # a tenth of a second, which a mistyped option does not wait for
 
 SCHEMA_VERSION = 8
 VERSION_KEY = b"kvbench_schema_version"
