@@ -43,7 +43,7 @@ CLAIMS: Mapping[str, str] = {
     "reference": "--beside reference-qwen",
     "reference-qwen": "--beside reference",
     "reference-confident": "--beside reference-qwen",
-    "reference-small": "--larger reference-qwen --only F5,R9",
+    "reference-small": "--larger reference-qwen --only F5,R9,N",
     "reference-narrow": "--only R",
 }
 
