@@ -1,6 +1,6 @@
 """Attacks on the tool, each made by a seed: bad calls, damaged files, kills, full disks and forged records."""
 
-import importlib
+import errno
 import json
 import os
 import random
@@ -10,108 +10,29 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from math import inf, nan
+from math import inf
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any
 
-import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
 from kvbench.checks.submission.check import examine
-from kvbench.cli.program import application, main
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS
 from kvbench.system.errors import KVBenchError
+from kvbench.system.signals import ENDING
 from tests.support.browsing.chromium import Chromium
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER
 from tests.support.models.processes import Copy
 from tests.support.models.runs import outcome as records_of
 from tests.support.models.runs import small_command
-from tests.torture.outcomes import Outcome, call
+from tests.torture.calls import CHEAP, LAST_STAYS, bad_calls, drawn
+from tests.torture.outcomes import Outcome, call, shows_a_fault
+from tests.torture.touches import at_touch
 
-HOSTILE = (
-    *("", " ", "nan", "inf", "-inf", "-1", "0", "1e400", "1e-320", "9" * 6000, "1" + "0" * 400, "0x10", "1:0:0", ","),
-    *("~nosuch/x", "LOOP", "FILE", "FOLDER", "FOLDER/none/x", "../../x", "/dev/null", "/proc/self/mem", "s3::x", "://"),
-    *("x://y", "\x1b[31mred", "\udcff", "a\0b", "\u202etxt", "👻", "x" * 5000, "%s", "{", "[1", "$(x)", "a,b,,", "\n"),
-    *(
-        "None",
-        "--",
-        "=",
-        "²",
-        "nowhere.py:P",
-        "FILE:P",
-        "kvpress:Nosuch",
-        "snapkv+",
-        "+fair",
-        "snapkv+int9",
-        "os:system",
-    ),
-    *("os:system", "zeros(rate=", "memory://x"),
-)
-# A cheap call of each command, to which hostile options are added. bench and claims measure for minutes where what is
-# named is known.
-CHEAP: Mapping[str, list[str]] = {
-    "site": ["RUN", "--site", "OUT"],
-    "figures": ["RUN", "--out", "OUT", "--formats", "nosuch"],
-    "score": ["RUN"],
-    "plan": ["--limit", "1"],
-    "ls": ["tasks"],
-    "export": ["--task", "base", "--limit", "1", "--out", "OUT"],
-    "show": ["base"],
-    "doctor": ["nosuch"],
-    "import-kvpress": ["FOLDER"],
-    "check-submission": ["RUN", "--replay", "0"],
-    "compare": ["knorm", "--against", "snapkv", "--model", "MODEL", "--out", "FILE"],
-    "bench": ["--suite", "--out", "FILE", "--only", "typo"],
-    "claims": ["--model", "MODEL", "--out", "OUT", "--site", "OUT", "--only", "X"],
-}
-UNTOUCHED = ("--measure", "--help", "-h", "--executor", "--address")  # they take minutes where what is given is good
-
-
-LAST_STAYS = ("bench", "claims")  # of an option that is given again the last counts: these two stay cheap by theirs
-Drawn = TypeVar("Drawn")
-
-
-def drawn(strategy: st.SearchStrategy[Drawn], seed: int) -> Drawn:
-    """Draws the example that a seed makes; the first of a test is the simplest, whatever the seed."""
-    found: list[Drawn] = []
-
-    @hypothesis.seed(seed)
-    @hypothesis.settings(max_examples=2, phases=[hypothesis.Phase.generate], database=None, deadline=None)
-    @hypothesis.given(strategy)
-    def keep(example: Drawn) -> None:
-        found.append(example)
-
-    keep()
-    return found[-1]
-
-
-@st.composite
-def bad_calls(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """Draws a command and up to three words to add to it: its options by their declarations, with values of their type
-    that no option takes or with hostile ones, and words alone."""
-    name = draw(st.sampled_from(["run", *CHEAP]))
-    options = [one for one in application(name).params if one.param_type_name == "option"]
-    types = get_type_hints(importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}").command)
-    words: list[str] = []
-    for option in draw(st.lists(st.sampled_from(options), min_size=1, max_size=3)):
-        if (typed := option.opts[-1]) not in UNTOUCHED:
-            value = draw(st.one_of(st.sampled_from(HOSTILE), _values_of(types.get(option.name))))
-            words += draw(st.sampled_from([[typed, value], [f"{typed}={value}"], [value], [typed]]))
-    return name, words
-
-
-def _values_of(declared: object) -> st.SearchStrategy[str]:
-    """Makes values of an option's type: numbers that no option takes, as others would be good calls, or any text."""
-    whole = st.one_of(st.integers(max_value=-1), st.integers(min_value=10**16))
-    kinds = get_args(declared) or (declared,)
-    if int in kinds:
-        return whole.map(str)
-    if float in kinds:
-        return st.one_of(whole, st.floats(max_value=-1e-9), st.sampled_from([nan, inf])).map(str)
-    return st.text(max_size=60)
+FILES_TOUCHED = 200  # times that a small run touches a file
 
 
 class Attacker:
@@ -181,32 +102,52 @@ class Attacker:
         return result, f"run after {what}: {said}"
 
     def killed_run(self, seed: int) -> tuple[Outcome, str]:
-        """Kills a run at random moments, and lets it go on to its end."""
+        """Ends a run up to three times, at random moments or as it touches a file, and lets it go on to its end."""
         draw, place = random.Random(seed), self._place(seed)
         words = [str(word) for word in small_command(self.model, place)]
+        moments: list[str] = []
         for _ in range(draw.randint(1, 3)):
-            one = draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-            with Copy.of_program(words) as run:
-                time.sleep(draw.uniform(0.0, 1.5))
-                os.killpg(run.process.pid or 0, one)
-                run.ended()
-        return self._goes_on(words, place, "kills")
+            one, aimed = draw.choice([signal.SIGKILL, *ENDING]), draw.random() < 0.5
+            moment = draw.randint(1, FILES_TOUCHED) if aimed else draw.uniform(0.0, 1.5)
+            moments.append(f"{one.name} at touch {moment}" if aimed else f"{one.name} after {moment:.2f} s")
+
+            def end_itself(number: float = moment if aimed else inf, one: signal.Signals = one) -> None:
+                at_touch(number, place, lambda: os.killpg(0, one))
+
+            with Copy.of_program(words, before=end_itself) as run:
+                if not aimed:
+                    time.sleep(moment)
+                    with suppress(ProcessLookupError):  # it has come to its end
+                        os.killpg(run.process.pid or 0, one)
+                _, said = run.ended()
+            if shows_a_fault(said):
+                return "traceback", f"{', '.join(moments)}: {said[-300:]}"
+        return self._goes_on(words, place, ", ".join(moments))
 
     def full_disk(self, seed: int) -> tuple[Outcome, str]:
-        """Lets no file of a run grow beyond some bytes, and then goes on without that bound."""
+        """Lets no file of a run grow beyond some bytes, or refuses it a file once or from then on; then goes on."""
         draw, place = random.Random(seed), self._place(seed)
-        words, most = [str(word) for word in small_command(self.model, place)], draw.randint(1, 60_000)
+        words = [str(word) for word in small_command(self.model, place)]
+        most, number = draw.randint(1, 60_000), draw.randint(1, FILES_TOUCHED)
+        code, again = draw.choice([errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT]), draw.random() < 0.5
+        by_size = draw.random() < 0.5
+        what = f"files of {most} bytes at most" if by_size else f"{os.strerror(code)} at touch {number}, {again=}"
 
-        def run_on_a_full_disk() -> None:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-            raise SystemExit(main(words))
+        def refuse() -> None:
+            raise OSError(code, os.strerror(code))
 
-        with Copy.of(run_on_a_full_disk) as full:
+        def bound() -> None:
+            if by_size:
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+            else:
+                at_touch(number, place, refuse, again)
+
+        with Copy.of_program(words, before=bound) as full:
             status, said = full.ended()
-        if "Traceback" in said or "unexpected " in said:
-            return "traceback", f"files of {most} bytes at most, status {status}: {said[-300:]}"
-        return self._goes_on(words, place, f"files of {most} bytes at most")
+        if shows_a_fault(said):
+            return "traceback", f"{what}, status {status}: {said[-300:]}"
+        return self._goes_on(words, place, what)
 
     def _goes_on(self, words: list[str], place: Path, what: str) -> tuple[Outcome, str]:
         result, said = call(words)

@@ -59,6 +59,11 @@ def ended_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
+def shows_a_fault(text: str) -> bool:
+    """Tells whether what a command said is a fault of ours and no answer."""
+    return bool(UNEXPECTED.search(text)) or "Traceback" in text or "Exception ignored" in text
+
+
 def call(words: Iterable[str]) -> tuple[Outcome, str]:
     """Runs a command in this process; returns its outcome with the end of what it said."""
     said, out = StringIO(), StringIO()
@@ -71,7 +76,7 @@ def call(words: Iterable[str]) -> tuple[Outcome, str]:
         return "traceback", repr(error)[:300]
     text = said.getvalue()
     last = next((line for line in reversed(text.splitlines()) if line.startswith("error: ")), "")
-    if UNEXPECTED.search(last) or "Traceback" in text or "Exception ignored" in text:
+    if shows_a_fault(text):
         return "traceback", last[:300]
     unclear = STRANGE.search(text + out.getvalue()) or len(last) > LONGEST or (status != 0 and not last)
     return ("unclear" if unclear else "well"), last[:300]

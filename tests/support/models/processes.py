@@ -44,10 +44,16 @@ class Copy:
         return cls(process, os.fdopen(reading))
 
     @classmethod
-    def of_program(cls, words: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})) -> Self:
-        """Starts a copy that is ``kvbench`` with these words."""
+    def of_program(
+        cls,
+        words: Sequence[str],
+        environment: Mapping[str, str] = MappingProxyType({}),
+        before: Callable[[], None] = lambda: None,
+    ) -> Self:
+        """Starts a copy that is ``kvbench`` with these words. ``before``: what it does first."""
 
         def act() -> None:
+            before()
             sys.argv = ["kvbench", *words]
             program()
 
