@@ -117,9 +117,9 @@ def _forced_part(rows: Sequence[Forced]) -> StudySection:
         "Both paths behind the same tokens",
         "At every step both paths are given the same tokens, and their next-token distributions are compared over the "
         "whole vocabulary, in nats. Null rows stand below each figure: the same path twice, which is 0 to the bit, and "
-        "cache off in other batches, chunks and threads, which compute the same by definition. A difference that is no "
-        "larger than these says nothing about the cache. The row of float32 says what the type of numbers moves."
-        + threads,
+        "cache off in other batches, chunks and threads, which compute the same by definition; they are of the first "
+        "steps of one context in three. A difference that is no larger than these, over the same questions, says "
+        "nothing about the cache. The row of float32 says what the type of numbers moves." + threads,
         listings=(Listing("Teacher-forced", (*columns, "same top", "cause", "above null rows"), lines),),
     )
 
