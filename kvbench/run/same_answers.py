@@ -20,16 +20,21 @@ FullAnswers = list[tuple[tuple[int, ...], float]]  # tokens, and nats of the rig
 
 
 @contextmanager
-def same_full_answers(model: LoadedModel, task: Task, example: Example, setting: Setting) -> Iterator[None]:
-    """Raises :class:`KVBenchError` if the full cache answers otherwise behind the body than before it. Nothing is asked
-    where all presses are kvpress's or ours."""
+def same_full_answers(
+    model: LoadedModel, task: Task, example: Example, setting: Setting, ask_again: bool
+) -> Iterator[None]:
+    """Raises :class:`KVBenchError` if the full cache answers otherwise behind the body, where it is asked again, than
+    it first did in this process. Nothing is asked where all presses are kvpress's or ours."""
     foreign = [policy.name for policy in setting.policies if policy.origin]
     if not foreign:
         yield
         return
-    before = _answers(model, task, example, setting)
+    asked = example.id, setting.mode, task.max_new_tokens
+    if asked not in model.full_answers:
+        model.full_answers[asked] = _answers(model, task, example, setting)
+    before: FullAnswers = model.full_answers[asked]
     yield
-    behind = _answers(model, task, example, setting)
+    behind = _answers(model, task, example, setting) if ask_again else before
     for (tokens, nats), (tokens_before, nats_before) in zip(behind, before, strict=True):
         if tokens != tokens_before or not isclose(nats, nats_before, abs_tol=CLOSE):
             raise KVBenchError(

@@ -1,7 +1,6 @@
 """A unit of work in plain values, so that it can be sent to any worker, and how it is run."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -72,11 +71,12 @@ def count_in(grid: Grid, part: UnitPart) -> int:
 
 def rows_of(model: LoadedModel, grid: Grid, unit: Unit, part: UnitPart, max_kv_bytes: int) -> RowsByTable:
     """Runs a part of a unit and returns its rows. ``max_kv_bytes``: this worker's share of the bound on keys and
-    values. Raises :class:`KVBenchError` if a press of a user changed what others read, as seen in the first part."""
+    values. Raises :class:`KVBenchError` if a press of a user changed what others read: the first context of the task is
+    asked again behind the first and the last part."""
     task, setting = task_in(grid, part.task), replace(part.setting_in(grid), max_kv_bytes=max_kv_bytes)
-    example, donor_of = grid.example(task, part.index), partial(grid.donor, task)
-    with same_full_answers(model, task, example, setting) if part == unit.parts[0] else nullcontext():
-        return collect(model, task, [example], setting, donor_of)
+    first, donor_of = grid.example(task, 0), partial(grid.donor, task)
+    with same_full_answers(model, task, first, setting, ask_again=part in (unit.parts[0], unit.parts[-1])):
+        return collect(model, task, [grid.example(task, part.index)], setting, donor_of)
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:

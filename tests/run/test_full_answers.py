@@ -26,12 +26,18 @@ def write_press(folder: Path, act: str) -> str:
     return f"{folder / 'press.py'}:Press"
 
 
-def test_a_press_that_changes_a_global_of_torch_fails_its_unit_and_is_named(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+CHANGE = "torch.rsqrt = lambda values: values ** -0.4"
+
+
+@pytest.mark.parametrize("context", [1, 3])
+def test_a_press_that_changes_a_global_of_torch_at_any_context_fails_its_unit_and_is_named(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: int
 ) -> None:
     monkeypatch.setattr(torch, "rsqrt", torch.rsqrt)  # is put back behind the test
-    press = write_press(tmp_path, "torch.rsqrt = lambda values: values ** -0.4")
-    assert cli(*cli.words("--policies", press)) == 1
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    late = f"Press.calls = getattr(Press, 'calls', 0) + 1\n        if Press.calls > {2 * (context - 1)}: {CHANGE}"
+    words = ("--tasks", "base", "--limit", 3, "--ratios", 0.5)  # the press is called once in each of two layers
+    assert cli(*cli.words("--policies", write_press(tmp_path, late), *words)) == 1
     assert "behind Press the full cache answers base" in cli.err
     assert "otherwise than before" in cli.err
     assert Store.open(cli.folder / "runs/x").run.status != "complete"
