@@ -221,7 +221,8 @@ def _notes(results: Results, matrix: UseMatrix) -> list[str]:
 
 
 def _sinks(results: Results, matrix: UseMatrix) -> list[str]:
-    """Compares the areas of StreamingLLM and of recency task by task, where the one is below the other over all."""
+    """Compares the areas of StreamingLLM and of recency task by task, where the one is a point or more below the other
+    over all."""
     areas: dict[str, dict[str, float]] = {}
     for (mode, task), standings in results.details.standings.items():
         for standing in standings:
@@ -231,9 +232,9 @@ def _sinks(results: Results, matrix: UseMatrix) -> list[str]:
     lower = {task: [of_task[name] for name in SINKS] for task, of_task in areas.items() if len(of_task) == len(SINKS)}
     lower = {task: pair for task, pair in lower.items() if pair[0] < pair[1]}
     over = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
-    if over not in lower:
+    own, other = lower.get(over, (0.0, 0.0))
+    if other - own < 1:
         return []
-    own, other = lower[over]
     each = [task for task in results.mastered if task in lower]
     tasks = "each of them" if len(each) == len(results.mastered) > 1 else ", ".join(each)
     where = f" over all tasks; smaller in {tasks}" if over == ALL_TASKS else ""

@@ -331,3 +331,5 @@ def test_streaming_llm_below_recency_is_told_with_its_measure_its_tasks_and_what
     assert note[0].endswith(" Its safe ratio is higher for short QA all the same.")
     alone = build_pages([results_of(frame(_made("base", 12, streaming_llm=[0.0], recency=[3.0])), "reference")])[FRONT]
     assert "StreamingLLM has" not in alone
+    close = build_pages([results_of(frame(_made("base", 12, streaming_llm=[0.5], recency=[0.0])), "reference")])[FRONT]
+    assert "StreamingLLM has" not in close, "half a point is nothing to explain"
