@@ -29,7 +29,7 @@ from tests.support.models.processes import Copy
 from tests.support.models.runs import outcome as records_of
 from tests.support.models.runs import small_command
 from tests.torture.calls import CHEAP, LAST_STAYS, bad_calls, drawn
-from tests.torture.outcomes import Outcome, call, shows_a_fault
+from tests.torture.outcomes import PATIENCE, HangError, Outcome, call, ended_after, shows_a_fault
 from tests.torture.touches import at_touch
 
 FILES_TOUCHED = 200  # times that a small run touches a file
@@ -119,7 +119,11 @@ class Attacker:
                     time.sleep(moment)
                     with suppress(ProcessLookupError):  # it has come to its end
                         os.killpg(run.process.pid or 0, one)
-                _, said = run.ended()
+                try:
+                    with ended_after(PATIENCE, signal.ITIMER_REAL):
+                        _, said = run.ended()
+                except HangError:
+                    return "hang", ", ".join(moments)
             if shows_a_fault(said):
                 return "traceback", f"{', '.join(moments)}: {said[-300:]}"
         return self._goes_on(words, place, ", ".join(moments))

@@ -14,6 +14,7 @@ from kvbench.cli.program import main
 Outcome = Literal["well", "unclear", "hang", "traceback", "lost", "falsified"]
 OUTCOMES: tuple[Outcome, ...] = ("well", "unclear", "hang", "traceback", "lost", "falsified")
 SECONDS = 60.0  # of processor time, after which a command hangs
+PATIENCE = 300.0  # seconds, after which a process hangs that was to end
 LONGEST = 2600  # characters of an error that is still read
 UNEXPECTED = re.compile(r"unexpected [A-Z]\w+: ")
 STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -44,19 +45,20 @@ class Board:
 
 
 @contextmanager
-def ended_after(seconds: float) -> Iterator[None]:
-    """Raises :class:`HangError` in a body that takes more processor time."""
+def ended_after(seconds: float, timer: int = signal.ITIMER_VIRTUAL) -> Iterator[None]:
+    """Raises :class:`HangError` in a body that takes more processor time, or time by ``signal.ITIMER_REAL``."""
 
     def end(*_: object) -> None:
         raise HangError
 
-    before = signal.signal(signal.SIGVTALRM, end)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    sent = signal.SIGALRM if timer == signal.ITIMER_REAL else signal.SIGVTALRM
+    before = signal.signal(sent, end)
+    signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        signal.setitimer(timer, 0)
+        signal.signal(sent, before)
 
 
 def shows_a_fault(text: str) -> bool:
