@@ -158,8 +158,10 @@ def _behind(answer: Answer, way: str, draw: int) -> Any:
 def _rows(answer: Answer, network: Any, names: Names) -> Iterator[NumericsPair]:
     """Makes the rows of one dtype and way to choose."""
     behind = _behind(answer, names["sampling"], names["draw"])
-    forced = _greedy_walks(answer, names["dtype"], network) if names["sampling"] == "greedy" else {}
-    forced = forced or walking.forced_walks(network, None, behind, with_null=False)
+    if names["sampling"] == "greedy":
+        forced = _greedy_walks(answer, names["dtype"], network)
+    else:
+        forced = walking.forced_walks(network, None, behind, with_null=False)
     for pair, walk in forced.items():
         yield _row(answer, names | {"regime": "teacher-forced", "pair": pair}, walk)
     free = walking.free_walk(network, behind, forced["cache"])
