@@ -289,6 +289,16 @@ def test_bytes_of_the_full_cache_are_those_of_the_models_shape(run: Path) -> Non
     assert "by the model's shape it takes" in wrong(run)["costs"]
 
 
+def test_more_bytes_than_the_kept_tokens_take_are_found(run: Path) -> None:
+    """A press that frees holds what it keeps, and no part of what it evicts."""
+    store = Store.open(run)
+    path = store.record_file("base", 0, "snapkv")
+    rows = store.read_rows(RECORDS, path)
+    store.write_rows(RECORDS, path, [row.model_copy(update={"kv_bytes": row.kv_bytes + 2}) for row in rows])
+    publish_summary(store, store.frame())
+    assert "bytes of the full cache" in wrong(run)["costs"]
+
+
 def test_files_that_no_run_writes_and_a_missing_summary_are_found(run: Path) -> None:
     store = Store.open(run)
     shutil.copy(store.record_file("base", 0, "snapkv"), run / "notes.parquet")

@@ -170,7 +170,8 @@ class Attacker:
         rows = store.read_rows(RECORDS, path)
         number = draw.randrange(len(rows))
         column = draw.choice([name for name in CHECKED if getattr(rows[number], name) is not None])
-        value = forged(draw, getattr(rows[number], column))
+        before = getattr(rows[number], column)
+        value = -1.0 if column == "prefill_seconds" else forged(draw, before)  # no other time is impossible
         rows[number] = rows[number].model_copy(update={column: value})
         store.write_rows(RECORDS, path, rows)
         with suppress(Exception):  # a forger may sum up as he likes

@@ -117,8 +117,11 @@ def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None, h
             yield f"{size} bytes hold the full cache, by the model's shape it takes {by_shape}"
         if policy.stored_bytes:
             yield from _faults_of_stored(policy, record, context_tokens, heads)
-        elif whole and whole.kv_bytes is not None and not share * whole.kv_bytes - 1 <= size <= whole.kv_bytes:
-            yield f"{size} bytes hold {share:.3f} of the {whole.kv_bytes} bytes of the full cache"
+        elif whole and whole.kv_bytes is not None:
+            held = share if policy.frees else 1.0  # of one that masks, all of it
+            blanks = policy.rewrites and policy.counted == "nowhere"  # numbers of what it keeps, which are held
+            if not -1 <= size - held * whole.kv_bytes <= (whole.kv_bytes if blanks else 1):
+                yield f"{size} bytes hold {held:.3f} of the {whole.kv_bytes} bytes of the full cache"
         asked = record.point.level.share(context_tokens)
         off = 0.0 if asked is None or policy.counted == "nowhere" else abs(realised - asked)
         if off > max(1 / context_tokens, MOST_OFF):
