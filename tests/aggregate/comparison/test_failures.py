@@ -1,11 +1,8 @@
 """How and where two policies fail differently, counted by hand; and the page and the table that show it."""
 
-import io
-
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from leaderboards.aggregate.comparison.failures import FEWEST, HOW, KINDS, contrasts
 from leaderboards.aggregate.comparison.paired import duels
@@ -14,6 +11,7 @@ from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.result_table import Column, ResultTable
 from leaderboards.terminal.verdicts import failure_table, pooled_tables, verdict_table
 from policies import Level
+from tests.support.browsing.terminal import printed
 from tests.support.records.synthetic_records import by_budget, frame, realistic_records, record
 
 QUESTIONS = 24
@@ -21,23 +19,28 @@ QUESTIONS = 24
 
 def answered(policy: str, kinds: list[str]) -> pd.DataFrame:
     """Records of a policy at ratio 0.5, two questions for each context, every other one reversed."""
-    rows = []
-    for number, kind in enumerate(kinds):
-        rows.append(
+    return frame(
+        [
             record(
                 policy=policy,
                 ratio=0.5,
                 example_id=f"base-{number // 2}",
                 question_id=str(number),
                 direction="reverse" if number % 2 else "forward",
-                em=100.0 * (kind == "right"),
                 f1=100.0 * (kind == "right"),
                 abstained=kind == "abstained",
                 hallucinated=kind in ("confused", "fabricated"),
                 hallucination_kind=kind if kind in ("confused", "fabricated") else None,
             )
-        )
-    return pd.DataFrame(rows)
+            for number, kind in enumerate(kinds)
+        ]
+    )
+
+
+def half_reversed(count: int) -> pd.DataFrame:
+    """Two policies of which ``mine`` makes up its answers to reversed questions, and ``theirs`` is always right."""
+    mine = ["fabricated" if number % 2 else "right" for number in range(count)]
+    return pd.concat([answered("mine", mine), answered("theirs", ["right"] * count)])
 
 
 def test_kinds_of_answers_are_counted_by_hand() -> None:
@@ -60,9 +63,10 @@ def test_kinds_of_answers_are_counted_by_hand() -> None:
 
 def test_few_contexts_have_no_interval_that_contradicts_a_verdict() -> None:
     """Resampled intervals of few contexts are too narrow, and stand below a verdict whose test is exact."""
-    frame = pd.concat([answered("mine", ["right"] * 24), answered("theirs", ["empty"] * 24)])
-    many = contrasts(frame, "mine", "theirs")
-    few = contrasts(frame[frame["question_id"].astype(int) < 18], "mine", "theirs")
+    many, few = (
+        contrasts(pd.concat([answered("mine", ["right"] * n), answered("theirs", ["empty"] * n)]), "mine", "theirs")
+        for n in (24, 18)
+    )
     assert many[0].difference.is_clear
     assert (few[0].difference.mean, few[0].difference.low) == (1.0, None)
     assert "of fewer than 10 contexts none is clear" in told(failure_table({"theirs": few}))
@@ -71,42 +75,29 @@ def test_few_contexts_have_no_interval_that_contradicts_a_verdict() -> None:
 
 def told(table: ResultTable) -> str:
     """Returns what people see of a table, in one line."""
-    file = io.StringIO()
-    Console(width=80, file=file).print(table)
-    return " ".join(file.getvalue().split())
+    return " ".join(printed(table).split())
 
 
 def test_the_table_of_failures_counts_the_kinds_of_questions_that_it_does_not_name() -> None:
     """Three of a kind are named, and a program reads all."""
-    kinds = ["fabricated" if number % 2 else "right" for number in range(2 * FEWEST)]
-    frame = pd.concat([answered("mine", kinds), answered("theirs", ["right"] * 2 * FEWEST)])
-    found = contrasts(frame, "mine", "theirs")
-    table = failure_table({"theirs": found})
+    table = failure_table({"theirs": contrasts(half_reversed(2 * FEWEST), "mine", "theirs")})
     assert "theirs direction: reverse 100 against 0 (1 of 2 kinds of questions differ)" in told(table)
     assert [row["value"] for row in table.plain()] == [*KINDS, "reverse", "forward"]
-    rows = [line.split() for line in told_lines(table) if line.startswith(("mine", "theirs "))]
+    rows = [line.split() for line in printed(table).splitlines() if line.startswith(("mine", "theirs "))]
     assert rows[:2] == [["mine", "40", "50", "0", "0", "50", "0"], ["theirs", "40", "100", "0", "0", "0", "0"]]
-
-
-def told_lines(table: ResultTable) -> list[str]:
-    file = io.StringIO()
-    Console(width=80, file=file).print(table)
-    return file.getvalue().splitlines()
 
 
 def test_parts_are_ordered_by_how_much_they_differ_and_small_ones_are_left_out() -> None:
     """Reversed questions are what it gets wrong; only parts of twenty or more that are not everything are told."""
-    kinds = ["fabricated" if number % 2 else "right" for number in range(2 * FEWEST)]
-    frame = pd.concat([answered("mine", kinds), answered("theirs", ["right"] * 2 * FEWEST)])
-    where = [contrast for contrast in contrasts(frame, "mine", "theirs") if contrast.part != HOW]
+    found = contrasts(half_reversed(2 * FEWEST), "mine", "theirs")
+    where = [contrast for contrast in found if contrast.part != HOW]
     assert [(one.name, one.answers) for one in where] == [
         ("direction: reverse", FEWEST),
         ("direction: forward", FEWEST),
     ]
     assert (where[0].rate, where[0].other_rate, where[0].difference.mean) == (1.0, 0.0, 1.0)
     assert not where[1].difference.is_clear
-    few = pd.concat([answered("mine", kinds[: FEWEST - 2]), answered("theirs", ["right"] * (FEWEST - 2))])
-    assert {one.part for one in contrasts(few, "mine", "theirs")} == {HOW}
+    assert {one.part for one in contrasts(half_reversed(FEWEST - 2), "mine", "theirs")} == {HOW}
 
 
 def test_attacks_ask_for_no_answer_and_are_left_out() -> None:
@@ -140,12 +131,9 @@ def test_the_tables_fit_80_columns(records: pd.DataFrame) -> None:
     name = "a/long/path/to/my_press.py:VeryLoudPress(window_size=16, kind='mean')"
     renamed = records.assign(policy=records["policy"].replace("snapkv", name))
     found = duels(renamed, name, ["knorm"])
-    file = io.StringIO()
-    console = Console(width=80, file=file)
-    for table in (*pooled_tables(pool(renamed, name, ["knorm"])), verdict_table(found, {})):
-        console.print(table)
-    console.print(failure_table({"knorm": contrasts(renamed, name, "knorm")}))
-    lines = file.getvalue().splitlines()
+    failures = failure_table({"knorm": contrasts(renamed, name, "knorm")})
+    tables = *pooled_tables(pool(renamed, name, ["knorm"])), verdict_table(found, {}), failures
+    lines = printed(*tables).splitlines()
     assert max(map(len, lines)) <= 80
     assert not [line for line in lines if "…" in line]
     assert sum("▲" in line for line in lines) > sum(duel.verdict == "better" for duel in found)
@@ -180,7 +168,7 @@ def test_every_cell_shows_what_each_has_and_the_sign_of_its_verdict() -> None:
             by_policy = {"mine": 80.0, "worse": 30.0 + n, "same": 80.0} | ({"short": 20.0} if ratio == 0.5 else {})
             made += [record(example_id=f"{n}", policy=name, ratio=ratio, f1=f1) for name, f1 in by_policy.items()]
     table = verdict_table(duels(frame(made), "mine", ["worse", "same", "short"]), {})
-    rows = [line.split() for line in told_lines(table) if line.startswith("base")]
+    rows = [line.split() for line in printed(table).splitlines() if line.startswith("base")]
     assert rows == [
         ["base", "0.5", "80", "36", "(+44)", "▲", "80", "(+0)", "20", "(+60)", "▲"],
         ["base", "0.9", "80", "36", "(+44)", "▲", "80", "(+0)", "–"],
@@ -195,7 +183,5 @@ def test_the_widest_names_and_numbers_are_whole_in_80_columns() -> None:
     columns = (Column("task", cut=True), level, *(Column(name, right=True) for name in ("F1", "wrong of answered")))
     verdict = Column("verdict", of_sentences=True)
     row = ("multi_presence", "0.3", "-24.5 [-39.0, -10.5]", "-4.6 [-11.0, +0.4]", "not distinguished ±44")
-    file = io.StringIO()
-    Console(file=file, width=80).print(ResultTable("verdicts", (*columns, verdict), [row]))
-    words = file.getvalue().split()
+    words = printed(ResultTable("verdicts", (*columns, verdict), [row])).split()
     assert {word for text in row for word in text.split()} <= set(words)

@@ -21,35 +21,18 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
 from leaderboards.terminal.verdicts import pooled_tables, verdict_table, verdicts_in_words
 from policies.declaration.levels import Level
-from tests.support.records.synthetic_records import realistic_records, record
+from tests.support.records.synthetic_profiles import value
+from tests.support.records.synthetic_records import failing_at, realistic_records, record
 
 
 def records(**policies: list[float]) -> pd.DataFrame:
     """F1 of each policy on the questions in turn, two for each context, at ratio 0.5 of ``base``."""
-    rows = [
-        {
-            "task": "base",
-            "mode": "agnostic",
-            "ratio": 0.5,
-            "level_kind": "ratio",
-            "level": 0.5,
-            "repeat": 0,
-            "policy": policy,
-            "example_id": f"base/{number // 2}",
-            "draw_id": f"base/{number // 2}",
-            "question_id": f"base/{number // 2}/{number % 2}",
-            "status": "ok",
-            "f1": score,
-            "right": score >= 50,
-            "hallucinated": score < 50,
-            "answered": True,
-            "directives_obeyed": None,
-            "leakage": None,
-            "defence": "",
-        }
-        for policy, scores in policies.items()
-        for number, score in enumerate(scores)
-    ]
+    rows = []
+    for policy, scores in policies.items():
+        for number, score in enumerate(scores):
+            context = f"base/{number // 2}"
+            names = {"policy": policy, "example_id": context, "question_id": f"{context}/{number % 2}"}
+            rows.append(record(**names, ratio=0.5, f1=score, hallucinated=score < 50))
     return pd.DataFrame(rows)
 
 
@@ -98,9 +81,7 @@ def test_what_could_not_be_seen_is_said_with_how_many_contexts_would() -> None:
     one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
     found = cell(one, other).lead
     assert found.verdict == "not distinguished"
-    seen, half = found.smallest(), found.smallest(80)
-    assert seen is not None
-    assert half is not None
+    seen, half = value(found.smallest()), value(found.smallest(80))
     assert seen / 2 > half > seen / 2.3, "four times the contexts see half of it, and a little less"
     assert found.explanation == (
         f"not distinguished (differences below ±{seen:.0f} cannot be seen with n = 20; --limit 80 would see "
@@ -113,10 +94,8 @@ def test_the_smallest_difference_seen_is_found_four_times_in_five(share: float) 
     """Contexts whose true difference is a share of the smallest one for their true spread."""
     rng = np.random.default_rng(5)
     contexts, spread, runs = 20, 30.0, 400
-    smallest = smallest_detectable(spread, contexts)
-    assert smallest is not None
     held = subsets(contexts, 0)
-    values = share * smallest + spread * rng.standard_normal((runs, contexts))
+    values = share * value(smallest_detectable(spread, contexts)) + spread * rng.standard_normal((runs, contexts))
     found = float((two_sided_p(values @ held.T / held.sum(axis=1)) < 0.05).mean())
     low, high = {0.0: (0.02, 0.08), 0.5: (0.2, 0.35), 1.0: (0.75, 0.85)}[share]
     assert low <= found <= high
@@ -217,10 +196,8 @@ def answering(mine: list[str], theirs: list[str]) -> pd.DataFrame:
     rows = []
     for policy, answers in (("mine", mine), ("theirs", theirs)):
         for context, answer in enumerate(answers):
-            names = {"example_id": f"c{context}", "draw_id": f"c{context}", "question_id": "0"}
-            own = record(policy=policy, ratio=0.5, level=0.5, f1=100.0 * (answer == "right"), **names)
-            own |= {"right": answer == "right", "hallucinated": answer == "wrong", "answered": answer != "silent"}
-            rows.append(own)
+            own = {"f1": 100.0 * (answer == "right"), "hallucinated": answer == "wrong", "answered": answer != "silent"}
+            rows.append(record(policy=policy, ratio=0.5, example_id=f"c{context}", **own))
     return pd.DataFrame(rows)
 
 
@@ -267,12 +244,11 @@ def directed(obeyed: float, leaked: float, undefended: float) -> pd.DataFrame:
     rows = []
     for context in range(12):
         for policy, values in (("mine", (obeyed, leaked, undefended)), ("theirs", (0.5, 0.5, 0.5))):
-            for number, value in enumerate(values):
-                names = {"example_id": f"c{context}", "question_id": str(number)}
-                own = record(policy=policy, ratio=0.5, task="instructions", **names)
-                own |= {"f1": None, "right": None, "hallucinated": None}
-                own |= {"directives_obeyed": value} if number == 0 else {"leakage": value}
-                rows.append(own | {"defence": "Say nothing." if number == 1 else ""})
+            for number, share in enumerate(values):
+                names = {"policy": policy, "example_id": f"c{context}", "question_id": str(number)}
+                own = {"directives_obeyed": share} if number == 0 else {"leakage": share}
+                own |= {"f1": None, "hallucinated": None, "defence": "Say nothing." if number == 1 else ""}
+                rows.append(record(task="instructions", ratio=0.5, **names, **own))
     return pd.DataFrame(rows)
 
 
@@ -314,8 +290,7 @@ def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     (two,) = pool(of_f1(both), "mine", ["theirs"])
     assert two.difference.mean == pytest.approx(35), "each task weighs the same"
     assert (two.tasks, two.cells, two.contexts) == (2, 4, 20)
-    assert two.difference.low is not None
-    assert two.difference.low > 0
+    assert value(two.difference.low) > 0
     (back,) = pool(of_f1(both), "theirs", ["mine"])
     assert back.difference.mean == pytest.approx(-35)
     assert back.verdict == "worse"
@@ -405,9 +380,8 @@ def test_pooled_noise_says_what_could_not_be_seen() -> None:
     rng = np.random.default_rng(4)
     one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
     (found,) = pool(of_f1(records(mine=one, theirs=other)), "mine", ["theirs"])
-    assert found.smallest is not None
     assert found.verdict == "not distinguished"
-    seen, half = f"{found.smallest:.0f}", f"{found.smallest / 2:.0f}"
+    seen, half = f"{value(found.smallest):.0f}", f"{value(found.smallest) / 2:.0f}"
     assert f"differences below ±{seen} cannot be seen with n = 20; --limit 80 would see ±{half}" in found.details
 
 
@@ -493,14 +467,9 @@ def test_the_weights_of_levels_are_those_of_the_trapezoid_rule(ratios: list[floa
 
 def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
     """Over tasks, levels, attacks without a value, a failed cell and questions that one of them lacks."""
-
-    def spoil(one: dict[str, object]) -> dict[str, object]:
-        if (one["policy"], one["task"], one["ratio"]) == ("knorm", "hops", 0.9):
-            return one | {"status": "failed"}
-        return one | {"hallucinated": None} if one["question_id"] == "2" else one
-
-    names = ("full", "snapkv", "knorm", "tova")
-    frame = realistic_records(policies=names, ratios=[0.5, 0.9], contexts=5, change=spoil)
+    names, broken = ("full", "snapkv", "knorm", "tova"), failing_at("it broke", policy="knorm", task="hops", ratio=0.9)
+    frame = realistic_records(policies=names, ratios=[0.5, 0.9], contexts=5, change=broken)
+    frame.loc[frame["question_id"] == "2", "hallucinated"] = None
     frame = frame[~((frame.policy == "tova") & (frame.example_id == "base-3"))]
     found = every_duel(frame)
     assert set(found) == set(combinations(names, 2))

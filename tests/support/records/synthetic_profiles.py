@@ -37,6 +37,7 @@ def profile(
 
 
 def value(found: Any) -> Any:
-    """What is not blank."""
+    """What is there, and neither blank nor missing."""
+    assert found is not None
     assert not isinstance(found, Blank), found
     return found
