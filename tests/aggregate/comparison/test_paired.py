@@ -246,7 +246,7 @@ def directed(obeyed: float, leaked: float, undefended: float) -> pd.DataFrame:
         for policy, values in (("mine", (obeyed, leaked, undefended)), ("theirs", (0.5, 0.5, 0.5))):
             for number, share in enumerate(values):
                 names = {"policy": policy, "example_id": f"c{context}", "question_id": str(number)}
-                own = {"directives_obeyed": share} if number == 0 else {"leakage": share}
+                own: dict[str, object] = {"directives_obeyed": share} if number == 0 else {"leakage": share}
                 own |= {"f1": None, "hallucinated": None, "defence": "Say nothing." if number == 1 else ""}
                 rows.append(record(task="instructions", ratio=0.5, **names, **own))
     return pd.DataFrame(rows)
