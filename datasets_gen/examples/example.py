@@ -67,6 +67,10 @@ class Question:
     directives: tuple[Directive, ...] = ()  # to be obeyed by the answer
     protected: str = ""  # the text that an attack is after
     others: tuple[str, ...] = ()  # right for something else that the context tells of, in other words than its own
+    # The beginning of the sentence that states the answer, such as "Ada Falbrook lives in": decoded behind the question
+    # where a run asks for it, never compressed, and no part of the answer. It does not end with a space.
+    answer_prefix: str = ""
+    every_gold: bool = False  # an answer has to name all golds, in any order; else any one of them is right
 
     @property
     def perfect_output(self) -> str:

@@ -19,6 +19,9 @@ USUAL_TOKENS = 768
 NATIVE = "native"  # instead of a number: each task has contexts of its own length
 
 Profile = Literal["quick", "paper"]
+# Of the tokens of a context, what counts the tokens of a text, where the evidence stands (0 to 1, None: scattered), and
+# the name of the model that counts.
+WithLength = Callable[[int, Callable[[str], int], float | None, str], "Task"]
 Kind = TypeVar("Kind")
 
 
@@ -71,6 +74,12 @@ class Task:
     arms: tuple[Arm, ...] = ("",)  # the ways in which each draw is written, one context after the other
     most: int | None = None  # how many contexts there are, None where any number can be made
     paper: str = ""  # which has such a task
+    family: str = ""  # the benchmark whose forms it has, whose name stands for all of its tasks
+    # Where an answer ends that goes on from an answer prefix: with its sentence, its line, or its tokens.
+    answer_end: Literal["sentence", "line", "tokens"] = "sentence"
+    usual_tokens: int = USUAL_TOKENS  # of a context, where a run gives no number
+    # Makes the task with contexts of a number of tokens; None where prose around its own contexts does.
+    with_length: "WithLength | None" = None
 
     @property
     def full_version(self) -> str:
