@@ -75,6 +75,7 @@ class Task:
     most: int | None = None  # how many contexts there are, None where any number can be made
     paper: str = ""  # which has such a task
     family: str = ""  # the benchmark whose forms it has, whose name stands for all of its tasks
+    begins_answers: bool = False  # whether answers go on from the answer prefixes of their questions
     # Where an answer ends that goes on from an answer prefix: with its sentence, its line, or its tokens.
     answer_end: Literal["sentence", "line", "tokens"] = "sentence"
     usual_tokens: int = USUAL_TOKENS  # of a context, where a run gives no number

@@ -1,22 +1,24 @@
 """Runs the same grid through the engine and through kvpress's own pipeline, cell by cell, in one process."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from kvpress import BasePress, KVPressTextGenerationPipeline
+from transformers import PreTrainedTokenizerBase
 
-from datasets_gen import Example, Task
+from datasets_gen import Example, Question, Task
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.generation import until_end
 from kvbench.engine.treat.plan import Treatment, plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import policies_for
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, attention
-from kvbench.prompts.prompt import build_prompts, chat_template, split_question
+from kvbench.prompts.ends import answer_ends
+from kvbench.prompts.mode import Mode
+from kvbench.prompts.prompt import build_prompts, chat_template, ending, split_question
 from kvbench.run.workers import Workers
 from kvbench.system.errors import first_line
 from policies.declaration.draws import drawing_from, seed_of
@@ -29,7 +31,35 @@ def silent(_: int) -> None:
     """Shows no progress."""
 
 
-AS_WRITTEN = "{{ messages[0].content }}"  # a chat template that puts nothing around its one turn
+def is_handed_over_whole(model: LoadedModel, task: Task) -> bool:
+    """Tells whether the pipeline gets head and ending of a prompt as text, since it would put others: it knows neither
+    a system's turn, nor a cue for base models, nor one answer prefix for each question."""
+    return task.role == "system" or task.begins_answers or model.tokenizer.chat_template is None
+
+
+@contextmanager
+def as_written(tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
+    """Replaces the chat template by one that puts nothing around its one turn."""
+    template = tokenizer.chat_template
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    try:
+        yield
+    finally:
+        tokenizer.chat_template = template
+
+
+def texts_for_pipeline(
+    model: LoadedModel, task: Task, questions: Sequence[Question], mode: Mode
+) -> list[tuple[str, str]]:
+    """Returns two texts for each question: one to compress behind the context, and one to decode."""
+    template = chat_template(model.tokenizer, task.role)
+    parts = [split_question(template, task, question, mode) for question in questions]
+    if not is_handed_over_whole(model, task):
+        return parts
+    return [
+        (compressed, decoded + ending(template, task, question))
+        for (compressed, decoded), question in zip(parts, questions, strict=True)
+    ]
 
 
 @dataclass
@@ -84,24 +114,22 @@ class PipelineRunner:
         self, task: Task, context: str, questions: Sequence[str], press: BasePress, implementation: str
     ) -> list[list[int]]:
         """Returns the token ids of every answer up to its end token. The pipeline ignores an end token in first place
-        and goes on; these tokens are dropped here."""
+        and goes on; these tokens are dropped here. It is given the tokens that end a begun answer too, or it would
+        write on and take longer; behind an initial ("A. F.") it then ends where the engine goes on."""
         recorded: list[list[int]] = []
-        with self._record_tokens(recorded), self._template(task), attention(self.model.network, implementation):
-            self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
-        ends = set(self.model.end_tokens())
-        return [until_end(ids, ends) for ids in recorded]
-
-    @contextmanager
-    def _template(self, task: Task) -> Iterator[None]:
-        """Replaces the chat template for a context in the system's turn, which the pipeline does not know."""
-        tokenizer = self.pipeline.tokenizer
-        template = tokenizer.chat_template
-        if task.role == "system":
-            tokenizer.chat_template = AS_WRITTEN
-        try:
-            yield
-        finally:
-            tokenizer.chat_template = template
+        ends, config = answer_ends(self.model.tokenizer, task), self.pipeline.model.generation_config
+        own = config.eos_token_id
+        whole = is_handed_over_whole(self.model, task)
+        template = as_written(self.pipeline.tokenizer) if whole else nullcontext()
+        with self._record_tokens(recorded), template, attention(self.model.network, implementation):
+            if ends.tokens:
+                config.eos_token_id = [*self.model.end_tokens(), *ends.tokens, *ends.sentence]
+            try:
+                self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
+            finally:
+                config.eos_token_id = own
+        every_end = ends.with_tokens(self.model.end_tokens())
+        return [every_end.until_end(ids)[0] for ids in recorded]
 
     @contextmanager
     def _record_tokens(self, into: list[list[int]]) -> Iterator[None]:
@@ -185,7 +213,6 @@ def _run_pipeline(
 ) -> dict[Cell, list[int]]:
     """Calls the pipeline once for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}
-    template = chat_template(runner.model.tokenizer, task.role)
     policies = policies_for(setting.policies, task, setting.mode)
     for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
         for scoring in plan(policies, setting.points, prompt, setting.seed):
@@ -193,7 +220,7 @@ def _run_pipeline(
                 questions = [prompt.questions[number].question for number in treatment.questions]
                 name = treatment.policy.name
                 started = runner.model.clock()
-                parts = [split_question(template, task, question, setting.mode) for question in questions]
+                parts = texts_for_pipeline(runner.model, task, questions, setting.mode)
                 try:
                     ids = _answer_cell(runner, task, example.context, parts, treatment)
                 except Exception as error:  # a press is foreign code and may raise anything
@@ -216,9 +243,8 @@ def _answer_cell(
     build = policy.baseline.build if policy.baseline else policy.press
     implementation = policy.baseline.attention if policy.baseline else "sdpa"
     context, questions = context + parts[0][0], [decoded for _, decoded in parts]
-    if task.role == "system":
-        template = chat_template(runner.model.tokenizer, task.role)
-        context, questions = template.head + context, [question + template.tail for question in questions]
+    if is_handed_over_whole(runner.model, task):
+        context = chat_template(runner.model.tokenizer, task.role).head + context
     if not policy.while_decoding:
         return runner.answer(task, context, questions, build(treatment.situation), implementation)
     answers: list[list[int]] = []

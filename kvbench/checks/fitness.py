@@ -21,6 +21,7 @@ from kvbench.checks.read_profile import (
     reads_of,
 )
 from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of, longest_sequence
+from kvbench.prompts.answers import asked_of
 from kvbench.prompts.prompt import chat_template
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.lead import DIRECTIVES, lead_of
@@ -80,14 +81,15 @@ class Examination:
         yield Finding("loaded as", *self.loaded_as())
         yield Finding("chat template", *self.chat_template())
         yield Finding("slots", *self.slots())
-        self.masteries = [self._mastery(task, begin) for task in TASKS.values()]
+        self.masteries = [self._mastery(task, begin) for task in asked_of(list(TASKS.values()), self.model.name)]
         yield Finding("masters", *self._masters())
         mastered = {one.task for one in self.masteries if not one.reason}
         for task, hops in PARTS:
             if task not in mastered:
                 yield Finding(f"reads {part_name(task, hops)}", "note", f"not measured: it does not master {task}")
                 continue
-            reads = reads_of(self.model, TASKS[task], hops, self.contexts, self.seed, begin)
+            (asked,) = asked_of([TASKS[task]], self.model.name)
+            reads = reads_of(self.model, asked, hops, self.contexts, self.seed, begin)
             self.reads.append(reads)
             yield from _of_reads(reads)
 

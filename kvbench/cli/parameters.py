@@ -87,7 +87,11 @@ Policies = Annotated[
         help="Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: default."
     ),
 ]
-MaxNewTokens = Annotated[int | None, typer.Option(help="Of an answer. Default: what each task has.")]
+MaxNewTokens = Annotated[int | None, typer.Option(help="Most new tokens of an answer. Default: the task's.")]
+AnswerPrefix = Annotated[
+    Literal["auto", "on", "off"],
+    typer.Option(help="Begin each answer for the model, as in 'Ada lives in'. auto: for all but the shipped models."),
+]
 Dtypes = Annotated[
     str | None,
     typer.Option(help="Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."),

@@ -13,6 +13,7 @@ from kvbench.cli.parameters import Device, MaxKVGB, Mode, Model, Seed, given_par
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
+from kvbench.prompts.answers import asked_of
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
@@ -78,6 +79,7 @@ def command(
     chosen = choose_policies(policies, chosen_tasks, mode)
     check_ratios("bench", chosen)
     points = parse_points({RATIO.name: ratios}, chosen)
+    chosen_tasks = asked_of(chosen_tasks, model)
     work = [(task, task.example(seed, index)) for task in chosen_tasks for index in contexts]
     treated = setting.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
     loaded = models.load_model(model, device, "float32")

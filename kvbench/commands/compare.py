@@ -42,6 +42,7 @@ def command(
     profile: options.Profile = "quick",
     limit: options.Limit = None,
     context_tokens: options.ContextTokens = None,
+    answer_prefix: options.AnswerPrefix = "auto",
     model: options.Model = "reference",
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",

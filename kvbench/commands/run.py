@@ -52,6 +52,7 @@ def command(
     data: options.Data = None,
     defence: options.Defence = None,
     max_new_tokens: options.MaxNewTokens = None,
+    answer_prefix: options.AnswerPrefix = "auto",
     dtypes: options.Dtypes = None,
     sampling: options.Sampling = None,
     deterministic: options.Deterministic = False,

@@ -30,6 +30,7 @@ from kvbench.experiments.options import (
 from kvbench.experiments.setting import Setting
 from kvbench.experiments.suites import coverage_of
 from kvbench.models.names import model_source
+from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
 from kvbench.store.next_tokens import NEXT_TOKENS
 from kvbench.store.numerics import NUMERICS
@@ -48,7 +49,7 @@ def build_grid(job: Job, count: Count) -> Grid:
     check_judges(tasks, job.mode)
     check_scope(tasks, job.mode, coverage.scope)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model)
-    tasks = with_answers_of(tasks, job.max_new_tokens)
+    tasks = with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
     of_suite = coverage.limit if job.profile == QUICK else None
     limit = of_suite if job.limit is None else job.limit
     counts = [(task, contexts_of(task, job.profile, limit)) for task in tasks]

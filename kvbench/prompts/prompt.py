@@ -17,6 +17,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, SpanKind, StatedValue, Task
+from kvbench.prompts.ends import NO_ENDS, AnswerEnds, answer_ends
 from kvbench.prompts.mode import Mode
 from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import memory_bound
@@ -35,11 +36,12 @@ Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where i
 
 @dataclass(frozen=True)
 class Template:
-    """The chat template around a context: ``head + context``, then ``between``, instruction, question and ``tail``."""
+    """The text around a context: ``head + context``, then ``between``, instruction, ``cue``, question and ``tail``."""
 
     head: str
     between: str
     tail: str
+    cue: str = " "  # between the task's instruction and the question
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Prompt:
     stretches: tuple[Stretch, ...] = ()  # of instructions, in order
     token_ends: tuple[int, ...] = ()  # where in the context's text each of its tokens ends
     stated: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)  # positions, by stated value
+    ends: AnswerEnds = NO_ENDS  # of answers, beside the model's own end tokens
 
     @property
     def protected(self) -> tuple[tuple[int, int], ...]:
@@ -102,8 +105,8 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
         )
     if role == "text":
         return Template(tokenizer.bos_token or "", " ", "")
-    if tokenizer.chat_template is None:
-        return Template(tokenizer.bos_token or "", "\n", "\n")
+    if tokenizer.chat_template is None:  # a base model, which answers where a cue stands and else goes on asking
+        return Template(tokenizer.bos_token or "", "\n", "\nAnswer:", cue="\nQuestion: ")
     context, question = "#" * 16, "@" * 16
     turns = [{"role": "user", "content": f"{context}\n{question}"}]
     if role == "system":
@@ -133,13 +136,23 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
 
 
 def split_question(template: Template, task: Task, question: Question, mode: Mode) -> tuple[str, str]:
-    """Splits a question into the text to compress with its context and the text to decode after it, without the tail.
+    """Splits a question into the text to compress with its context and the text to decode after it, without the ending.
     A context that contains its question comes with an empty one, and nothing follows it."""
     if not question.text:
         return "", ""
+    cue = template.cue.lstrip() if not task.instruction or mode == "aware" else template.cue
     if mode == "aware":
-        return template.between + question.text, f" {task.instruction}" if task.instruction else ""
-    return "", template.between + (f"{task.instruction} " if task.instruction else "") + question.text
+        return template.between + cue + question.text, f" {task.instruction}" if task.instruction else ""
+    return "", template.between + task.instruction + cue + question.text
+
+
+def ending(template: Template, task: Task, question: Question) -> str:
+    """Returns what stands behind a question: the tail of the template and, where the task begins answers, the answer
+    prefix, in the assistant's turn."""
+    if not (task.begins_answers and question.answer_prefix):
+        return template.tail
+    joint = "" if template.tail[-1:].isspace() else " "
+    return f"{template.tail}{joint}{question.answer_prefix}"
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
@@ -179,20 +192,21 @@ def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Examp
     template = chat_template(tokenizer, task.role)
     if mode == "agnostic":
         questions = [
-            (question, split_question(template, task, question, mode)[1] + template.tail)
+            (question, split_question(template, task, question, mode)[1] + ending(template, task, question))
             for question in example.questions
         ]
-        return [_build_prompt(tokenizer, example, template.head, example.context, questions)]
+        return [_build_prompt(tokenizer, task, example, template.head, example.context, questions)]
     prompts = []
     for question in example.questions:
         compressed, instruction = split_question(template, task, question, mode)
-        questions = [(question, instruction + template.tail)]
-        prompts.append(_build_prompt(tokenizer, example, template.head, example.context + compressed, questions))
+        questions = [(question, instruction + ending(template, task, question))]
+        prompts.append(_build_prompt(tokenizer, task, example, template.head, example.context + compressed, questions))
     return prompts
 
 
 def _build_prompt(
     tokenizer: PreTrainedTokenizerBase,
+    task: Task,
     example: Example,
     head: str,
     compressed: str,
@@ -220,7 +234,7 @@ def _build_prompt(
     token_ids: tuple[int, ...] = tuple(encoded["input_ids"])
     ends = tuple(min(int(offsets[position][1]) - len(head), len(example.context)) for position in context)
     stretches = _stretches(example, offsets, len(head))
-    return Prompt(example, token_ids, context, tuple(questions), stretches, ends, stated)
+    return Prompt(example, token_ids, context, tuple(questions), stretches, ends, stated, answer_ends(tokenizer, task))
 
 
 def _distractors(question: Question, stated: Mapping[str, tuple[int, ...]], evidence: Sequence[int]) -> tuple[int, ...]:

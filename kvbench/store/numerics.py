@@ -150,7 +150,7 @@ def _behind(answer: Answer, way: str, draw: int) -> Any:
         (*prompt.token_ids, *question.token_ids),
         sampling.sampler(way, setting.seed, question.question.id, draw),
         setting.numerics.steps,
-        () if is_text else answer.model.end_tokens(),
+        () if is_text else (*answer.model.end_tokens(), *prompt.ends.tokens, *prompt.ends.sentence),
         question.gold_ids if is_text else (),
     )
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.engine.treat.time_limit import CELL_SECONDS
+from kvbench.prompts.answers import AnswerPrefix
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.identity import Identity
 from kvbench.store.tables import SCHEMA_VERSION
@@ -44,6 +45,7 @@ class Job(BaseModel):
     data: Path | None = None
     defence: Placement | None = None
     max_new_tokens: int | None = None
+    answer_prefix: AnswerPrefix = "auto"
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise
     deterministic: bool = False  # likewise

@@ -1,7 +1,9 @@
 """Examples become the tokens that kvpress itself would read, and spans become the right ones of them."""
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,10 +15,13 @@ from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from datasets_gen import TASKS, Example, Span, Task
+from datasets_gen import FROM_DATA, TASKS, Example, Span, Task
+from kvbench.benchmarks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.answers import asked_of
+from kvbench.prompts.ends import answer_ends
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import Prompt, Role, build_prompts, chat_template, split_question, tokens_of
+from kvbench.prompts.prompt import Prompt, Role, build_prompts, chat_template, tokens_of
 from kvbench.reference.training.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from kvbench.system.errors import KVBenchError
 from tests.support.models.tekken import VOCABULARY, tekken
@@ -178,7 +183,9 @@ def test_the_instruction_stands_before_the_question_or_behind_a_compressed_one(
 ) -> None:
     tokenizer = make()
     template = chat_template(tokenizer, task.role)
-    before, behind = (f"{task.instruction} ", f" {task.instruction}") if task.instruction else ("", "")
+    alone_cue = template.cue.lstrip()
+    before = f"{task.instruction}{template.cue}" if task.instruction else alone_cue
+    behind = f" {task.instruction}" if task.instruction else ""
     for example in task.generate(0, 5):
         (agnostic,) = build_prompts(tokenizer, task, example, "agnostic")
         start = template.head + example.context + template.between
@@ -188,7 +195,7 @@ def test_the_instruction_stands_before_the_question_or_behind_a_compressed_one(
             read = spell(tokenizer, agnostic.token_ids + ask.token_ids)
             assert read == f"{start}{before}{ask.question.text}{template.tail}"
             read = spell(tokenizer, aware.token_ids + alone.token_ids)
-            assert read == f"{start}{ask.question.text}{behind}{template.tail}"
+            assert read == f"{start}{alone_cue}{ask.question.text}{behind}{template.tail}"
 
 
 @every_task
@@ -228,16 +235,82 @@ def test_segments_are_those_of_kvpress(
     pipeline = KVPressTextGenerationPipeline(model=llama.network, tokenizer=tokenizer)
     for example in task.generate(0, 3):
         (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
-        template = chat_template(tokenizer)
-        questions = [split_question(template, task, question, "agnostic")[1] for question in example.questions]
-        theirs = pipeline.preprocess(example.context, questions, "", max_context_length=4096)
+        parts = texts_for_pipeline(replace(llama, tokenizer=tokenizer), task, example.questions, "agnostic")
+        whole = is_handed_over_whole(replace(llama, tokenizer=tokenizer), task)
+        context = chat_template(tokenizer).head + example.context if whole else example.context
+        with as_written(tokenizer) if whole else nullcontext():
+            theirs = pipeline.preprocess(context, [decoded for _, decoded in parts], "", max_context_length=4096)
         assert theirs["context_ids"][0].tolist() == list(prompt.token_ids)
         assert [ids[0].tolist() for ids in theirs["questions_ids"]] == [list(ask.token_ids) for ask in prompt.questions]
 
 
-def test_without_a_chat_template_a_line_break_parts_question_and_answer() -> None:
+def test_without_a_chat_template_cues_tell_question_and_answer_apart() -> None:
     template = chat_template(without_chat_template())
-    assert (template.head, template.tail) == (BEGIN, "\n")
+    assert (template.head, template.between, template.cue, template.tail) == (BEGIN, "\n", "\nQuestion: ", "\nAnswer:")
+
+
+# --- answers that are begun
+
+
+def begun(task: Task) -> tuple[Task, Example]:
+    """A task whose answers are begun, and an example whose first question has an answer prefix."""
+    example = task.example(0, 0)
+    first = replace(example.questions[0], answer_prefix="Tamar Malbrook lives in")
+    return replace(task, begins_answers=True), replace(example, questions=(first, *example.questions[1:]))
+
+
+@every_tokenizer
+@every_mode
+def test_a_begun_answer_stands_last_and_the_gold_goes_on_from_it(
+    make: Callable[[], PreTrainedTokenizerFast], mode: Mode
+) -> None:
+    tokenizer = make()
+    task, example = begun(TASKS["base"])
+    prompt = build_prompts(tokenizer, task, example, mode)[0]
+    text = spell(tokenizer, prompt.questions[0].token_ids)
+    joint = "" if chat_template(tokenizer).tail[-1:].isspace() else " "
+    assert text.endswith(f"{chat_template(tokenizer).tail}{joint}Tamar Malbrook lives in")
+    assert "Tamar Malbrook lives in" not in spell(tokenizer, prompt.token_ids)
+    assert spell(tokenizer, prompt.questions[0].gold_ids) == f" {example.questions[0].golds[0]}"
+    without = build_prompts(tokenizer, replace(task, begins_answers=False), example, mode)[0]
+    assert text == spell(tokenizer, without.questions[0].token_ids) + joint + "Tamar Malbrook lives in"
+    assert without.token_ids == prompt.token_ids
+
+
+def ends_with(tokenizer: PreTrainedTokenizerFast, task: Task, text: str) -> str:
+    """What is left of a text that a model writes, up to its end."""
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    return spell(tokenizer, tuple(answer_ends(tokenizer, task).until_end(ids)[0]))
+
+
+def test_a_begun_answer_ends_with_its_sentence_or_its_line(tokenizer: PreTrainedTokenizerFast) -> None:
+    sentence, line = replace(TASKS["base"], begins_answers=True), replace(TASKS["base"], answer_end="line")
+    line = replace(line, begins_answers=True)
+    assert ends_with(tokenizer, sentence, " Velden. He works") == " Velden."
+    assert ends_with(tokenizer, sentence, " A. F. and B. G.") == " A. F. and B. G."
+    assert ends_with(tokenizer, line, " Velden. He works") == " Velden. He works"
+    for task in (sentence, line):
+        assert ends_with(tokenizer, task, " Velden\nHe works") == " Velden\n"
+
+
+def test_an_answer_that_is_not_begun_ends_by_the_model_unless_it_has_no_template(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    text = " Velden. He\nworks"
+    assert ends_with(tokenizer, TASKS["base"], text) == text
+    assert ends_with(without_chat_template(), TASKS["base"], text) == " Velden. He\n"
+    assert ends_with(without_chat_template(), replace(TASKS["base"], answer_end="tokens"), text) == text
+    assert ends_with(without_chat_template(), FROM_DATA["prose"], text) == text
+
+
+def test_only_the_shipped_models_begin_their_answers_themselves() -> None:
+    tasks = list(TASKS.values())
+    assert asked_of(tasks, "reference") == tasks == asked_of(tasks, "reference-qwen", "off")
+    for model, way in (("org/model", "auto"), ("reference", "on"), ("smollm2", "on")):
+        asked = asked_of(tasks, model, way)
+        assert all(task.begins_answers and task.max_new_tokens >= 32 for task in asked)
+    assert not any(task.begins_answers for task in asked_of(tasks, "org/model", "off"))
+    assert asked_of([FROM_DATA["prose"]], "org/model") == [FROM_DATA["prose"]]
 
 
 def test_without_a_first_token_the_prompt_begins_with_the_context() -> None:
@@ -262,7 +335,7 @@ def test_a_system_prompt_is_the_turn_of_the_system_and_the_question_that_of_the_
         (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
         for ask in prompt.questions:
             turns = [("system", example.context), ("user", ask.question.text)]
-            whole = f"{BEGIN}{example.context}\n{ask.question.text}\n"
+            whole = f"{BEGIN}{example.context}\nQuestion: {ask.question.text}\nAnswer:"
             if tokenizer.chat_template:
                 whole = str(
                     tokenizer.apply_chat_template(

@@ -8,7 +8,7 @@ import torch
 from transformers import DynamicCache
 
 from kvbench.engine.decode.cache import BranchCache, PlainRows
-from kvbench.engine.decode.generation import FinalCache, Generation, GoldTokens, until_end
+from kvbench.engine.decode.generation import FinalCache, Generation, GoldTokens
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.decode.loop import Decoding, PendingAnswer, write_answers
 from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
@@ -24,17 +24,16 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
         started = model.clock()
         answer = PendingAnswer(branch, number, decoding.steps)
         with _under_press(model, branch, number) as cache:
-            _, token_ids, finite = _write(model, trace, cache, answer, decoding)
+            _, token_ids, ended, finite = _write(model, trace, cache, answer, decoding)
             tokens = trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
             final_cache = _final_cache(model, trace, branch, cache, tokens)
-            ended, seconds = token_ids[-1] in model.end_tokens(), model.clock() - started
-            of_press = final_cache, finite
-            generations.append(Generation(branch, number, tuple(token_ids), ended, seconds, *of_press))
+            made = branch, number, tuple(token_ids), ended, model.clock() - started
+            generations.append(Generation(*made, final_cache, finite))
         gold = trace.prompt.questions[number].gold_ids
         if decoding.gold and gold and branch.error is None:
             with _under_press(model, branch, number) as cache:
                 answer = PendingAnswer(branch, number, len(gold), gold, forced=True)
-                measured, _, _ = _write(model, trace, cache, answer, decoding)
+                measured, *_ = _write(model, trace, cache, answer, decoding)
                 generations[-1] = replace(generations[-1], gold=measured)
         if branch.error is not None:
             return []
@@ -58,14 +57,14 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
 
 def _write(
     model: LoadedModel, trace: Trace, cache: DynamicCache, answer: PendingAnswer, decoding: Decoding
-) -> tuple[GoldTokens | None, list[int], bool]:
-    """Returns what the right answer shows, if that is passed, the tokens up to an end token, and whether all
-    logits were finite."""
+) -> tuple[GoldTokens | None, list[int], bool, bool]:
+    """Returns what the right answer shows, if that is passed, the tokens up to an end, whether there is one, and
+    whether all logits were finite."""
     likelihood = GoldLikelihood([answer.gold], [answer.forced], model.device)
     source = PlainSource(model, trace, cache, answer)
-    ends = model.end_tokens()
+    ends = trace.prompt.ends.with_tokens(model.end_tokens())
     answers = write_answers(source, decoding, likelihood, ends, 1)
-    return likelihood.tokens()[0], until_end(answers.tokens[0].tolist(), ends), bool(answers.finite[0])
+    return likelihood.tokens()[0], *ends.until_end(answers.tokens[0].tolist()), bool(answers.finite[0])
 
 
 class PlainSource:

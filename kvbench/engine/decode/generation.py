@@ -1,7 +1,6 @@
 """A generation holds what was decoded for one question from one branch."""
 
 import math
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -59,9 +58,3 @@ class Generation:
     def gold_nll(self) -> float | None:
         """Returns the mean negative log-likelihood of the right answer's tokens in nats."""
         return self.gold.mean_nats if self.gold else None
-
-
-def until_end(token_ids: Sequence[int], ends: Collection[int]) -> list[int]:
-    """Cuts an answer behind its first end token."""
-    length = next((place + 1 for place, token in enumerate(token_ids) if token in ends), len(token_ids))
-    return list(token_ids[:length])

@@ -1,6 +1,6 @@
 """Writes answers token by token, in one loop for every kind of cache."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -10,6 +10,7 @@ import torch
 from kvbench.engine.decode.cache import BranchCache
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.treat.branch import Branch
+from kvbench.prompts.ends import AnswerEnds
 
 
 @dataclass(frozen=True)
@@ -108,14 +109,16 @@ class Written:
 
 
 def write_answers(
-    source: Source, decoding: Decoding, likelihood: GoldLikelihood, ends: Collection[int], look_every: int
+    source: Source, decoding: Decoding, likelihood: GoldLikelihood, ends: AnswerEnds, look_every: int
 ) -> Written:
     """Writes every answer.
 
     Every ``look_every`` steps the answers that have ended are left out.
     """
     device = likelihood.device
-    end_tokens = torch.tensor(tuple(ends), dtype=torch.long, device=device)
+    end_tokens, sentence_tokens, initials = (
+        torch.tensor(tokens, dtype=torch.long, device=device) for tokens in (ends.tokens, ends.sentence, ends.initials)
+    )
     limits = torch.tensor([answer.most for answer in source.answers], device=device)
     forced = torch.tensor([answer.forced for answer in source.answers], device=device)
     any_forced = any(answer.forced for answer in source.answers)
@@ -138,8 +141,13 @@ def write_answers(
         tokens = decoding.sampler(seen)
         return torch.where(forced[numbers], likelihood.targets(step, numbers), tokens) if any_forced else tokens
 
-    def has_ended(step: int, numbers: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    def has_ended(
+        step: int, numbers: torch.Tensor, tokens: torch.Tensor, before: torch.Tensor | None = None
+    ) -> torch.Tensor:
         ended = torch.isin(tokens, end_tokens)
+        if ends.sentence:
+            ends_sentence = torch.isin(tokens, sentence_tokens)
+            ended |= ends_sentence if before is None else ends_sentence & ~torch.isin(before, initials)
         return (ended & ~forced[numbers] if any_forced else ended) | (limits[numbers] <= step + 1)
 
     numbers = torch.arange(len(source.answers), device=device)
@@ -157,9 +165,10 @@ def write_answers(
             numbers, latest, done = numbers[going], latest[going], done[going]
         if not len(numbers):
             break
-        latest = choose(step, numbers, source.step(latest), latest, done)
+        before = latest
+        latest = choose(step, numbers, source.step(before), before, done)
         answer_tokens[numbers, step] = latest
-        done |= has_ended(step, numbers, latest)
+        done |= has_ended(step, numbers, latest, before)
         source.treat(step, numbers, done)
     return Written(answer_tokens, finite)
 

@@ -8,7 +8,7 @@ import torch
 
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.cache import BranchCache, BundleRows
-from kvbench.engine.decode.generation import Generation, GoldTokens, until_end
+from kvbench.engine.decode.generation import Generation, GoldTokens
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.decode.loop import Decoding, PendingAnswer, write_answers
 from kvbench.engine.decode.reading import forward, read_golds, read_questions, read_shared
@@ -34,7 +34,7 @@ def answers_of_wave(
     answers = [answer for bundle in rows for answer in _answers_of(trace, bundle, decoding)]
     likelihood = GoldLikelihood([a.gold for a in answers], [a.forced for a in answers], model.device)
     source = WaveSource(model, Wave(trace, rows, decoding.gold), answers, likelihood)
-    ends = set(model.end_tokens())
+    ends = trace.prompt.ends.with_tokens(model.end_tokens())
     tokens_of_answers = write_answers(source, decoding, likelihood, ends, LOOK_EVERY[model.device.type])
     share = (model.clock() - started - source.gold_seconds) / len(answers)
     generations = []
@@ -42,8 +42,7 @@ def answers_of_wave(
         answers, tokens_of_answers.tokens.tolist(), tokens_of_answers.finite.tolist(), strict=True
     ):
         if not answer.forced:
-            ids = until_end(token_ids[: answer.most], ends)
-            ended = ids[-1] in ends
+            ids, ended = ends.until_end(token_ids[: answer.most])
             generations.append(Generation(answer.branch, answer.question, tuple(ids), ended, share, finite=finite))
     golds = zip(answers, likelihood.tokens(), strict=True)
     return generations, {(id(a.branch), a.question): gold for a, gold in golds if gold is not None}

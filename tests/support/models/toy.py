@@ -4,6 +4,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -33,9 +34,9 @@ from transformers import (
 )
 
 from datasets_gen import TASKS, Example
-from kvbench.benchmarks.pipeline import AS_WRITTEN
+from kvbench.benchmarks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.generation import Generation, until_end
+from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.donor import lazy_donor
@@ -43,8 +44,9 @@ from kvbench.engine.treat.guard import clearing_masks
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, wrap_model
+from kvbench.prompts.ends import AnswerEnds
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import Prompt, build_prompts, chat_template, split_question
+from kvbench.prompts.prompt import Prompt, build_prompts, chat_template
 from kvbench.reference.training.tokenizer import END, train_tokenizer
 from policies import POLICIES, Level, Policy, Situation, at_ratios, points_of
 from policies.declaration.draws import drawing_from, seed_of
@@ -271,7 +273,8 @@ def kvpress_answers(
     with clearing_masks(model), pytest.MonkeyPatch.context() as patched:
         patched.setattr(attention_patch, "search_hyperplane", hiding_keys)
         pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
-    return [until_end(heard, model.end_tokens()) for heard in listener.heard]
+    ends = AnswerEnds(model.end_tokens())
+    return [ends.until_end(heard)[0] for heard in listener.heard]
 
 
 def kvpress_answers_branch(
@@ -281,18 +284,13 @@ def kvpress_answers_branch(
     policy, situation = branch.treatment.policy, branch.treatment.situation
     task = TASKS[prompt.example.task]
     template = chat_template(model.tokenizer, task.role)
-    parts = [
-        split_question(template, task, prompt.questions[number].question, mode) for number in branch.treatment.questions
-    ]
+    asked = [prompt.questions[number].question for number in branch.treatment.questions]
+    parts = texts_for_pipeline(model, task, asked, mode)
     context, questions = prompt.example.context + parts[0][0], [decoded for _, decoded in parts]
-    own_template = model.tokenizer.chat_template
-    if task.role == "system":  # the pipeline knows no system's turn
-        context, questions = template.head + context, [question + template.tail for question in questions]
-        model.tokenizer.chat_template = AS_WRITTEN
-    try:
+    whole = is_handed_over_whole(model, task)
+    context = template.head + context if whole else context
+    with as_written(model.tokenizer) if whole else nullcontext():
         return _answers_of_policy(model, policy, situation, branch.treatment.questions, context, questions, steps)
-    finally:
-        model.tokenizer.chat_template = own_template
 
 
 def _answers_of_policy(

@@ -1,0 +1,26 @@
+"""Asks tasks of a model as it can answer them: the shipped models were taught to answer in a few words, every other one
+answers in sentences, and is given their beginning."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from datasets_gen import Task
+from kvbench.models.shipped import REFERENCE_MODELS
+
+AnswerPrefix = Literal["auto", "on", "off"]
+SENTENCE_TOKENS = 32  # that an answer may have which is a sentence: 16, enough for a taught answer, cut sentences off
+
+
+def asked_of(tasks: Sequence[Task], model: str, answer_prefix: AnswerPrefix = "auto") -> list[Task]:
+    """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of every model but the
+    shipped ones, which were taught without."""
+    if model in REFERENCE_MODELS and answer_prefix != "on":
+        return list(tasks)
+    begins = answer_prefix != "off"
+    return [
+        task
+        if task.role == "text"
+        else replace(task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS))
+        for task in tasks
+    ]
