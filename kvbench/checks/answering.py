@@ -28,9 +28,11 @@ def answers_of(
     chosen: Callable[[Question], bool] = lambda question: True,
     held_out: bool = False,
     begin: Begin = silent,
+    first: int = 0,
 ) -> pd.DataFrame:
     """Returns one row for each answer, with the columns of its context, question and record. All policies share the
-    prefill of a context; ``chosen`` says which questions are asked, and ``begin`` hears of each context."""
+    prefill of a context; ``chosen`` says which questions are asked, ``begin`` hears of each context, and ``first`` is
+    the number of the first."""
     workers = Workers(model, contexts)
     setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
 
@@ -45,7 +47,7 @@ def answers_of(
         return [context | questions[record.question_id] | record.model_dump() for record in collected.records]
 
     rows: list[dict[str, object]] = []
-    with workers.map(answers, range(contexts)) as results:
+    with workers.map(answers, range(first, first + contexts)) as results:
         for _ in range(contexts):
             begin(task.name)
             rows += next(results)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from datasets_gen import TASKS, Task
-from kvbench.checks.answering import MODE, answers_of
+from datasets_gen import Task
 from kvbench.checks.findings import Begin, Finding, Outcome
+from kvbench.checks.mastery import Mastery, highest_mastered
 from kvbench.checks.read_profile import (
     NOTHING,
     PARTS,
@@ -21,30 +21,15 @@ from kvbench.checks.read_profile import (
     reads_of,
 )
 from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of, longest_sequence
-from kvbench.prompts.answers import asked_of
 from kvbench.prompts.prompt import chat_template
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.lead import DIRECTIVES, lead_of
-from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies import FULL, POLICIES, attention_window
+from policies import attention_window
 
 # What a model that reads by many routes loses, in points of exact match.
 MOST_BY_A_LAYER = 25.0  # with any single layer
 MOST_BY_SLOTS = 5.0  # with a share of all slots
 LEAST_BY_UPPER_HALF = 10.0  # with the upper half of its layers
-
-
-@dataclass(frozen=True)
-class Mastery:
-    """Says whether a model can do a task with the full cache, by the rule of every board."""
-
-    task: str
-    measure: str
-    reached: float | None  # in percent
-    chance: float | None  # what a guess reaches, or silence where directives are obeyed, in percent
-    questions: int
-    reason: str | None  # why not; None if it can
 
 
 @dataclass
@@ -53,6 +38,7 @@ class Examination:
 
     model: LoadedModel
     contexts: int  # of each task
+    tasks: Sequence[Task]  # as they are asked of the model
     seed: int = 0
     masteries: list[Mastery] = field(default_factory=list)
     reads: list[Reads] = field(default_factory=list)
@@ -60,36 +46,43 @@ class Examination:
     @property
     def steps(self) -> int:
         """Counts the contexts that are asked about, at most."""
-        return self.contexts * (len(TASKS) + len(PARTS))
+        return self.contexts * (sum(task.top_level + 1 for task in self.tasks) + len(self._parts))
+
+    @property
+    def _parts(self) -> list[tuple[Task, int | None]]:
+        """Lists the parts of a read profile that are among the tasks."""
+        by_name = {task.name: task for task in self.tasks}
+        return [(by_name[name], hops) for name, hops in PARTS if name in by_name]
 
     @property
     def layers(self) -> int:
         return int(self.model.network.config.get_text_config().num_hidden_layers)
 
     def predicted_answers(self) -> tuple[int, int]:
-        """Counts the answers of the full cache, and those of all read profiles."""
+        """Counts the answers of the full cache at one level of each task, and those of all read profiles."""
 
         def questions(task: Task, hops: int | None = None) -> int:
             examples = [task.example(self.seed, index) for index in range(self.contexts)]
             return sum(counts(question, hops) for example in examples for question in example.questions)
 
         places = self.layers + 3  # nothing, the upper half, and slots
-        return sum(map(questions, TASKS.values())), places * sum(questions(TASKS[task], hops) for task, hops in PARTS)
+        return sum(map(questions, self.tasks)), places * sum(questions(task, hops) for task, hops in self._parts)
 
     def findings(self, begin: Begin) -> Iterator[Finding]:
         """Yields all findings in turn, and measures what they rest on."""
         yield Finding("loaded as", *self.loaded_as())
         yield Finding("chat template", *self.chat_template())
         yield Finding("slots", *self.slots())
-        self.masteries = [self._mastery(task, begin) for task in asked_of(list(TASKS.values()), self.model.name)]
+        for task in self.tasks:
+            self.masteries.append(highest_mastered(self.model, task, self.contexts, self.seed, begin))
         yield Finding("masters", *self._masters())
-        mastered = {one.task for one in self.masteries if not one.reason}
-        for task, hops in PARTS:
-            if task not in mastered:
-                yield Finding(f"reads {part_name(task, hops)}", "note", f"not measured: it does not master {task}")
+        mastered = {one.task for one in self.masteries if one.at_top}
+        for task, hops in self._parts:
+            if task.name not in mastered:
+                text = f"not measured: it does not master {task.name} at its highest level"
+                yield Finding(f"reads {part_name(task.name, hops)}", "note", text)
                 continue
-            (asked,) = asked_of([TASKS[task]], self.model.name)
-            reads = reads_of(self.model, asked, hops, self.contexts, self.seed, begin)
+            reads = reads_of(self.model, task, hops, self.contexts, self.seed, begin)
             self.reads.append(reads)
             yield from _of_reads(reads)
 
@@ -129,23 +122,12 @@ class Examination:
         text += f"; {len(windows)} sliding layers, so that sequences end at {longest_sequence(self.model):,} tokens"
         return "note", text + whole
 
-    def _mastery(self, task: Task, begin: Begin) -> Mastery:
-        """Asks a task with the full cache. One that cannot be asked is not mastered."""
-        try:
-            answers = answers_of(self.model, task, [POLICIES[FULL]], self.contexts, self.seed, begin=begin)
-        except KVBenchError as error:
-            return Mastery(task.name, "", None, task.chance, 0, f"it cannot be asked: {error}")
-        chances = {task.name: task.chance} if task.chance > 0 else {}
-        row = summarise(answers, PlannedCells(MODE, {}, {}, chances))[0]
-        lead = lead_of(row)
-        measure = lead.measures[0]
-        value, chance = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
-        reached = None if value is None else value * measure.factor
-        return Mastery(task.name, measure.title, reached, chance, row.n, row.not_mastered or row.reason)
-
     def _masters(self) -> tuple[Outcome, str]:
         lacking = [one.task for one in self.masteries if one.reason]
+        lower = [f"{one.task} at level {one.place}" for one in self.masteries if not (one.reason or one.at_top)]
         text = f"{len(self.masteries) - len(lacking)} of {len(self.masteries)} tasks with the full cache"
+        if lower:
+            text += f", {', '.join(lower)}"
         if not lacking:
             return "ok", f"{text}: every task enters a board's means"
         outcome: Outcome = "wrong" if len(lacking) == len(self.masteries) else "note"
@@ -167,12 +149,12 @@ class Examination:
         if not mastered:
             return f"not fit: with the full cache it masters none of {len(self.masteries)} tasks"
         if not self.reads:
-            parts = " nor ".join(part_name(*part) for part in PARTS)
-            return f"masters {', '.join(mastered)}; where it reads is not known: it masters neither {parts}"
+            return f"masters {', '.join(mastered)}; where it reads is not measured"
         worst_first = sorted(self.reads, key=lambda reads: -reads.profile.worst_layer)
         if reasons := [text for reads in worst_first if (text := _contradiction(reads))]:
             return reasons[0]
-        return f"reads by many routes and masters {len(mastered)} of {len(self.masteries)} tasks: fit for every board"
+        fit = "fit for every board" if len(mastered) == len(self.masteries) else "fit for boards of these"
+        return f"reads by many routes and masters {len(mastered)} of {len(self.masteries)} tasks: {fit}"
 
 
 def _contradiction(reads: Reads) -> str:
@@ -240,21 +222,6 @@ def _interval(loss: Loss) -> str:
 
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.0f}"
-
-
-def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
-    """Returns a line for each task."""
-    columns = (
-        Column("task"),
-        Column("mastered", text=lambda mastered: "yes" if mastered else "no"),
-        Column("measure", "by", cut=True),
-        Column("reached", text=_percent, right=True),
-        Column("chance", text=_percent, right=True),
-        Column("questions", right=True),
-        Column("reason", shown=False),
-    )
-    rows = [(m.task, m.reason is None, m.measure, m.reached, m.chance, m.questions, m.reason) for m in masteries]
-    return ResultTable("mastery", columns, rows, "With the full cache, percent")
 
 
 def reads_table(reads: Sequence[Reads]) -> ResultTable:

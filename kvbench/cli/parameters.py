@@ -88,6 +88,14 @@ Policies = Annotated[
     ),
 ]
 MaxNewTokens = Annotated[int | None, typer.Option(help="Most new tokens of an answer. Default: the task's.")]
+Difficulty = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEVEL",
+        help="Level of the tasks: a number, base=2,hops=1, or auto: the highest that the model masters. "
+        "Default: the highest.",
+    ),
+]
 AnswerPrefix = Annotated[
     Literal["auto", "on", "off"],
     typer.Option(help="Begin each answer for the model, as in 'Ada lives in'. auto: for all but the shipped models."),

@@ -12,13 +12,14 @@ from kvbench.cli.result import Result
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
-from kvbench.experiments.options import check_name
+from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from policies import LazyModule, argument_warnings
 
+levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.run.local")
 reports = LazyModule("kvbench.run.report")
 reasons = LazyModule("leaderboards.aggregate.unmastered")
@@ -43,6 +44,7 @@ def command(
     limit: options.Limit = None,
     context_tokens: options.ContextTokens = None,
     answer_prefix: options.AnswerPrefix = "auto",
+    difficulty: options.Difficulty = None,
     model: options.Model = "reference",
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
@@ -61,7 +63,8 @@ def command(
         check_name(name)
     tokens = tokens_of_run(context_tokens, None, tasks)
     job = Job.of({**context.params, "policies": against, "levels": few, "context_tokens": tokens})
-    check_job(job)
+    grid = check_job(job)
+    job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)
     folder = out / (name or f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")

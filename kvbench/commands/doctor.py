@@ -1,21 +1,26 @@
 """``python -m kvbench doctor`` answers: is this press sound, or is this model fit for the benchmark?"""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from datasets_gen import Task
 from kvbench.checks.findings import faults_among, findings_of, findings_table
-from kvbench.cli.parameters import Device, Dtype, Limit, Model, Seed
+from kvbench.cli.parameters import AnswerPrefix, Device, Dtype, Limit, Model, Seed, Tasks
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_is_press_alone, check_ratios, single_policy
 from kvbench.experiments.options import check_count
+from kvbench.experiments.suites import coverage_of
 from kvbench.models.names import model_source
+from kvbench.prompts.answers import asked_of
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy
 
 examination = LazyModule("kvbench.checks.doctor")
 fitness = LazyModule("kvbench.checks.fitness")
+mastery = LazyModule("kvbench.checks.mastery")
 models = LazyModule("kvbench.models.load")
 
 CONTEXTS = 8  # of each task, which show what a model is like
@@ -27,7 +32,9 @@ def command(
         typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies. None: the model."),
     ] = None,
     model: Model = "reference",
+    tasks: Tasks = None,
     limit: Limit = None,
+    answer_prefix: AnswerPrefix = "auto",
     seed: Seed = 0,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -35,8 +42,11 @@ def command(
     """Checks one press against the contract of every policy; fails if the press breaks it. Without a press, it checks
     whether the model is fit for the benchmark, and fails if it masters no task."""
     if press is None:
-        return _of_model(model, check_count("--limit", CONTEXTS if limit is None else limit), seed, device, dtype)
-    for option, is_given in {"--limit": limit is not None, "--seed": seed != 0, "--dtype": dtype != "auto"}.items():
+        contexts = check_count("--limit", CONTEXTS if limit is None else limit)
+        chosen = coverage_of(None, tasks, None, None).tasks
+        return _of_model(model, asked_of(chosen, model, answer_prefix), contexts, seed, device, dtype)
+    given = {"--tasks": tasks is not None, "--limit": limit is not None, "--answer-prefix": answer_prefix != "auto"}
+    for option, is_given in {**given, "--seed": seed != 0, "--dtype": dtype != "auto"}.items():
         if is_given:
             raise KVBenchError(f"{option} is for a model alone, and {press} is a press: leave one of them out")
     policy = single_policy(press)
@@ -59,14 +69,17 @@ def _of_press(policy: Policy, model: str, device: str) -> Result:
     return Result([table], verdict=f"broken: {checks}", fault=f"{policy.name} is not sound: {checks}")
 
 
-def _of_model(model: str, contexts: int, seed: int, device: str, dtype: str) -> Result:
+def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:
     model_source(model)  # a mistyped name is refused before anything heavy is imported
     console.print(f"loading {model}", soft_wrap=True)
-    exam = fitness.Examination(models.load_model(model, device, dtype), contexts, seed)
+    exam = fitness.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
     with_full, of_profiles = exam.predicted_answers()
     console.print(f"{with_full:,} answers with the full cache, and at most {of_profiles:,} of the read profile")
     findings = findings_of(exam.steps, exam.findings)
-    tables = [findings_table(model, findings), fitness.mastery_table(exam.masteries)]
+    tables = [findings_table(model, findings), mastery.mastery_table(exam.masteries)]
     tables += [fitness.reads_table(exam.reads)] if exam.reads else []
-    fault = "" if exam.is_fit else f"{model} is {exam.verdict}"
-    return Result(tables, verdict=exam.verdict, is_doubt=exam.is_doubtful, fault=fault)
+    if not exam.is_fit:
+        wrote = next((f": {', '.join(map(repr, one.answers))}" for one in exam.masteries if one.answers), "")
+        return Result(tables, verdict=exam.verdict, fault=f"{model} is {exam.verdict}{wrote}")
+    notes = [f"what it masters, at its levels: {mastery.command_of(model, exam.masteries)}"]
+    return Result(tables, verdict=exam.verdict, is_doubt=exam.is_doubtful, notes=notes)

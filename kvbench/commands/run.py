@@ -13,7 +13,7 @@ from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
-from kvbench.experiments.options import check_name
+from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import RUN_FILE, Job, read_run_file
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kvbench.run.executor import Executor
     from kvbench.store.store import Store
 
+levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.run.local")
 mastery = LazyModule("leaderboards.aggregate.unmastered")
 ray = LazyModule("kvbench.run.on_ray")
@@ -53,6 +54,7 @@ def command(
     defence: options.Defence = None,
     max_new_tokens: options.MaxNewTokens = None,
     answer_prefix: options.AnswerPrefix = "auto",
+    difficulty: options.Difficulty = None,
     dtypes: options.Dtypes = None,
     sampling: options.Sampling = None,
     deterministic: options.Deterministic = False,
@@ -83,12 +85,15 @@ def command(
         check_name(name)
     tokens = tokens_of_run(context_tokens, suite, tasks)
     job = Job.of({**context.params, "levels": levels, "context_tokens": tokens})
+    begun = read_run_file(out / name) if name is not None and (out / name / RUN_FILE).exists() else None
+    if difficulty == AUTO and begun and begun.job:
+        job = job.model_copy(update={"difficulty": begun.job.difficulty})
     grid = check_job(job)
-    if name is not None and (out / name / RUN_FILE).exists():
-        stored = read_run_file(out / name).identity
-        stores.check_same_run(out / name, stored, grid.without_model(stored, model))
+    if begun:
+        stores.check_same_run(out / str(name), begun.identity, grid.without_model(begun.identity, model))
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
+    job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     with _executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
         site_list.check_owner("--site", site, [folder.name], site_list.RUN)

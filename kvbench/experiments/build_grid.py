@@ -19,6 +19,7 @@ from kvbench.experiments.data import check_judges, with_data
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import (
     QUICK,
+    at_levels,
     cell_bound,
     choose,
     contexts_of,
@@ -48,6 +49,7 @@ def build_grid(job: Job, count: Count) -> Grid:
     tasks = with_data(coverage.tasks, job.data, job.defence, coverage.defence)
     check_judges(tasks, job.mode)
     check_scope(tasks, job.mode, coverage.scope)
+    tasks = at_levels(tasks, job.difficulty)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model)
     tasks = with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
     of_suite = coverage.limit if job.profile == QUICK else None

@@ -13,6 +13,7 @@ from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of
 
+AUTO = "auto"  # the highest level of each task that the model masters
 QUICK = "quick"  # the profile of a run unless another is given
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -106,6 +107,34 @@ def with_answers_of(tasks: Sequence[Task], tokens: int | None) -> list[Task]:
     if not 1 <= tokens < MOST_TOKENS:
         raise KVBenchError(f"--max-new-tokens is 1 or more and below {MOST_TOKENS:,}, not {tokens}")
     return [replace(task, max_new_tokens=tokens) for task in tasks]
+
+
+def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
+    """Returns the tasks at the levels that ``--difficulty`` names: a number for all tasks, or ``base=2,hops=1``. A task
+    that has fewer levels is asked at its highest, and so is one that is not named."""
+    if difficulty in (None, AUTO):
+        return list(tasks)
+    levels = _levels_in(difficulty, tasks)
+    return [
+        at_level(task, min(level, task.top_level)) if (level := levels.get(task.name)) is not None else task
+        for task in tasks
+    ]
+
+
+def _levels_in(difficulty: str, tasks: Sequence[Task]) -> dict[str, int]:
+    """Reads levels by the name of a task; those without levels have none."""
+    leveled = {task.name: task for task in tasks if task.top_level > 0}
+    if re.fullmatch(r"\d{1,3}", difficulty.strip()):
+        return dict.fromkeys(leveled, int(difficulty))
+    levels = {}
+    for part in difficulty.split(","):
+        name, equals, level = (text.strip() for text in part.partition("="))
+        if not equals or not re.fullmatch(r"\d{1,3}", level):
+            raise KVBenchError(f"--difficulty is a level, {AUTO}, or task=level,task=level, not '{difficulty}'")
+        if name not in leveled:
+            raise KVBenchError(f"--difficulty {part.strip()}: {unknown_name('task with levels', name, leveled)}")
+        levels[name] = int(level)
+    return levels
 
 
 def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:

@@ -46,6 +46,7 @@ class Job(BaseModel):
     defence: Placement | None = None
     max_new_tokens: int | None = None
     answer_prefix: AnswerPrefix = "auto"
+    difficulty: str | None = None  # a level for all tasks, or task=level,task=level; None: the highest of each
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise
     deterministic: bool = False  # likewise

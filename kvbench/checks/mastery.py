@@ -1,0 +1,174 @@
+"""Finds whether a model can do a task with the full cache, and at which level."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+from scipy.stats import binomtest
+
+from datasets_gen import Task, at_level
+from kvbench.checks.answering import MODE, answers_of
+from kvbench.checks.findings import Begin, silent
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.suites import dtype_of
+from kvbench.models.load import LoadedModel, load_model
+from kvbench.store.run_file import Job
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
+from leaderboards.aggregate.lead import ABOVE_CHANCE, DIRECTIVES, lead_of
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.summary import PlannedCells, summarise
+from leaderboards.terminal.result_table import Column, ResultTable
+from policies import FULL, POLICIES
+
+CONTEXTS = 8  # at each level, at most
+SEED = 7919  # of the contexts by which a level is chosen, apart from those that are measured then
+LEAST = 60.0  # percent: what is asked at a level that is just mastered falls to the floor at the smallest loss
+STEP = 4  # contexts that are asked at once
+NO_DOUBT = 12  # questions after which a level that is out of reach is given up
+
+
+@dataclass(frozen=True)
+class Mastery:
+    """Says whether a model can do a task with the full cache, and at which level."""
+
+    task: str
+    level: int  # the highest that it masters, or the lowest
+    top_level: int
+    measure: str
+    reached: float | None  # in percent
+    chance: float | None  # what a guess reaches, or silence where directives are obeyed, in percent
+    questions: int
+    reason: str | None  # why not; None if it can
+    answers: tuple[str, ...] = ()  # what it wrote instead, a few
+
+    @property
+    def line(self) -> str:
+        """Says in a line what was found."""
+        level = f"level {self.place}" if self.top_level else "it has one level"
+        reached = "" if self.reached is None else f", {self.measure.lower()} {self.reached:.0f}"
+        return f"{self.task}: {f'not mastered ({self.reason})' if self.reason else f'{level}{reached}'}"
+
+    @property
+    def at_top(self) -> bool:
+        return self.reason is None and self.level == self.top_level
+
+    @property
+    def place(self) -> str:
+        """Writes the level beside the highest one; nothing for a task without levels."""
+        return f"{self.level} of {self.top_level}" if self.top_level else ""
+
+
+def highest_mastered(model: LoadedModel, task: Task, contexts: int, seed: int = 0, begin: Begin = silent) -> Mastery:
+    """Asks a task at its highest level, and at lower ones until one is mastered; returns what was found at the last."""
+    for level in range(task.top_level, 0, -1):
+        found = mastery_at(model, task, level, contexts, seed, begin)
+        if not found.reason:
+            return found
+    return mastery_at(model, task, 0, contexts, seed, begin)
+
+
+def mastery_at(
+    model: LoadedModel, task: Task, level: int, contexts: int, seed: int = 0, begin: Begin = silent
+) -> Mastery:
+    """Asks a task at a level with the full cache, on contexts of its own, until there is no doubt that it is out of
+    reach. A task that cannot be asked is not mastered."""
+    asked = at_level(task, level) if task.top_level else task
+    empty = Mastery(task.name, level, task.top_level, "", None, asked.chance, 0, None)
+    rows: list[pd.DataFrame] = []
+    for first in range(0, contexts, STEP):
+        try:
+            count = min(STEP, contexts - first)
+            rows.append(answers_of(model, asked, [POLICIES[FULL]], count, seed + SEED, begin=begin, first=first))
+        except KVBenchError as error:
+            return replace(empty, reason=f"it cannot be asked: {error}")
+        answers = pd.concat(rows, ignore_index=True)
+        found = _judged(empty, asked, answers)
+        if found.reason and _is_out_of_reach(found):
+            break
+    return found
+
+
+def _judged(empty: Mastery, task: Task, answers: pd.DataFrame) -> Mastery:
+    chances = {task.name: task.chance} if task.chance > 0 else {}
+    row: SummaryRow = summarise(answers, PlannedCells(MODE, {}, {}, chances))[0]
+    lead = lead_of(row)
+    measure = lead.measures[0]
+    value, chance = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
+    reached = None if value is None else value * measure.factor
+    needed = max(LEAST, (chance or 0.0) + ABOVE_CHANCE)
+    reason = row.reason
+    if reached is None or reached < needed:
+        told = "nothing" if reached is None else f"{measure.title.lower()} {reached:.0f}"
+        reason = reason or f"{told} with the full cache, below {needed:.0f}"
+    wrong = answers[~answers["right"].eq(True)] if reason else answers[:0]
+    written = tuple(" ".join(str(text).split())[:80] for text in wrong["output_text"][:2])
+    return replace(
+        empty,
+        measure=measure.title,
+        reached=reached,
+        chance=chance,
+        questions=row.n,
+        reason=reason,
+        answers=written,
+    )
+
+
+def _is_out_of_reach(found: Mastery) -> bool:
+    """Tells whether even the upper end of an exact 95 % interval is below what is needed."""
+    if found.questions < NO_DOUBT or found.reached is None:
+        return False
+    right = round(found.reached / 100 * found.questions)
+    upper = binomtest(right, found.questions).proportion_ci(0.95).high
+    return bool(100 * upper < max(LEAST, (found.chance or 0.0) + ABOVE_CHANCE))
+
+
+def with_levels_found(job: Job, grid: Grid) -> Job:
+    """Returns the job at the highest levels that its model masters, which are found here before it is run; raises
+    :class:`KVBenchError` for a task that it masters at none."""
+    console.print(f"loading {job.model}, to find the levels that it masters", soft_wrap=True)
+    model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map)
+    tasks = [task for task, _ in grid.tasks]
+    found: list[Mastery] = []
+    for task in tasks:
+        found.append(highest_mastered(model, task, CONTEXTS, job.seed))
+        console.print(found[-1].line, soft_wrap=True)
+    lacking = [one.task for one in found if one.reason]
+    if lacking:
+        raise KVBenchError(
+            f"--difficulty auto: {job.model} masters {', '.join(lacking)} at no level: leave them out of --tasks, or "
+            "give --difficulty 0 to see what it answers"
+        )
+    levels = ",".join(f"{one.task}={one.level}" for one in found if one.top_level)
+    return job.model_copy(update={"difficulty": levels or None})
+
+
+def command_of(model: str, found: Sequence[Mastery]) -> str:
+    """Writes the command that runs what is mastered at its levels."""
+    mastered = [one for one in found if not one.reason]
+    names = ",".join(one.task for one in mastered)
+    levels = ",".join(f"{one.task}={one.level}" for one in mastered if one.level < one.top_level)
+    difficulty = f" --difficulty {levels}" if levels else ""
+    return f"python -m kvbench run --model {model} --tasks {names}{difficulty}"
+
+
+def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
+    """Returns a line for each task."""
+
+    def percent(value: float | None) -> str:
+        return "" if value is None else f"{value:.0f}"
+
+    columns = (
+        Column("task"),
+        Column("mastered", text=lambda mastered: "yes" if mastered else "no"),
+        Column("level"),
+        Column("measure", "by", cut=True),
+        Column("reached", text=percent, right=True),
+        Column("chance", text=percent, right=True),
+        Column("questions", right=True),
+        Column("reason", shown=False),
+    )
+    rows = [
+        (m.task, m.reason is None, m.place, m.measure, m.reached, m.chance, m.questions, m.reason) for m in masteries
+    ]
+    return ResultTable("mastery", columns, rows, "With the full cache, percent")
