@@ -13,6 +13,7 @@ from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
+from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.publish.coloured_context import Marked, colour_spans, legend, render_answer, verdict
 from kvbench.publish.worst_answers import (
@@ -27,7 +28,10 @@ from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import place_of
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies import KINDS, Level
+from policies import KINDS, LazyModule, Level
+
+models = LazyModule("kvbench.models.load")
+prompts = LazyModule("kvbench.prompts.prompt")
 
 
 def command(
@@ -61,7 +65,7 @@ def command(
         run = Store.open(place_of(what))
         return worst_of(run, policy, [Level(*one) for one in level.items()], check_count("--worst", worst))
     (task,) = with_data([get_task(what)], data, defence)
-    chosen = lengthen_by_tokenizer(tokenizer, task, context_tokens, depth)
+    chosen = lengthen_by_tokenizer(tokenizer if context_tokens else None, task, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     tags = set(parse_tags(tag))
     shown = [(number, one) for number, one in enumerate(example.questions) if tags <= set(tags_of(one))]
@@ -75,7 +79,12 @@ def command(
     view = Group(Marked(colour_spans(example.context, spans)), Text(), legend(spans))
     columns = [Column(name) for name in ("task", "index", "context", "spans")]
     row = (chosen.name, index, example.context, spans)
-    return Result([ResultTable("examples", columns, [row], view=view), questions_table(shown)])
+    result = [ResultTable("examples", columns, [row], view=view), questions_table(shown)]
+    if tokenizer is not None:
+        asked = asked_of([chosen], tokenizer)[0]
+        sent = prompts.prompt_as_sent(models.load_tokenizer(tokenizer), asked, example, "agnostic")
+        result.append(prompt_table([(chosen.name, sent)]))
+    return Result(result)
 
 
 def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> Result:
@@ -92,7 +101,15 @@ def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> R
         warnings.append(f"{failed:,} answers failed and are not among these")
     if halved := decoded_in_halves(store):
         warnings.append(f"memory ended in this run: {halved:,} of its answers come from halved waves")
-    return Result([answers_table(answers)], notes=warnings)
+    shown = dict.fromkeys(answer.record.task for answer in answers)
+    prompts = [(task, store.identity.prompts[task]) for task in shown if task in store.identity.prompts]
+    return Result([answers_table(answers), *([prompt_table(prompts)] if prompts else [])], notes=warnings)
+
+
+def prompt_table(prompts: Sequence[tuple[str, str]]) -> ResultTable:
+    """Shows the first prompt of each task as it was sent."""
+    view = Group(*(Text(f"The first prompt of {task}, as sent:\n{prompt}") for task, prompt in prompts))
+    return ResultTable("prompts", [Column("task"), Column("prompt")], prompts, view=view)
 
 
 def answers_table(answers: Sequence[WorstAnswer]) -> ResultTable:

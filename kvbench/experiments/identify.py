@@ -15,6 +15,7 @@ from kvbench.experiments.grid import task_identity
 from kvbench.experiments.setting import Setting
 from kvbench.experiments.source import source_hash
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.prompt import prompt_as_sent
 from kvbench.store.identity import Identity, PolicyIdentity
 from kvbench.store.tables import SCHEMA_VERSION
 from policies import Policy, arguments_of, by_kind
@@ -83,9 +84,14 @@ def identify(
         held_out=held_out,
         tables=setting.tables,
         options=setting.options_of_tables,
+        prompts={task.name: _prompt(model, task, setting, held_out) for task, _ in tasks},
         tasks=tuple(task_identity(task, contexts) for task, contexts in tasks),
         policies=tuple(_policy(policy, [task for task, _ in tasks], setting) for policy in setting.policies),
     )
+
+
+def _prompt(model: LoadedModel, task: Task, setting: Setting, held_out: bool) -> str:
+    return prompt_as_sent(model.tokenizer, task, task.example(setting.seed, 0, held_out=held_out), setting.mode)
 
 
 def _policy(policy: Policy, tasks: Sequence[Task], setting: Setting) -> PolicyIdentity:

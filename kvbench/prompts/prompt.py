@@ -30,6 +30,7 @@ CPU = torch.device("cpu")
 TEMPLATE_SECONDS = 1.0
 TEMPLATE_CHARACTERS = 10**6  # around a context: a tenth of that is a long template
 TEMPLATE_BYTES = 10**9  # that memory may grow by meanwhile
+LONGEST_SHOWN = 300  # characters of a context in a prompt that people look at
 Role = Literal["user", "system", "text"]
 Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text
 
@@ -153,6 +154,17 @@ def ending(template: Template, task: Task, question: Question) -> str:
         return template.tail
     joint = "" if template.tail[-1:].isspace() else " "
     return f"{template.tail}{joint}{question.answer_prefix}"
+
+
+def prompt_as_sent(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode) -> str:
+    """Writes the whole prompt of the first question of an example, with its context shortened."""
+    template, question = chat_template(tokenizer, task.role), example.questions[0]
+    compressed, decoded = split_question(template, task, question, mode)
+    context = example.context
+    if len(context) > LONGEST_SHOWN:
+        half = LONGEST_SHOWN // 2
+        context = f"{context[:half]} […] {context[-half:]}"
+    return template.head + context + compressed + decoded + ending(template, task, question)
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Collects what the method page tells of tasks, policies and the run, as plain data."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -32,10 +33,17 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
         for name, rows in frame[["task", *SHOWN]].groupby("task", sort=False)
     }
     seed = identities[0].seed
+    prompts: dict[str, dict[str, str]] = {}
+    for identity in identities:
+        for name, prompt in identity.prompts.items():
+            prompts.setdefault(name, {}).setdefault(identity.model, prompt)
     used = _arguments_used(records)
     return Method(
         models=tuple(dict.fromkeys(identity.model for identity in identities)),
-        tasks=tuple(_task(name, tasks.get(name), stored.get(name), seed) for name in {**tasks, **TASKS, **FROM_DATA}),
+        tasks=tuple(
+            replace(_task(name, tasks.get(name), stored.get(name), seed), prompts=prompts.get(name, {}))
+            for name in {**tasks, **TASKS, **FROM_DATA}
+        ),
         policies=tuple(_policy(name, policies.get(name), used.get(name, "")) for name in {**policies, **POLICIES}),
         runs=tuple(run_entry(name, run) for name, run in runs.items()),
     )

@@ -114,6 +114,7 @@ class Identity(BaseModel):
     held_out: bool  # the contexts are written in phrasings that training never shows
     tables: tuple[str, ...]  # of studies, which the run fills
     options: dict[str, str] = {}  # of these tables, as texts
+    prompts: dict[str, str] = {}  # by task, the first prompt as it was sent, its context shortened
     tasks: tuple[TaskIdentity, ...]
     policies: tuple[PolicyIdentity, ...]
 

@@ -4,7 +4,7 @@ What tasks and policies there are is told by who knows them: here they are plain
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -56,6 +56,7 @@ class TaskEntry:
     instruction: str
     contexts: int  # of the run, 0 if the task is no part of it
     example: TaskExample | None
+    prompts: Mapping[str, str] = field(default_factory=dict)  # by model, the first prompt as it was sent
 
 
 @dataclass(frozen=True)
