@@ -213,7 +213,8 @@ def _question_under_directives(
     if not directives:
         return question
     target, spans = exemplar(directives, question.golds[0]), question.spans + prompt.directives
-    return replace(question, directives=directives, target=target, spans=spans)
+    # No answer prefix: a begun answer would obey a directive, or break it, in the model's place.
+    return replace(question, directives=directives, target=target, spans=spans, answer_prefix="")
 
 
 INSTRUCTIONS = Task(
