@@ -238,6 +238,7 @@ ARITHMETIC = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=2.2,
+    chances=(11.4, 12.7, 2.8, 3.3, 2.9, 2.2),
     contexts={"quick": 24, "paper": 700},
     questions_per_context=1,
     instruction=f"Write each step, then {MARKER} and the number.",

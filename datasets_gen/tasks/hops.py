@@ -142,6 +142,7 @@ HOPS = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=9.1,
+    chances=(1.6, 1.5, 2.4, 10.6, 9.4, 9.1),
     contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=16,

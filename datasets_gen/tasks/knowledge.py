@@ -405,6 +405,7 @@ KNOWLEDGE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=15.7,
+    chances=(9.7, 10.9, 10.4, 11.6, 14.6, 15.7),
     contexts={"quick": 12, "paper": 4000},
     paper="arXiv 2603.01426",
     questions_per_context=13,

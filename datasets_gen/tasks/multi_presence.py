@@ -387,6 +387,7 @@ MULTI_PRESENCE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=10.8,
+    chances=(15.5, 16.7, 14.0, 12.2, 11.7, 10.8),
     contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=10,
