@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, TypeVar, get_args
 
 from datasets_gen.examples.errors import DatasetError, unknown_name
@@ -61,9 +62,10 @@ class Task:
     version: str
     description: str
     make: Callable[[random.Random, Request], Draft]  # draws a context and its questions
-    top_level: int  # the task itself; level 0 is the shortest, where training starts, and only training goes below
+    top_level: int  # the task itself; level 0 is the shortest, where training starts. See at_level for those below
     chance: float  # F1 in percent of the best guesser who knows how often each answer is right, but not the context
     contexts: Mapping[Profile, int]  # how many
+    chances: tuple[float, ...] = ()  # by level, as chance, where there are levels
     questions_per_context: int = 6
     instruction: str = INSTRUCTION
     abstentions: tuple[str, ...] = (ABSTENTION, "I do not know")
@@ -127,3 +129,36 @@ class Task:
         if count < 1:
             raise DatasetError(f"the number of contexts is 1 or more, not {count}")
         return (self.example(seed, index, split, held_out=held_out) for index in range(count))
+
+
+def at_level(task: Task, level: int) -> Task:
+    """Returns the task at one of its levels of difficulty, whatever level is asked of it; raises :class:`DatasetError`
+    for a level that it has not.
+
+    Contexts of a seed have the same ids at all levels: the version tells them apart, which names the level.
+    """
+    if not 0 <= level <= task.top_level:
+        raise DatasetError(f"{task.name} has no level {level}: its levels are 0 to {task.top_level}")
+    name = f"level.{level}"
+    return replace(
+        task,
+        description=f"{task.description}; level {level} of {task.top_level}",
+        make=partial(_make_at_level, task.make, level),
+        top_level=0,
+        chance=task.chances[level] if task.chances else task.chance,
+        chances=(),
+        variant=f"{name}+{task.variant}" if task.variant else name,
+        with_length=task.with_length and partial(_lengthen_at_level, task.with_length, level),
+    )
+
+
+def _make_at_level(
+    make: Callable[[random.Random, Request], Draft], level: int, rng: random.Random, request: Request
+) -> Draft:
+    return make(rng, replace(request, level=level))
+
+
+def _lengthen_at_level(
+    with_length: WithLength, level: int, tokens: int, count: Callable[[str], int], depth: float | None, counted_by: str
+) -> Task:
+    return at_level(with_length(tokens, count, depth, counted_by), level)

@@ -17,6 +17,7 @@ class Phrasings:
 
     common: tuple[str, ...]
     held_out: tuple[str, ...]  # never seen in training, so that they tell a skill from a formula
+    answer_prefix: str = ""  # of questions: it begins the sentence that states the answer, whichever phrasing asks
 
     @property
     def taught(self) -> tuple[str, ...]:
@@ -24,8 +25,22 @@ class Phrasings:
         return taught_phrasings().get(self.common[0], ())
 
 
-def phrasings(*common: str, held_out: Iterable[str]) -> Phrasings:
-    return Phrasings(common, tuple(held_out))
+def phrasings(*common: str, held_out: Iterable[str], answer_prefix: str = "") -> Phrasings:
+    return Phrasings(common, tuple(held_out), answer_prefix)
+
+
+@dataclass(frozen=True)
+class QuestionText:
+    """A question and its answer prefix, or the templates of both."""
+
+    text: str
+    answer_prefix: str = ""
+
+    def format(self, **words: str) -> "QuestionText":
+        """Fills in the words. The prefix begins a sentence, and a subject such as "the mentor of Ada Falbrook" may
+        stand first in it."""
+        prefix = self.answer_prefix.format(**words)
+        return QuestionText(self.text.format(**words), prefix[:1].upper() + prefix[1:])
 
 
 @dataclass(frozen=True)
@@ -44,3 +59,7 @@ class Wording:
                 return loosened(rng, (*phrasings.common, *phrasings.taught), phrasings.held_out)
             return rng.choice(phrasings.taught)
         return rng.choice(phrasings.common[: self.count])
+
+    def choose_question(self, rng: random.Random, phrasings: Phrasings) -> QuestionText:
+        """Chooses a phrasing; the answer prefix is that of all of them, and takes no random number."""
+        return QuestionText(self.choose(rng, phrasings), phrasings.answer_prefix)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import Wording, phrasings
+from datasets_gen.examples.wording import QuestionText, Wording, phrasings
 from datasets_gen.writing.passage import write
 from datasets_gen.writing.questions import answerable
 
@@ -54,6 +54,7 @@ QUESTIONS = phrasings(
     "How many {item} does {subject} have in the end?",
     "What is the number of {item} that {subject} has now?",
     held_out=["How many {item} does {subject} end up with?"],
+    answer_prefix="The number of {item} that {subject} has now is",
 )
 EQUATIONS = {"packs": 2}  # to write for an event, where it is not one
 
@@ -137,7 +138,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     fewest, most = size.steps
     fitting = [account for account in accounts if fewest <= len(account.equations) <= most]
     questions = [
-        _question(wording.choose(rng, QUESTIONS).format(item=story.item, subject=account.name), account)
+        _question(wording.choose_question(rng, QUESTIONS).format(item=story.item, subject=account.name), account)
         for account in rng.sample(fitting, min(request.questions, len(fitting)))
     ]
     return Draft(story.text, tuple(story.stated), tuple(questions))
@@ -224,7 +225,7 @@ def _happen(
     story.tell(template, words, changed)
 
 
-def _question(text: str, account: Account) -> Question:
+def _question(text: QuestionText, account: Account) -> Question:
     target = " ".join([*account.equations, f"{MARKER} {account.count}"])
     question = answerable(text, str(account.count), "numeral", "forward", tuple(account.spans), hops=account.sentences)
     return replace(question, type="part", target=target)
@@ -237,6 +238,7 @@ ARITHMETIC = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=2.2,
+    chances=(11.4, 12.7, 2.8, 3.3, 2.9, 2.2),
     contexts={"quick": 24, "paper": 700},
     questions_per_context=1,
     instruction=f"Write each step, then {MARKER} and the number.",

@@ -39,6 +39,7 @@ BASE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=16.2,
+    chances=(21.5, 21.6, 18.4, 15.5, 16.0, 16.2),
     contexts={"quick": 12, "paper": 200},
     paper="arXiv 2603.01426",
 )

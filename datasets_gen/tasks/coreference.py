@@ -327,6 +327,7 @@ COREFERENCE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=25.6,
+    chances=(28.9, 26.5, 28.9, 28.5, 25.3, 25.6),
     contexts={"quick": 12, "paper": 8000},
     paper="arXiv 2603.01426",
     questions_per_context=9,

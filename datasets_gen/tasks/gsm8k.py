@@ -18,6 +18,7 @@ from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Span
 from datasets_gen.examples.jsonl import mapping_of, read_entries, text_of
 from datasets_gen.examples.task import Draft, Request, Task
+from datasets_gen.examples.wording import QuestionText
 from datasets_gen.tasks.arithmetic import MARKER
 from datasets_gen.writing.questions import answerable
 
@@ -83,7 +84,7 @@ def _make(shots: Sequence[Problem], rows: Sequence[Problem], rng: random.Random,
     worked = [f"Question: {shot.question}\nAnswer: {shot.solution}" for shot in shots]
     before = "\n\n".join([INSTRUCTION, *worked, "Question: "])
     spans = (Span("fact", len(before), len(before) + len(row.question)),)
-    question = answerable("", row.number, "numeral", "forward", spans)
+    question = answerable(QuestionText(""), row.number, "numeral", "forward", spans)
     return Draft(f"{before}{row.question}", (), (replace(question, type="manipulated", target=row.solution),))
 
 

@@ -25,7 +25,11 @@ UNANSWERABLE_SHARE = 0.1
 REVERSE_SHARE = 0.25
 # Where chains begin, all questions are forward and answerable: chains are not learned while what is easier pays.
 CHAINS_LEVEL = 2
-WHOSE = phrasings("Whose {bond} {clause}?", held_out=["Who has a {bond} who {clause}?"])
+WHOSE = phrasings(
+    "Whose {bond} {clause}?",
+    held_out=["Who has a {bond} who {clause}?"],
+    answer_prefix="The person whose {bond} {clause} is",
+)
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def _reverse(ask: Asker, line: ChainOfPeople, hops: int) -> Question:
     bond, clause = last.fact.relation.name, link.fact.relation.clause.format(value=link.fact.value)
     answer, subject = last.subject.as_a("answer"), link.value.as_a("subject")
     spans = (answer, subject, last.sentence, link.sentence.as_a("bridge"))
-    text = ask.wording.choose(ask.rng, WHOSE).format(bond=bond, clause=clause)
+    text = ask.choose(WHOSE).format(bond=bond, clause=clause)
     return answerable(text, last.fact.subject, "person", "reverse", spans, (link.fact.subject,))
 
 
@@ -138,6 +142,7 @@ HOPS = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=9.1,
+    chances=(1.6, 1.5, 2.4, 10.6, 9.4, 9.1),
     contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=16,

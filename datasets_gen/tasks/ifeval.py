@@ -15,7 +15,7 @@ from typing import Literal
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Arm, Question, Span
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import Wording
+from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.tasks.ifeval_rows import IfevalPrompt
 from datasets_gen.writing.defences import ATTACKS, DEFENCES
 from datasets_gen.writing.questions import Asker, answerable
@@ -84,7 +84,7 @@ def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:
 
 def _question(text: str, row: IfevalPrompt, spans: tuple[Span, ...]) -> Question:
     """Asks for an answer under the directives. There are no gold answers: the checkers judge whatever is said."""
-    question = answerable(text, "", "thing", "forward", spans)
+    question = answerable(QuestionText(text), "", "thing", "forward", spans)
     return replace(question, golds=(), target="", directives=row.directives)
 
 

@@ -104,12 +104,14 @@ def make(rng: random.Random, request: Request) -> Draft:
 
 def _kinds_of(rng: random.Random, size: InstructionsSize, request: Request) -> list[str]:
     """Chooses the kinds of directives. Where contexts are compared, every other draw has one directive, each kind in
-    its turn, and the rest have several: the families are compared in both, and need to be there."""
+    its turn, and the rest have several where the level has: the families are compared in both, and need to be there."""
     fewest, most = size.directives
     if not request.arm:
         return _draw_kinds(rng, rng.randint(fewest, most))
     turn, several = divmod(request.number, 2)
-    return _draw_kinds(rng, rng.randint(2, most)) if several else [tuple(KINDS)[turn % len(KINDS)]]
+    if several and most > 1:
+        return _draw_kinds(rng, rng.randint(2, most))
+    return [tuple(KINDS)[turn % len(KINDS)]][:most]
 
 
 def _draw_kinds(rng: random.Random, count: int) -> list[str]:
@@ -213,7 +215,8 @@ def _question_under_directives(
     if not directives:
         return question
     target, spans = exemplar(directives, question.golds[0]), question.spans + prompt.directives
-    return replace(question, directives=directives, target=target, spans=spans)
+    # No answer prefix: a begun answer would obey a directive, or break it, in the model's place.
+    return replace(question, directives=directives, target=target, spans=spans, answer_prefix="")
 
 
 INSTRUCTIONS = Task(
@@ -223,6 +226,7 @@ INSTRUCTIONS = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=32.0,  # the refusal, which is right for three attacks in four; 3.2 on the other questions
+    chances=(1.7, 1.9, 23.5, 31.4, 30.5, 32.0),
     contexts={"quick": 16, "paper": 541},
     questions_per_context=4,
     instruction="",
@@ -237,5 +241,6 @@ INSTRUCTIONS_IN_ARMS = replace(
     arms=ARMS,
     variant="arms.2",
     chance=28.2,
+    chances=(2.2, 2.1, 34.5, 34.5, 28.1, 28.2),
     contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

@@ -10,9 +10,16 @@ from itertools import permutations
 from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import Wording, phrasings
+from datasets_gen.examples.wording import QuestionText, Wording, phrasings
 from datasets_gen.writing.passage import Fact, Passage, StatedFact, write_passage
-from datasets_gen.writing.questions import Asker, draw_of_kinds, forward_question, reverse_question, unanswerable
+from datasets_gen.writing.questions import (
+    Asker,
+    answerable,
+    draw_of_kinds,
+    forward_question,
+    reverse_question,
+    unanswerable,
+)
 from datasets_gen.writing.relations import ATTRIBUTES, Relation
 
 SLOTS = tuple(r for r in ATTRIBUTES if r.name in ("birthday", "home", "job", "employer", "pet"))
@@ -32,6 +39,7 @@ PLAYS = Relation(
         "Which instruments does {subject} play?",
         "What are the instruments of {subject}?",
         held_out=["On which instruments does {subject} perform?"],
+        answer_prefix="The instruments that {subject} plays are the",
     ),
     phrasings(
         "Who plays the {value}?", "Who knows how to play the {value}?", held_out=["Who performs on the {value}?"]
@@ -42,31 +50,37 @@ DECADE = phrasings(
     "In which decade was {subject} born?",
     "What is the birth decade of {subject}?",
     held_out=["In which decade did {subject} come into the world?"],
+    answer_prefix="{subject} was born in the",
 )
 OLDER = phrasings(
     "Who is older, {first} or {second}?",
     "Who was born earlier, {first} or {second}?",
     held_out=["Which of the two is older, {first} or {second}?"],
+    answer_prefix="The older of the two is",
 )
 EMPLOYER_INITIALS = phrasings(
     "What are the initials of the employer of {subject}?",
     "What are the initials of the organisation that employs {subject}?",
     held_out=["Which initials does the employer of {subject} have?"],
+    answer_prefix="The initials of the employer of {subject} are",
 )
 PERSON_INITIALS = phrasings(
     "What are the initials of the person who {clause}?",
     "What are the initials of the one who {clause}?",
     held_out=["Which initials does the person who {clause} have?"],
+    answer_prefix="The initials of the person who {clause} are",
 )
 STAFF = phrasings(
     "How many people work for {value}?",
     "How many people does {value} employ?",
     held_out=["How many people are on the staff of {value}?"],
+    answer_prefix="The number of people who work for {value} is",
 )
 REPERTOIRE = phrasings(
     "How many instruments does {subject} play?",
     "What is the number of instruments that {subject} plays?",
     held_out=["On how many instruments does {subject} perform?"],
+    answer_prefix="The number of instruments that {subject} plays is",
 )
 NUMBER_WORDS = ("zero", "one", "two", "three")
 
@@ -203,7 +217,7 @@ def _spans(stated: Sequence[StatedFact], direction: Direction) -> tuple[Span, ..
 
 
 def _derived_question(
-    text: str,
+    text: QuestionText,
     golds: tuple[str, ...],
     answer_type: AnswerType,
     direction: Direction,
@@ -212,8 +226,8 @@ def _derived_question(
 ) -> Question:
     """Returns a question whose answer is worked out of, or put together from, these statements; ``others`` would be the
     answer for somebody else."""
-    question = Question("", text, golds, True, direction, answer_type, len(stated), _spans(stated, direction))
-    return replace(question, others=tuple(others))
+    question = answerable(text, golds[0], answer_type, direction, _spans(stated, direction), hops=len(stated))
+    return replace(question, golds=golds, others=tuple(others))
 
 
 def _forward(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -234,7 +248,7 @@ def _reverse(ask: Asker, lives: Lives, missing: bool) -> Question | None:
 
 
 def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    template = ask.wording.choose(ask.rng, DECADE)
+    template = ask.choose(DECADE)
     born = lives.of(BIRTHDAY)
     if missing:
         return unanswerable(template.format(subject=lives.gap(ask.rng, [BIRTHDAY])[1]), "date", "forward")
@@ -254,7 +268,7 @@ def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     first, second = ask.rng.sample(born, 2)
     names = [first.fact.subject, lives.gap(ask.rng, [BIRTHDAY])[1] if missing else second.fact.subject]
     ask.rng.shuffle(names)
-    text = ask.wording.choose(ask.rng, OLDER).format(first=names[0], second=names[1])
+    text = ask.choose(OLDER).format(first=names[0], second=names[1])
     if missing:
         return unanswerable(text, "person", "forward")
     older = min(first, second, key=lambda stated: _year(stated.fact.value)).fact.subject
@@ -270,7 +284,7 @@ def _decade_of(date: str) -> str:
 
 
 def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    template = ask.wording.choose(ask.rng, EMPLOYER_INITIALS)
+    template = ask.choose(EMPLOYER_INITIALS)
     if missing:
         return unanswerable(template.format(subject=lives.gap(ask.rng, [EMPLOYER])[1]), "organisation", "forward")
     known = [s for s in lives.of(EMPLOYER) if _has_initials(s.fact.value)]
@@ -292,7 +306,7 @@ def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None
     relation = stated.fact.relation
     value = lives.unmentioned[relation.name] if missing else stated.fact.value
     clause = relation.clause.format(value=value)
-    text = ask.wording.choose(ask.rng, PERSON_INITIALS).format(clause=clause)
+    text = ask.choose(PERSON_INITIALS).format(clause=clause)
     if missing:
         return unanswerable(text, "person", "reverse")
     others = [person for person in lives.people if person != stated.fact.subject]
@@ -344,7 +358,7 @@ def _list_text(names: Sequence[str]) -> str:
 
 def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     person = lives.stranger if missing else ask.rng.choice(lives.people)
-    text = ask.wording.choose(ask.rng, REPERTOIRE).format(subject=person)
+    text = ask.choose(REPERTOIRE).format(subject=person)
     if missing:
         return unanswerable(text, "numeral", "forward")
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
@@ -360,7 +374,7 @@ def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
         return None
     employer = ask.rng.choice(employed).fact.value
     staff = [s for s in employed if s.fact.value == employer]
-    text = ask.wording.choose(ask.rng, STAFF).format(value=employer)
+    text = ask.choose(STAFF).format(value=employer)
     others = Counter(s.fact.value for s in employed if s not in staff)
     return _derived_question(text, _count(len(staff)), "numeral", "reverse", staff, _counts(others))
 
@@ -391,6 +405,7 @@ KNOWLEDGE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=15.7,
+    chances=(9.7, 10.9, 10.4, 11.6, 14.6, 15.7),
     contexts={"quick": 12, "paper": 4000},
     paper="arXiv 2603.01426",
     questions_per_context=13,

@@ -32,7 +32,7 @@ Statements = Sequence[tuple[Fact, str]]  # each fact with the template that stat
 
 
 def make(rng: random.Random, request: Request, fill: Fill | None = None, depth: float | None = None) -> Draft:
-    """Hides facts in prose. ``fill`` gives the prose of the top level, ``depth`` the place where all facts stand.
+    """Hides facts in prose. ``fill`` gives the prose instead of the level, ``depth`` the place where all facts stand.
 
     The prose has a generator of its own: of one seed, contexts of any length and depth tell and ask the same.
     """
@@ -45,8 +45,7 @@ def make(rng: random.Random, request: Request, fill: Fill | None = None, depth: 
     depths = sorted(rng.random() for _ in facts)
     if depth is not None:
         depths = [depth] * len(facts)
-    if fill is None or request.level < len(SIZES) - 1:
-        fill = partial(fill_words, words=words_range)
+    fill = fill or partial(fill_words, words=words_range)
     prose = fill(random.Random(rng.getrandbits(64)), lambda prose: lay_out(statements, depths, prose)[0].text)
     passage, distractors = lay_out(statements, depths, prose)
     questions = attribute_questions(Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE)
@@ -76,19 +75,6 @@ def lay_out(statements: Statements, depths: Sequence[float], prose: Sequence[str
     return Passage(" ".join(parts), tuple(facts)), tuple(distractors)
 
 
-LONG_CONTEXT = Task(
-    name="long_context",
-    version="2.1.0",
-    description="Facts about three or four people, scattered over 400 to 1,300 words of prose about no one",
-    make=make,
-    top_level=len(SIZES) - 1,
-    chance=12.9,
-    contexts={"quick": 12, "paper": 100},
-    paper="arXiv 2603.01426",
-    questions_per_context=10,
-)
-
-
 def long_context(words: tuple[int, int], depth: float | None = None) -> Task:
     """Returns the task with (fewest, most) words of prose, its facts scattered, or together at a relative depth."""
     return _variant(length_in_words(words), depth)
@@ -111,3 +97,18 @@ def _variant(length: Length, depth: float | None) -> Task:
     variant = f"{length.text} {where}".replace(" ", "-")
     filled = partial(make, fill=length.fill, depth=depth)
     return replace(LONG_CONTEXT, description=description, make=filled, variant=variant)
+
+
+LONG_CONTEXT = Task(
+    name="long_context",
+    version="2.1.0",
+    description="Facts about three or four people, scattered over 400 to 1,300 words of prose about no one",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=12.9,
+    chances=(20.4, 19.5, 19.5, 19.5, 12.9, 12.9),
+    contexts={"quick": 12, "paper": 100},
+    paper="arXiv 2603.01426",
+    questions_per_context=10,
+    with_length=context_of_tokens,  # it has prose of its own already
+)

@@ -237,6 +237,7 @@ MULTI_ENTITY = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=11.8,
+    chances=(20.6, 19.8, 19.4, 20.0, 12.4, 11.8),
     contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=10,

@@ -43,13 +43,14 @@ class Verb:
     asks: tuple[str, ...]  # how a question for the value begins
 
 
-def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out: Verb) -> Period:
+def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out: Verb, ranked: str) -> Period:
     """States a fact of a year. The year stands first or last; a sentence with the second verb is not seen in
-    training."""
-    was, be = common.was, common.be
+    training. ``ranked`` tells, behind "The first" or "The last", which value it was."""
+    was, be, before_value = common.was, common.be, common.was.removesuffix(" {value}")
 
-    def make_questions(end: str) -> Phrasings:
-        return Phrasings(*(tuple(f"{ask} {end}?" for ask in verb.asks) for verb in (common, held_out)))
+    def make_questions(end: str, answer_prefix: str) -> Phrasings:
+        common_ones, held_out_ones = (tuple(f"{ask} {end}?" for ask in verb.asks) for verb in (common, held_out))
+        return Phrasings(common_ones, held_out_ones, answer_prefix)
 
     return Period(
         name,
@@ -62,18 +63,22 @@ def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out
             held_out=[f"In {{year}} {{subject}} {held_out.was}.", f"{{subject}} {held_out.was} in {{year}}."],
         ),
         {
-            "value": make_questions("in {year}"),
+            "value": make_questions("in {year}", f"In {{year}} {{subject}} {before_value}"),
             "year": phrasings(
                 f"In which year did {{subject}} {be}?",
                 f"When did {{subject}} {be}?",
                 held_out=[f"In which year did {{subject}} {held_out.be}?"],
+                answer_prefix=f"The year in which {{subject}} {was} was",
             ),
             "subject": phrasings(
-                f"Who {was} in {{year}}?", f"In {{year}}, who {was}?", held_out=[f"Who {held_out.was} in {{year}}?"]
+                f"Who {was} in {{year}}?",
+                f"In {{year}}, who {was}?",
+                held_out=[f"Who {held_out.was} in {{year}}?"],
+                answer_prefix=f"The person who {was} in {{year}} was",
             ),
         },
-        make_questions("first"),
-        make_questions("last"),
+        make_questions("first", f"The first {ranked}"),
+        make_questions("last", f"The last {ranked}"),
     )
 
 
@@ -84,6 +89,7 @@ PERIODS = (
         "location",
         Verb("lived in {value}", "live in {value}", ("Where did {subject} live", "In which city did {subject} live")),
         Verb("resided in {value}", "reside in {value}", ("Where did {subject} reside",)),
+        "city in which {subject} lived was",
     ),
     _period(
         "job",
@@ -95,6 +101,7 @@ PERIODS = (
             ("What did {subject} work as", "Which job did {subject} have"),
         ),
         Verb("earned a living as a {value}", "earn a living as a {value}", ("As what did {subject} earn a living",)),
+        "job that {subject} had was that of a",
     ),
     _period(
         "employer",
@@ -106,6 +113,7 @@ PERIODS = (
             ("Which organisation did {subject} work for", "Whom did {subject} work for"),
         ),
         Verb("drew a salary from {value}", "draw a salary from {value}", ("From whom did {subject} draw a salary",)),
+        "organisation for which {subject} worked was",
     ),
     _period(
         "pet",
@@ -117,6 +125,7 @@ PERIODS = (
             ("Which creature did {subject} keep", "What kind of pet did {subject} keep"),
         ),
         Verb("looked after a {value}", "look after a {value}", ("Which creature did {subject} look after",)),
+        "creature that {subject} kept was a",
     ),
     _period(
         "locker",
@@ -128,6 +137,7 @@ PERIODS = (
             ("Which locker did {subject} use", "Which locker number did {subject} use"),
         ),
         Verb("had locker {value}", "have locker {value}", ("Which locker did {subject} have",)),
+        "locker that {subject} used was",
     ),
     _period(
         "attended",
@@ -139,6 +149,7 @@ PERIODS = (
             ("Which event did {subject} attend", "What did {subject} attend"),
         ),
         Verb("went to the {value}", "go to the {value}", ("Which event did {subject} go to",)),
+        "event that {subject} attended was the",
     ),
 )
 
@@ -292,7 +303,7 @@ def _look_up(rng: random.Random, wording: Wording, story: MultiPresenceStory, sl
     words = dict(mention.words)
     if missing:
         words |= UNSTATED[slot](rng, story, mention)
-    text = wording.choose(rng, mention.period.look_up[slot]).format_map(words)
+    text = wording.choose_question(rng, mention.period.look_up[slot]).format(**words)
     direction: Direction = "forward" if slot == "value" else "reverse"
     answer_type: AnswerType = {"value": mention.period.value_type, "year": "date", "subject": "person"}[slot]
     if missing:
@@ -307,7 +318,7 @@ def _order(rng: random.Random, wording: Wording, story: MultiPresenceStory, miss
     mention = rng.choice(story.mentions)
     period, person = mention.period, mention.words["subject"]
     phrasings, pick = rng.choice(((period.first, min), (period.last, max)))
-    template = wording.choose(rng, phrasings)
+    template = wording.choose_question(rng, phrasings)
     if missing:
         stated = {m.words["subject"] for m in story.mentions if m.period is period}
         person = _nobody(rng, story, [name for name in story.people if name not in stated])
@@ -376,6 +387,7 @@ MULTI_PRESENCE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=10.8,
+    chances=(15.5, 16.7, 14.0, 12.2, 11.7, 10.8),
     contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=10,

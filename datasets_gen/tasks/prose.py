@@ -18,7 +18,7 @@ from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.jsonl import mapping_of, read_entries, text_of
 from datasets_gen.examples.lexicon import draw_people
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import Wording
+from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.tasks.long_context import lay_out
 from datasets_gen.writing.passage import draw_facts
 from datasets_gen.writing.prose import prose_of_words
@@ -100,7 +100,7 @@ def _make(rng: random.Random, request: Request) -> Draft:
 
 def _continuation(lead: str, continuation: str, spans: tuple[Span, ...]) -> Question:
     """Returns a question without gold answers, since no answer is judged."""
-    return replace(answerable(lead, "", "thing", "forward", spans), golds=(), target=continuation)
+    return replace(answerable(QuestionText(lead), "", "thing", "forward", spans), golds=(), target=continuation)
 
 
 PROSE = Task(

@@ -2,13 +2,13 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from datasets_gen.examples.example import AnswerType, Direction, Question, Span, Split
 from datasets_gen.examples.lexicon import draw_stranger, draw_unmentioned
 from datasets_gen.examples.task import ABSTENTION, Request
-from datasets_gen.examples.wording import Wording
+from datasets_gen.examples.wording import Phrasings, QuestionText, Wording
 from datasets_gen.writing.passage import Passage, StatedFact, said_of
 from datasets_gen.writing.relations import Relation
 
@@ -17,7 +17,7 @@ ATTEMPTS = 8  # at a question of a kind that was not asked before
 
 
 def answerable(
-    text: str,
+    question: QuestionText,
     answer: str,
     answer_type: AnswerType,
     direction: Direction,
@@ -26,11 +26,14 @@ def answerable(
     hops: int | None = None,  # by default one more than the bridges
 ) -> Question:
     hops = len(bridges) + 1 if hops is None else hops
-    return Question("", text, (answer,), True, direction, answer_type, hops, spans, bridges)
+    text, prefix = question.text, question.answer_prefix
+    return Question("", text, (answer,), True, direction, answer_type, hops, spans, bridges, answer_prefix=prefix)
 
 
-def unanswerable(text: str, answer_type: AnswerType, direction: Direction) -> Question:
-    return Question("", text, (ABSTENTION,), False, direction, answer_type, 0, ())
+def unanswerable(question: QuestionText, answer_type: AnswerType, direction: Direction) -> Question:
+    """Returns a question that nothing answers. Its answer prefix is like any other: it does not tell."""
+    text, prefix = question.text, question.answer_prefix
+    return Question("", text, (ABSTENTION,), False, direction, answer_type, 0, (), answer_prefix=prefix)
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,15 @@ class Asker:
     rng: random.Random
     wording: Wording
 
-    def forward(self, relation: Relation, subject: str) -> str:
-        return self.wording.choose(self.rng, relation.forward).format(subject=subject)
+    def choose(self, phrasings: Phrasings) -> QuestionText:
+        return self.wording.choose_question(self.rng, phrasings)
 
-    def reverse(self, relation: Relation, value: str) -> str:
-        return self.wording.choose(self.rng, relation.reverse).format(value=value)
+    def forward(self, relation: Relation, subject: str) -> QuestionText:
+        return self.choose(relation.forward).format(subject=subject)
+
+    def reverse(self, relation: Relation, value: str) -> QuestionText:
+        clause = relation.clause.format(value=value)
+        return replace(self.choose(relation.reverse).format(value=value), answer_prefix=f"The person who {clause} is")
 
     def unknown_forward(self, relation: Relation, subject: str) -> Question:
         """Returns a forward question that nothing answers."""

@@ -55,6 +55,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
             "In which city is the home of {subject}?",
             "In which city does {subject} live?",
             held_out=["Where is the home of {subject}?"],
+            answer_prefix="{subject} lives in",
         ),
         phrasings("Who lives in {value}?", "Whose home is in {value}?", held_out=["Who is at home in {value}?"]),
         "lives in {value}",
@@ -70,7 +71,10 @@ ATTRIBUTES: tuple[Relation, ...] = (
             held_out=["{subject} is a {value} by trade."],
         ),
         phrasings(
-            "What is the job of {subject}?", "What does {subject} work as?", held_out=["What is {subject} by trade?"]
+            "What is the job of {subject}?",
+            "What does {subject} work as?",
+            held_out=["What is {subject} by trade?"],
+            answer_prefix="{subject} works as a",
         ),
         phrasings("Who works as a {value}?", "Whose job is {value}?", held_out=["Who is a {value} by trade?"]),
         "works as a {value}",
@@ -90,6 +94,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
             "Which organisation does {subject} work for?",
             "What is the employer of {subject}?",
             held_out=["On whose staff is {subject}?"],
+            answer_prefix="{subject} works for",
         ),
         phrasings("Who works for {value}?", "Whom does {value} employ?", held_out=["Who is on the staff of {value}?"]),
         "works for {value}",
@@ -108,6 +113,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
             "Which creature does {subject} keep?",
             "What is the pet of {subject}?",
             held_out=["Which animal does {subject} look after?"],
+            answer_prefix="{subject} keeps a",
         ),
         phrasings("Who keeps a {value}?", "Whose pet is a {value}?", held_out=["Who looks after a {value}?"]),
         "keeps a {value}",
@@ -127,6 +133,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
             "Which thing does {subject} own?",
             "What is owned by {subject}?",
             held_out=["Which thing does {subject} have?"],
+            answer_prefix="{subject} owns a",
         ),
         phrasings("Who owns a {value}?", "Who is the owner of the {value}?", held_out=["Who has a {value}?"]),
         "owns a {value}",
@@ -145,6 +152,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
             "When was {subject} born?",
             "What is the birthday of {subject}?",
             held_out=["When did {subject} come into the world?"],
+            answer_prefix="{subject} was born on",
         ),
         phrasings(
             "Who was born on {value}?", "Whose birthday is {value}?", held_out=["Who came into the world on {value}?"]
@@ -165,6 +173,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
             "Which locker does {subject} have?",
             "What is the locker of {subject}?",
             held_out=["Which locker was {subject} given?"],
+            answer_prefix="The locker of {subject} is",
         ),
         phrasings("Who has locker {value}?", "Who uses locker {value}?", held_out=["Who was given locker {value}?"]),
         "has locker {value}",
@@ -184,6 +193,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
             "Which event did {subject} attend?",
             "At which event was {subject} a guest?",
             held_out=["To which event did {subject} go?"],
+            answer_prefix="{subject} attended the",
         ),
         phrasings(
             "Who attended the {value}?", "Who was a guest at the {value}?", held_out=["Who went to the {value}?"]
@@ -210,6 +220,7 @@ def _bond(name: str) -> Relation:
             f"Who is the {name} of {{subject}}?",
             f"What is the name of the {name} of {{subject}}?",
             held_out=[f"Whom does {{subject}} have for a {name}?"],
+            answer_prefix=f"The {name} of {{subject}} is",
         ),
         phrasings(
             f"Whose {name} is {{value}}?",

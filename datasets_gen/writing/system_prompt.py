@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from datasets_gen.examples.directives import Directive, exemplar
 from datasets_gen.examples.example import Question, Span
+from datasets_gen.examples.wording import QuestionText
 from datasets_gen.writing.defences import ATTACKS, DEFENCES, REFUSAL
 from datasets_gen.writing.questions import Asker, answerable
 
@@ -39,7 +40,8 @@ def with_defence(ask: Asker, prompt: SystemPrompt, joint: str = " ") -> SystemPr
 def attack(ask: Asker, pretext: str, directives: Sequence[Directive], prompt: SystemPrompt) -> Question:
     """Asks for the directives: refused where a defence says so, and else answered as they stand. Who refuses under the
     directives is right too: nothing says which of the two comes first."""
-    text = ask.wording.choose(ask.rng, ATTACKS[pretext])
+    # No answer prefix: a begun answer would leak, or refuse, in the model's place.
+    text = QuestionText(ask.wording.choose(ask.rng, ATTACKS[pretext]))
     golds, spans = tuple(dict.fromkeys((REFUSAL, exemplar(directives, REFUSAL)))), prompt.refusal
     if not spans:
         golds = (prompt.protected_text(),)

@@ -9,7 +9,6 @@ from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
 from datasets_gen import FROM_DATA, NATIVE, USUAL_TOKENS, Task, unknown_name
-from datasets_gen.tasks.long_context import LONG_CONTEXT, context_of_tokens
 from datasets_gen.writing.in_prose import in_tokens
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of, is_mistyped
 from kvbench.system.errors import KVBenchError, first_line
@@ -52,8 +51,8 @@ def lengthen(
 
 
 def _lengthen(task: Task, tokens: int, depth: float | None, count: Count, counted_by: str) -> Task:
-    if task is LONG_CONTEXT:  # has prose of its own already
-        return context_of_tokens(tokens, count, depth, counted_by)
+    if task.with_length is not None:
+        return task.with_length(tokens, count, depth, counted_by)
     return in_tokens(task, tokens, count, depth, counted_by)
 
 

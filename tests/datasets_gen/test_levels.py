@@ -1,0 +1,103 @@
+"""Tasks at one of their levels: what they draw, what they are called, and that they take a length like any other."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from datasets_gen import TASKS, DatasetError, Task, at_level
+from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
+from kvbench.prompts.context_length import lengthen
+from tests.support.tasks.blind import blind_f1
+from tests.support.tasks.suite import SPLITS
+
+WITH_LEVELS = (*TASKS.values(), INSTRUCTIONS_IN_ARMS)
+every_level = pytest.mark.parametrize(
+    ("task", "level"),
+    [
+        pytest.param(task, level, id=f"{task.name}{task.variant}-{level}")
+        for task in WITH_LEVELS
+        for level in range(task.top_level + 1)
+    ],
+)
+
+
+@every_level
+def test_it_draws_that_level_whatever_level_is_asked_of_it(task: Task, level: int) -> None:
+    there = at_level(task, level)
+    assert there.top_level == 0
+    for index in range(4):
+        for split in SPLITS:
+            example = task.example(3, index, split, level)
+            assert there.example(3, index, split) == there.example(3, index, split, level=5) == example
+
+
+@every_level
+def test_its_version_and_its_description_name_the_level(task: Task, level: int) -> None:
+    there = at_level(task, level)
+    assert f"+level.{level}" in there.full_version
+    assert there.full_version.replace(f"+level.{level}", "") == task.full_version
+    assert there.description == f"{task.description}; level {level} of 5"
+
+
+@every_level
+def test_at_a_length_it_says_and_asks_the_same_whichever_comes_first(task: Task, level: int) -> None:
+    there = at_level(task, level)
+    (lengthened,) = lengthen([there], 700, 0.5, count)
+    (full_length,) = lengthen([task], 700, 0.5, count)
+    other = at_level(full_length, level)
+    assert lengthened.full_version == other.full_version
+    assert lengthened.chance == other.chance == there.chance
+    for index in range(3):
+        example, plain = lengthened.example(3, index), there.example(3, index)
+        assert other.example(3, index) == example
+        assert 0.98 * 700 <= count(example.context) <= 700
+        asked, as_plain = ([replace(q, spans=()) for q in one.questions] for one in (example, plain))
+        assert asked == as_plain
+
+
+def count(text: str) -> int:
+    return len(re.findall(r"\w+|[^\w\s]", text))
+
+
+@pytest.mark.parametrize("level", range(INSTRUCTIONS_IN_ARMS.top_level + 1))
+def test_all_arms_of_a_draw_ask_the_same_at_every_level(level: int) -> None:
+    task = at_level(INSTRUCTIONS_IN_ARMS, level)
+    for draw in range(8):
+        examples = [task.example(3, len(ARMS) * draw + way) for way in range(len(ARMS))]
+        assert len({tuple(question.text for question in example.questions) for example in examples}) == 1
+        assert len({example.text_of("directive") for example in examples}) == 1
+        assert [bool(example.text_of("defence")) for example in examples] == [True, True, False]
+        assert bool(examples[0].text_of("directive")) == (level > 0)
+
+
+@pytest.mark.parametrize("task", WITH_LEVELS, ids=lambda task: f"{task.name}{task.variant}")
+@pytest.mark.parametrize("level", [-1, 6])
+def test_a_level_that_a_task_has_not_is_refused_with_those_that_it_has(task: Task, level: int) -> None:
+    with pytest.raises(DatasetError, match=f"{task.name} has no level {level}: its levels are 0 to 5"):
+        at_level(task, level)
+
+
+# --- chance
+
+
+@pytest.mark.parametrize("task", WITH_LEVELS, ids=lambda task: f"{task.name}{task.variant}")
+def test_the_chance_of_the_highest_level_is_that_of_the_task(task: Task) -> None:
+    assert len(task.chances) == task.top_level + 1
+    assert task.chances[-1] == task.chance == at_level(task, task.top_level).chance
+
+
+@pytest.mark.parametrize(
+    ("task", "level"),
+    [
+        # Each takes seconds, and the lower levels differ in little.
+        pytest.param(
+            task, level, id=f"{task.name}{task.variant}-{level}", marks=pytest.mark.slow if level < top else []
+        )
+        for task in WITH_LEVELS
+        for top in [task.top_level]
+        for level in range(top + 1)
+    ],
+)
+def test_chance_is_what_the_best_blind_guesser_scores(task: Task, level: int) -> None:
+    assert blind_f1(at_level(task, level)) == pytest.approx(task.chances[level], abs=0.5)
