@@ -73,6 +73,7 @@ class Task:
     role: Literal["user", "system", "text"] = "user"  # whose turn of a chat the context is; text: there is no chat
     answer_marker: str = ""  # stands before the answer in an output that shows its steps
     variant: str = ""
+    level: str = ""  # of difficulty, such as "3 of 5", where it is not the highest: see at_level
     arms: tuple[Arm, ...] = ("",)  # the ways in which each draw is written, one context after the other
     most: int | None = None  # how many contexts there are, None where any number can be made
     paper: str = ""  # which has such a task
@@ -145,6 +146,7 @@ def at_level(task: Task, level: int) -> Task:
         description=f"{task.description}; level {level} of {task.top_level}",
         make=partial(_make_at_level, task.make, level),
         top_level=0,
+        level=f"{level} of {task.top_level}" if level < task.top_level else "",
         chance=task.chances[level] if task.chances else task.chance,
         chances=(),
         variant=f"{name}+{task.variant}" if task.variant else name,

@@ -25,6 +25,7 @@ def task_identity(task: Task, contexts: int) -> TaskIdentity:
         chance=task.chance,
         instruction=task.instruction,
         max_new_tokens=task.max_new_tokens,
+        level=task.level,
         begins_answers=task.begins_answers,
     )
 

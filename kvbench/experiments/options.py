@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from datasets_gen import Task, unknown_name
+from datasets_gen import Task, at_level, unknown_name
 from kvbench.engine.numerics.options import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
 from kvbench.store.identity import MOST_CONTEXTS, MOST_REPEATS, MOST_TOKENS
 from kvbench.store.run_file import Job

@@ -36,6 +36,7 @@ class TaskIdentity(BaseModel):
     chance: Annotated[float, Field(ge=0, le=100)]  # F1 of the best constant answer
     instruction: Annotated[str, StringConstraints(max_length=10_000)]
     max_new_tokens: Annotated[int, Field(ge=1, lt=MOST_TOKENS)]
+    level: Name = ""  # of difficulty, such as "3 of 5", where it is not the highest
     begins_answers: bool = False  # answers go on from the answer prefixes of the questions
 
     def makes_the_contexts_of(self, other: "TaskIdentity") -> bool:
