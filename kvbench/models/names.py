@@ -1,6 +1,7 @@
 """Names of models, which are checked without loading anything."""
 
 from datasets_gen import unknown_name
+from kvbench.models.gguf.header import check_gguf
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of, is_mistyped
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import user_path
@@ -13,6 +14,9 @@ def model_source(name: str) -> str:
         return str(folder_of(name))
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
     path = user_path(name)
+    if path.is_file():
+        check_gguf(path)
+        return str(path)
     if path.exists():
         if not (path / "config.json").is_file():
             raise KVBenchError(f"{path} holds no model: config.json is missing")

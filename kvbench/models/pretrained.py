@@ -10,11 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from safetensors import safe_open
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
+from kvbench.models.gguf.config import read_gguf_config, read_gguf_tokenizer
+from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.system.errors import KVBenchError, fault_of_fields
 from policies.declaration.shape import MOST_LAYERS
 
 NO_CODE = {"trust_remote_code": False}
-LAYER = re.compile(r"\blayers\.(\d{1,9})\.")
+LAYER = re.compile(r"\b(?:layers|blk)\.(\d{1,9})\.")
 Count = Annotated[StrictInt, Field(ge=1, le=10**9)]
 Layers = Annotated[StrictInt, Field(ge=1, le=MOST_LAYERS)]
 Heads = Annotated[StrictInt, Field(ge=1, le=10_000)]
@@ -51,20 +53,24 @@ class Ends(BaseModel):
 def read_config(source: str) -> Any:
     """Reads a configuration; raises :class:`KVBenchError` for a size that no model has, and whatever transformers
     raises of files that it cannot read."""
-    config = AutoConfig.from_pretrained(source, **NO_CODE)
+    place = Path(source)
+    config = read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
+    what = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
     for part in (config, config.get_text_config()):
-        check_fields(f"config.json of '{source}'", _Sizes, part)
-    asked, held = config.get_text_config().num_hidden_layers, layers_held(Path(source))
+        check_fields(what, _Sizes, part)
+    asked, held = config.get_text_config().num_hidden_layers, layers_held(place)
     if held and asked > held:
-        raise KVBenchError(f"config.json of '{source}' tells of {asked:,} layers, its weights have {held:,}")
+        raise KVBenchError(f"{what} tells of {asked:,} layers, its weights have {held:,}")
     return config
 
 
-def layers_held(folder: Path) -> int | None:
+def layers_held(place: Path) -> int | None:
     """Counts the layers that have weights, by the names in the index or the header of the weights, without loading
     any; None of a folder without them."""
-    index, whole = folder / "model.safetensors.index.json", folder / "model.safetensors"
-    if index.is_file():
+    index, whole = place / "model.safetensors.index.json", place / "model.safetensors"
+    if is_gguf(place):
+        names = read_header(place).tensors
+    elif index.is_file():
         names = json.loads(index.read_bytes()).get("weight_map", ())
     elif whole.is_file():
         with safe_open(whole, "pt") as weights:
@@ -85,6 +91,8 @@ def check_fields(file: str, fields: type[BaseModel], content: object) -> None:
 
 def read_ends(source: str) -> tuple[int, ...]:
     """Reads the tokens that end an answer, where transformers looks for them."""
+    if is_gguf(Path(source)):
+        return read_header(Path(source)).end_tokens()
     try:
         ends = GenerationConfig.from_pretrained(source).eos_token_id
     except OSError:  # there is no such file
@@ -93,5 +101,7 @@ def read_ends(source: str) -> tuple[int, ...]:
 
 
 def read_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    if is_gguf(Path(source)):
+        return read_gguf_tokenizer(Path(source))
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, **NO_CODE)
     return tokenizer

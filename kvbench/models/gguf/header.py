@@ -62,7 +62,7 @@ def read_header(path: Path) -> Header:
     check_gguf(path)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         try:
-            header = _Cursor(content).header(path)
+            header = _Cursor(content, len(MAGIC)).header(path)
         except (struct.error, ValueError, KeyError, OverflowError, MemoryError) as error:
             raise damaged(path, error) from error
     if (parts := header.fields.get("split.count", 0)) > 1:
@@ -74,11 +74,24 @@ def damaged(path: Path, error: Exception) -> KVBenchError:
     return KVBenchError(f"{path} is cut off or damaged ({first_line(error)}): fetch or copy it again")
 
 
-class _Cursor:
-    """Reads one value after the other."""
+def size_of_array(content: Any, start: int) -> int:
+    """Counts the bytes of an array that begins at a place of a file, without a value of it."""
+    cursor = _Cursor(content, start)
+    kind, length = cursor.number("I"), cursor.number("Q")
+    if kind == TEXT:
+        for _ in range(length):
+            text = cursor.number("Q")
+            cursor.place += text
+    else:
+        cursor.place += length * struct.calcsize(NUMBERS[kind])
+    return cursor.place - start
 
-    def __init__(self, content: mmap.mmap) -> None:
-        self.content, self.place = content, len(MAGIC)
+
+class _Cursor:
+    """Reads one value after the other from a file in memory."""
+
+    def __init__(self, content: Any, place: int) -> None:
+        self.content, self.place = content, place
 
     def header(self, path: Path) -> Header:
         version = self.number("I")

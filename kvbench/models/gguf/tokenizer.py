@@ -5,12 +5,11 @@ the file names, and gives a vocabulary of Gemma no merges.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import BPE
 
-from kvbench.models.gguf import Header
+from kvbench.models.gguf.header import Header
 from kvbench.system.errors import KVBenchError
 
 UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4  # types of tokens in the format
@@ -112,9 +111,9 @@ def _add_ends(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> No
     first one for Llama's vocabularies."""
     always = header.of_tokenizer("model") == "llama" or header.of_tokenizer("pre") in LLAMA_3
     first, last = special_token(header, "bos"), special_token(header, "eos")
-    asked: dict[str, Any] = {name: header.of_tokenizer(f"add_{name}_token") for name in ("bos", "eos")}
-    before = [first] if first and (always if asked["bos"] is None else asked["bos"]) else []
-    after = [last] if last and asked["eos"] else []
+    at_first, at_last = (header.of_tokenizer(f"add_{name}_token") for name in ("bos", "eos"))
+    before = [first] if first and (always if at_first is None else at_first) else []
+    after = [last] if last and at_last else []
     if before or after:
         tokenizer.post_processor = processors.TemplateProcessing(
             single=[*before, "$A", *after],
