@@ -19,6 +19,7 @@ VERSIONS = (2, 3)  # version 1 had shorter lengths, and no such file is left
 # The types of values in the format, and how struct names them.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, ARRAY = 8, 9
+LENGTH = struct.Struct("<Q")  # of a text
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,9 @@ def damaged(path: Path, error: Exception) -> KVBenchError:
 
 
 def size_of_array(content: Any, start: int) -> int:
-    """Counts the bytes of an array that begins at a place of a file, without a value of it."""
-    cursor = _Cursor(content, start)
-    kind, length = cursor.number("I"), cursor.number("Q")
-    if kind == TEXT:
-        for _ in range(length):
-            text = cursor.number("Q")
-            cursor.place += text
-    else:
-        cursor.place += length * struct.calcsize(NUMBERS[kind])
+    """Counts the bytes of an array that begins at a place of a file."""
+    cursor = _Cursor(memoryview(content), start)
+    cursor.value(ARRAY)
     return cursor.place - start
 
 
@@ -98,7 +93,7 @@ class _Cursor:
         if version not in VERSIONS:
             raise ValueError(f"version {version} of the format")
         tensors, fields = self.number("Q"), self.number("Q")
-        read = {self.text(): self.value(self.number("I")) for _ in range(fields)}
+        read = {self.value(TEXT): self.value(self.number("I")) for _ in range(fields)}
         return Header(path, read, tuple(self.tensor() for _ in range(tensors)))
 
     def number(self, kind: str) -> Any:
@@ -106,22 +101,27 @@ class _Cursor:
         self.place += struct.calcsize(f"<{kind}")
         return value
 
-    def text(self) -> str:
-        length = self.number("Q")
-        end = self.place + length
-        if end > len(self.content):
-            raise ValueError(f"a text of {length:,} bytes")
-        text = self.content[self.place : end]
-        self.place = end
-        return text.decode(errors="replace")  # a vocabulary may hold a token that is no whole letter
+    def texts(self, count: int) -> list[str]:
+        """Reads texts one behind the other. A vocabulary has 262,144, so that the loop calls nothing of its own."""
+        texts, place, end = [], self.place, len(self.content)
+        for _ in range(count):
+            (length,) = LENGTH.unpack_from(self.content, place)
+            start, place = place + LENGTH.size, place + LENGTH.size + length
+            if place > end:
+                raise ValueError(f"a text of {length:,} bytes")
+            texts.append(str(self.content[start:place], "utf-8", "replace"))  # a token may be no whole letter
+        self.place = place
+        return texts
 
     def value(self, kind: int) -> Any:
         if kind == TEXT:
-            return self.text()
+            return self.texts(1)[0]
         if kind != ARRAY:
             return self.number(NUMBERS[kind])
         kind, length = self.number("I"), self.number("Q")
-        if kind in (TEXT, ARRAY):
+        if kind == TEXT:
+            return self.texts(length)
+        if kind == ARRAY:
             return [self.value(kind) for _ in range(length)]
         layout = f"<{length}{NUMBERS[kind]}"
         values = struct.unpack_from(layout, self.content, self.place)
@@ -130,7 +130,7 @@ class _Cursor:
 
     def tensor(self) -> str:
         """Returns the name of a tensor, and skips its sizes, type and place."""
-        name = self.text()
+        name: str = self.value(TEXT)
         dimensions = self.number("I")
         self.place += 8 * dimensions + 12
         return name
