@@ -26,8 +26,9 @@ from transformers.utils import logging as transformers_logging
 
 from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import model_source
-from kvbench.models.pretrained import NO_CODE, Ends, check_fields, read_config, read_tokenizer
+from kvbench.models.pretrained import NO_CODE, Ends, check_fields, read_config, read_tokenizer, with_end_of_turn
 from kvbench.models.snapshot import Snapshot
+from kvbench.models.template import end_of_turn
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 from policies import LazyModule, Policy, attention_window
@@ -77,10 +78,14 @@ class LoadedModel:
         """Counts the tokens of a text, without special tokens."""
         return len(self.tokenizer.encode(text, add_special_tokens=False))
 
+    @cached_property
+    def _end_of_turn(self) -> tuple[int, ...]:
+        return end_of_turn(self.tokenizer)
+
     def end_tokens(self) -> tuple[int, ...]:
-        """Returns the tokens that end an answer, as kvpress's pipeline reads them."""
-        ends = self.network.generation_config.eos_token_id
-        return tuple(ends) if isinstance(ends, list) else (() if ends is None else (ends,))
+        """Returns the tokens that end an answer: those that kvpress's pipeline reads, and the end of a turn in the chat
+        template, without which a chat model goes on to answer itself."""
+        return with_end_of_turn(self.network.generation_config.eos_token_id, self._end_of_turn)
 
 
 def decoder_of(network: PreTrainedModel) -> Any:
@@ -157,7 +162,9 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         _check_architecture(name, config.architectures or [])
         text = config.get_text_config()
         check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
-        options = {"dtype": precision, "attn_implementation": "sdpa"} | ({"device_map": device_map} if device_map else {})
+        options = {"dtype": precision, "attn_implementation": "sdpa"} | (
+            {"device_map": device_map} if device_map else {}
+        )
         network, report = _read_network(source, config, options)
         check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
         _check_weights(name, report)
