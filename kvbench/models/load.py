@@ -26,7 +26,9 @@ from transformers.utils import logging as transformers_logging
 
 from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import model_source
+from kvbench.models.precision import faster_dtype
 from kvbench.models.pretrained import NO_CODE, Ends, check_fields, read_config, read_tokenizer, with_end_of_turn
+from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.models.snapshot import Snapshot
 from kvbench.models.template import end_of_turn
 from kvbench.system.errors import KVBenchError, first_line
@@ -134,10 +136,13 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Chooses float32 for ``auto`` on a CPU, where it is the fastest and the reference, and bfloat16 on a GPU."""
+def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:
+    """Chooses for ``auto`` bfloat16 on a GPU, and on a CPU the faster dtype of the two. A shipped model stays in
+    float32 on every CPU: what is published of it must not depend on who runs it."""
     if name == "auto":
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
+        if device.type == "cpu":
+            return torch.float32 if model in REFERENCE_MODELS else faster_dtype()
+        return torch.bfloat16
     if name not in DTYPES:
         raise KVBenchError(f"unknown dtype '{name}': use auto, {', '.join(DTYPES)}")
     return DTYPES[name]
@@ -150,7 +155,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     where = choose_device(device)
     if device_map is not None:
         check_spreading(where)
-    precision = choose_dtype(dtype, where)
+    precision = choose_dtype(dtype, where, name)
     transformers_logging.set_verbosity_error()
     logging.getLogger("kvpress").setLevel(logging.ERROR)  # some presses say for each context how slow they are
     transformers_logging.disable_progress_bar()
@@ -162,9 +167,9 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         _check_architecture(name, config.architectures or [])
         text = config.get_text_config()
         check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
-        options = {"dtype": precision, "attn_implementation": "sdpa"} | (
-            {"device_map": device_map} if device_map else {}
-        )
+        options = {"dtype": precision, "attn_implementation": "sdpa"}
+        if device_map is not None:
+            options["device_map"] = device_map
         network, report = _read_network(source, config, options)
         check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
         _check_weights(name, report)

@@ -46,4 +46,5 @@ def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     except KVBenchError:  # whoever asks a question through it hears of it
         return ()
     behind = tokenizer.encode(text.rpartition(ANSWER)[2].lstrip(), add_special_tokens=False)
-    return tuple(behind[:1]) if behind and behind[0] in tokenizer.all_special_ids else ()
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return tuple(behind[:1]) if special & set(behind[:1]) else ()

@@ -1,5 +1,5 @@
-"""Reads the configuration and the tokenizer of a GGUF file into the classes of transformers, and mends what transformers
-5.2 leaves out of the configuration: it would compute something else without a word."""
+"""Reads the configuration and the tokenizer of a GGUF file into the classes of transformers. It mends what transformers
+5.2 leaves out of the configuration, with which it would compute something else without a word."""
 
 from pathlib import Path
 from typing import Any
