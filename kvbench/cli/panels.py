@@ -9,9 +9,8 @@ _LEVELS = " ".join(f"{kind.plural} {kind.name}" for kind in KINDS.values())
 _PANELS: Mapping[str, str] = {
     "What": (
         "suite tasks profile limit phrasings context_tokens questions depth data defence max_new_tokens answer_prefix "
-        "difficulty "
-        "seed index question tag split task worst against family what kind only tiny every_task observe keep_attention "
-        "replay dtypes sampling deterministic"
+        "difficulty seed index question tag split task worst against family what kind only tiny every_task observe "
+        "keep_attention replay dtypes sampling deterministic accept_terms"
     ),
     "Model": (
         "model larger beside dtype device_map tokenizer layers heads key_heads head_size parameters bytes_per_number"
@@ -33,6 +32,7 @@ EXAMPLES: Mapping[str, str] = {
     "bench": "bench --policies snapkv --ratios 0.5 --limit 1",
     "plan": "plan --tasks long_context --limit 100 --machine h100",
     "ls": "ls policies --family scorer",
+    "fetch": "fetch smollm2",
     "export": "export --task hops --limit 100",
     "compare": "compare mine.py:MyPress --against snapkv --tasks base",
     "claims": "claims --only F,E --limit 16",

@@ -16,11 +16,11 @@ from kvbench.system.places import local_folder, place_of
 from policies.declaration.levels import KINDS
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
-Model = Annotated[str, typer.Option(help="reference, a local path, or a hub name.")]
+Model = Annotated[str, typer.Option(help="A name of ls models, a folder, a GGUF file, or a hub name.")]
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where the model runs.")]
 Dtype = Annotated[
     Literal["auto", "float32", "bfloat16", "float16"],
-    typer.Option(metavar="NAME", help="float32, bfloat16, float16, or auto: float32 on a CPU, bfloat16 on a GPU."),
+    typer.Option(metavar="NAME", help="float32, bfloat16, float16, or auto: the faster one for the model."),
 ]
 DeviceMap = Annotated[
     Literal["auto"] | None, typer.Option(help="auto: spread the weights of a model over all GPUs of a worker.")
@@ -59,9 +59,7 @@ ShownTokens = Annotated[
     int | None, typer.Option("--context-tokens", help="Tokens of the context, set in prose. Default: its own length.")
 ]
 Depth = Annotated[float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")]
-Tokenizer = Annotated[
-    str | None, typer.Option(help="What counts tokens: reference, a folder, or a hub name. Default: reference.")
-]
+Tokenizer = Annotated[str | None, typer.Option(help="What counts tokens, as --model takes it. Default: reference.")]
 ExampleSeed = Annotated[int, typer.Option(help="Seed of the examples.")]
 ExampleSplit = Annotated[Literal["train", "test"], typer.Option(help="train or test.")]
 Phrasings = Annotated[Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")]

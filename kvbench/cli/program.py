@@ -32,6 +32,7 @@ COMMANDS = {
     "bench": "Time the engine against kvpress's own pipeline, and compare every token",
     "plan": "Tell what a run would cost: units, device hours and bytes, and what that rests on",
     "ls": "List tasks, policies, metrics or models",
+    "fetch": "Fetch a natural model by its name; afterwards no command needs a network for it",
     "export": "Write a task as a Hugging Face dataset",
     "compare": "Tell where a press is better, worse or not distinguished from others, with its intervals",
     "claims": "Put what five texts say of KV caches to the test: holds, does not hold, or undecided",

@@ -12,6 +12,7 @@ from datasets_gen import FROM_DATA, TASKS, unknown_name
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import known_policies
 from kvbench.experiments.suites import SUITES
+from kvbench.models.natural import NATURAL_MODELS
 from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS
@@ -53,7 +54,12 @@ def _metrics() -> ResultTable:
 
 
 def _models() -> ResultTable:
-    rows = [*REFERENCE_MODELS.items(), ("a path or hub name", "any causal language model that kvpress supports")]
+    natural = [(model.name, model.description) for model in NATURAL_MODELS.values()]
+    others = (
+        "a path or hub name",
+        "also a GGUF file: any causal language model that kvpress supports",
+    )
+    rows = [*REFERENCE_MODELS.items(), *natural, others]
     return ResultTable("models", (Column("model"), Column("what it is", of_sentences=True)), rows)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,12 +24,18 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import model_source
-from kvbench.models.pretrained import NO_CODE, Ends, check_fields, read_config, read_tokenizer
+from kvbench.models.precision import faster_dtype
+from kvbench.models.pretrained import NO_CODE, Ends, check_fields, read_config, read_tokenizer, with_end_of_turn
+from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.models.snapshot import Snapshot
+from kvbench.models.template import end_of_turn
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
-from policies import Policy, attention_window
+from policies import LazyModule, Policy, attention_window
+
+gguf_network = LazyModule("kvbench.models.gguf.network")  # the package gguf takes seconds to import
 
 DESCRIPTIONS = (
     "README.md",
@@ -73,10 +80,14 @@ class LoadedModel:
         """Counts the tokens of a text, without special tokens."""
         return len(self.tokenizer.encode(text, add_special_tokens=False))
 
+    @cached_property
+    def _end_of_turn(self) -> tuple[int, ...]:
+        return end_of_turn(self.tokenizer)
+
     def end_tokens(self) -> tuple[int, ...]:
-        """Returns the tokens that end an answer, as kvpress's pipeline reads them."""
-        ends = self.network.generation_config.eos_token_id
-        return tuple(ends) if isinstance(ends, list) else (() if ends is None else (ends,))
+        """Returns the tokens that end an answer: those that kvpress's pipeline reads, and the end of a turn in the chat
+        template, without which a chat model goes on to answer itself."""
+        return with_end_of_turn(self.network.generation_config.eos_token_id, self._end_of_turn)
 
 
 def decoder_of(network: PreTrainedModel) -> Any:
@@ -125,10 +136,13 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Chooses float32 for ``auto`` on a CPU, where it is the fastest and the reference, and bfloat16 on a GPU."""
+def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:
+    """Chooses for ``auto`` bfloat16 on a GPU, and on a CPU the faster dtype of the two. A shipped model stays in
+    float32 on every CPU: what is published of it must not depend on who runs it."""
     if name == "auto":
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
+        if device.type == "cpu":
+            return torch.float32 if model in REFERENCE_MODELS else faster_dtype()
+        return torch.bfloat16
     if name not in DTYPES:
         raise KVBenchError(f"unknown dtype '{name}': use auto, {', '.join(DTYPES)}")
     return DTYPES[name]
@@ -141,7 +155,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     where = choose_device(device)
     if device_map is not None:
         check_spreading(where)
-    precision = choose_dtype(dtype, where)
+    precision = choose_dtype(dtype, where, name)
     transformers_logging.set_verbosity_error()
     logging.getLogger("kvpress").setLevel(logging.ERROR)  # some presses say for each context how slow they are
     transformers_logging.disable_progress_bar()
@@ -153,20 +167,14 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         _check_architecture(name, config.architectures or [])
         text = config.get_text_config()
         check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            source,
-            dtype=precision,
-            attn_implementation="sdpa",
-            output_loading_info=True,
-            **NO_CODE,
-            **({} if device_map is None else {"device_map": device_map}),
-        )
-        network: PreTrainedModel = loaded[0]
+        options = {"dtype": precision, "attn_implementation": "sdpa"}
+        if device_map is not None:
+            options["device_map"] = device_map
+        network, report = _read_network(source, config, options)
         check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
-        _check_weights(name, loaded[1])
+        _check_weights(name, report)
         tokenizer = read_tokenizer(source)
-        embedding: Any = network.get_input_embeddings()
-        _check_tokenizer(name, tokenizer, embedding.weight.shape[0])
+        _check_tokenizer(name, tokenizer)
     except KVBenchError:
         raise
     except Exception as error:  # damaged files raise anything
@@ -182,6 +190,16 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         if not weight.isfinite().all():
             raise KVBenchError(f"the checkpoint '{name}' is damaged: its weight {parameter} is infinite or NaN")
     return wrap_model(name, network, tokenizer, fingerprint_of(source, config))
+
+
+def _read_network(source: str, config: Any, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Mapping[str, Any]]:
+    """Reads the weights of a model; returns the network, and what transformers reports of it."""
+    if is_gguf(Path(source)):
+        loaded: Any = gguf_network.load_gguf(Path(source), config, **options)
+    else:
+        loaded = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **NO_CODE, **options)
+    network, report = loaded
+    return network, report
 
 
 def check_heads(heads: int, key_heads: int | None) -> None:
@@ -246,7 +264,7 @@ def _check_weights(name: str, report: Mapping[str, Any]) -> None:
             )
 
 
-def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, embeddings: int) -> None:
+def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuses a damaged tokenizer: for a folder without one, transformers makes an empty tokenizer, which turns every
     context into one token."""
     words = "Where does the mentor of Ana live?"
@@ -254,11 +272,6 @@ def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, embeddings: 
     if count < len(words.split()):
         raise KVBenchError(
             f"the tokenizer of '{name}' makes {count} tokens of '{words}': its files are missing or damaged"
-        )
-    if len(tokenizer) > embeddings:
-        raise KVBenchError(
-            f"the tokenizer of '{name}' has {len(tokenizer)} entries and the model {embeddings} embeddings: "
-            "they do not belong together"
         )
 
 
@@ -277,7 +290,10 @@ def fingerprint_of(source: str, config: Any = None) -> str:
     model, its configuration (``config``) and commit."""
     digest = hashlib.sha256()
     folder = Path(source)
-    if folder.is_dir():
+    if folder.is_file():
+        with folder.open("rb") as handle:
+            digest = hashlib.file_digest(handle, "sha256")
+    elif folder.is_dir():
         files = {path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
         files = {path for path in files if path.name not in DESCRIPTIONS} | _shards_of(folder)
         for file in sorted(files):
@@ -298,7 +314,8 @@ def _shards_of(folder: Path) -> set[Path]:
         for name in json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}).values()
     }
     for name in names:
-        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+        # By their names: in a snapshot of the hub every file is a link to one outside.
+        if not Path(os.path.normpath(folder / name)).is_relative_to(os.path.normpath(folder)):
             raise KVBenchError(f"the weights of '{folder}' lie outside of it, in {name}: put them into the folder")
     return {folder / name for name in names}
 

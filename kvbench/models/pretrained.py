@@ -10,11 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from safetensors import safe_open
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
+from kvbench.models.gguf.config import read_gguf_config, read_gguf_tokenizer
+from kvbench.models.gguf.header import is_gguf, read_header
+from kvbench.models.template import end_of_turn
 from kvbench.system.errors import KVBenchError, fault_of_fields
 from policies.declaration.shape import MOST_LAYERS
 
 NO_CODE = {"trust_remote_code": False}
-LAYER = re.compile(r"\blayers\.(\d{1,9})\.")
+LAYER = re.compile(r"\b(?:layers|blk)\.(\d{1,9})\.")
 Count = Annotated[StrictInt, Field(ge=1, le=10**9)]
 Layers = Annotated[StrictInt, Field(ge=1, le=MOST_LAYERS)]
 Heads = Annotated[StrictInt, Field(ge=1, le=10_000)]
@@ -51,20 +54,24 @@ class Ends(BaseModel):
 def read_config(source: str) -> Any:
     """Reads a configuration; raises :class:`KVBenchError` for a size that no model has, and whatever transformers
     raises of files that it cannot read."""
-    config = AutoConfig.from_pretrained(source, **NO_CODE)
+    place = Path(source)
+    config = read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
+    what = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
     for part in (config, config.get_text_config()):
-        check_fields(f"config.json of '{source}'", _Sizes, part)
-    asked, held = config.get_text_config().num_hidden_layers, layers_held(Path(source))
+        check_fields(what, _Sizes, part)
+    asked, held = config.get_text_config().num_hidden_layers, layers_held(place)
     if held and asked > held:
-        raise KVBenchError(f"config.json of '{source}' tells of {asked:,} layers, its weights have {held:,}")
+        raise KVBenchError(f"{what} tells of {asked:,} layers, its weights have {held:,}")
     return config
 
 
-def layers_held(folder: Path) -> int | None:
+def layers_held(place: Path) -> int | None:
     """Counts the layers that have weights, by the names in the index or the header of the weights, without loading
     any; None of a folder without them."""
-    index, whole = folder / "model.safetensors.index.json", folder / "model.safetensors"
-    if index.is_file():
+    index, whole = place / "model.safetensors.index.json", place / "model.safetensors"
+    if is_gguf(place):
+        names = read_header(place).tensors
+    elif index.is_file():
         names = json.loads(index.read_bytes()).get("weight_map", ())
     elif whole.is_file():
         with safe_open(whole, "pt") as weights:
@@ -83,15 +90,27 @@ def check_fields(file: str, fields: type[BaseModel], content: object) -> None:
         raise KVBenchError(f"{file} describes no model ({fault_of_fields(error)})") from error
 
 
-def read_ends(source: str) -> tuple[int, ...]:
-    """Reads the tokens that end an answer, where transformers looks for them."""
-    try:
-        ends = GenerationConfig.from_pretrained(source).eos_token_id
-    except OSError:  # there is no such file
-        ends = read_config(source).eos_token_id
-    return tuple(ends) if isinstance(ends, list) else (() if ends is None else (ends,))
+def read_ends(source: str, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Reads the tokens that end an answer, where transformers looks for them and in the chat template."""
+    ends: int | list[int] | None
+    if is_gguf(Path(source)):
+        ends = list(read_header(Path(source)).end_tokens())
+    else:
+        try:
+            ends = GenerationConfig.from_pretrained(source).eos_token_id
+        except OSError:  # there is no such file
+            ends = read_config(source).eos_token_id
+    return with_end_of_turn(ends, end_of_turn(tokenizer))
+
+
+def with_end_of_turn(ends: int | list[int] | None, of_template: tuple[int, ...]) -> tuple[int, ...]:
+    """Joins the end tokens of a generation configuration with the one of a chat template, each once."""
+    listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    return tuple(dict.fromkeys((*listed, *of_template)))
 
 
 def read_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    if is_gguf(Path(source)):
+        return read_gguf_tokenizer(Path(source))
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, **NO_CODE)
     return tokenizer

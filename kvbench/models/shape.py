@@ -11,7 +11,7 @@ from policies.declaration.shape import ModelShape
 def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShape | None:
     """Returns the shape of the cache, in the dtype that the model is loaded in; ``None`` for a configuration that
     cannot be read, of which loading tells."""
-    numbers = str(choose_dtype(dtype, choose_device(device))).removeprefix("torch.")
+    numbers = str(choose_dtype(dtype, choose_device(device), model)).removeprefix("torch.")
     try:
         config = read_config(model_source(model)).get_text_config()
         return ModelShape(config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), numbers)

@@ -1,6 +1,5 @@
 """These models ship with the package."""
 
-import difflib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -46,11 +45,6 @@ CLAIMS: Mapping[str, str] = {
     "reference-small": "--larger reference-qwen --only F5,R9,N",
     "reference-narrow": "--only R",
 }
-
-
-def is_mistyped(name: str) -> bool:
-    """Tells whether a name that is no file's looks like a shipped model's."""
-    return name not in REFERENCE_MODELS and bool(difflib.get_close_matches(name, REFERENCE_MODELS))
 
 
 def folder_of(name: str) -> Path:

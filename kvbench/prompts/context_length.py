@@ -10,7 +10,9 @@ from tokenizers import Tokenizer
 
 from datasets_gen import FROM_DATA, NATIVE, USUAL_TOKENS, Task, unknown_name
 from datasets_gen.writing.in_prose import in_tokens
-from kvbench.models.shipped import REFERENCE_MODELS, folder_of, is_mistyped
+from kvbench.models.gguf.header import is_gguf, read_header
+from kvbench.models.gguf.tokenizer import build_tokenizer
+from kvbench.models.names import MODEL_NAMES, is_mistyped, model_source
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.places import user_path
 
@@ -64,7 +66,7 @@ def check_takes_length(tasks: Sequence[Task]) -> None:
 
 
 def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:
-    """Lengthens one task by the tokens of a reference model (by default ``reference``), a local folder or a hub model.
+    """Lengthens one task by the tokens of a model of kvbench (by default ``reference``), a local one or a hub model.
     The tokenizer is loaded when it counts the first text."""
     if tokenizer is not None and tokens is None:
         raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
@@ -81,15 +83,17 @@ def count_by(tokenizer: str) -> Count:
 
 def _load(tokenizer: str) -> Tokenizer:
     if is_mistyped(tokenizer) and not Path(tokenizer).exists():
-        raise KVBenchError(unknown_name("tokenizer", tokenizer, REFERENCE_MODELS))
-    folder = folder_of(tokenizer) if tokenizer in REFERENCE_MODELS else user_path(tokenizer)
+        raise KVBenchError(unknown_name("tokenizer", tokenizer, MODEL_NAMES))
+    place = Path(model_source(tokenizer)) if tokenizer in MODEL_NAMES else user_path(tokenizer)
+    if is_gguf(place):
+        return build_tokenizer(read_header(place))
     hub_logging.set_verbosity_error()  # without a network, attempts would fill the screen
     try:
-        if folder.is_dir():
-            return Tokenizer.from_file(str(folder / "tokenizer.json"))
+        if place.is_dir():
+            return Tokenizer.from_file(str(place / "tokenizer.json"))
         return Tokenizer.from_pretrained(tokenizer)
     except Exception as error:  # the library raises bare exceptions
         raise KVBenchError(
-            f"no tokenizer.json of '{tokenizer}' can be read ({first_line(error)}): name a reference model, or a "
-            "folder or hub model with a fast tokenizer"
+            f"no tokenizer.json of '{tokenizer}' can be read ({first_line(error)}): name a reference model, a "
+            "GGUF file, or a folder or hub model with a fast tokenizer"
         ) from error

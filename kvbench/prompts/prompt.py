@@ -13,23 +13,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, SpanKind, StatedValue, Task
+from kvbench.models.template import run_template
 from kvbench.prompts.ends import NO_ENDS, AnswerEnds, answer_ends
 from kvbench.prompts.mode import Mode
 from kvbench.system.errors import KVBenchError
-from kvbench.system.memory import memory_bound
-from policies import description_of
-from policies.declaration.faults import TookTooLongError, time_bound
 
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
 EVIDENCE: tuple[SpanKind, ...] = ("answer", "subject", "bridge", "fact")
-CPU = torch.device("cpu")
-TEMPLATE_SECONDS = 1.0
-TEMPLATE_CHARACTERS = 10**6  # around a context: a tenth of that is a long template
-TEMPLATE_BYTES = 10**9  # that memory may grow by meanwhile
 LONGEST_SHOWN = 300  # characters of a context in a prompt that people look at
 Role = Literal["user", "system", "text"]
 Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text
@@ -112,15 +105,7 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
     turns = [{"role": "user", "content": f"{context}\n{question}"}]
     if role == "system":
         turns = [{"role": "system", "content": context}, {"role": "user", "content": question}]
-    try:
-        with time_bound(TEMPLATE_SECONDS, "it takes longer than a second"), memory_bound(CPU, TEMPLATE_BYTES):
-            text = str(
-                tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, enable_thinking=False)
-            )
-    except (Exception, TookTooLongError) as error:  # a template is foreign code
-        raise KVBenchError(f"the chat template of the tokenizer is broken: {description_of(error)}") from error
-    if len(text) > TEMPLATE_CHARACTERS:
-        raise KVBenchError(f"the chat template of the tokenizer is broken: it makes {len(text):,} characters of a turn")
+    text = run_template(tokenizer, turns)
     for mark, whose in ((context, role), (question, "user")):
         if text.count(mark) != 1:
             raise KVBenchError(

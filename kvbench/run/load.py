@@ -38,7 +38,7 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
         check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
         if grid.setting.numerics.deterministic:
             use_deterministic_algorithms()
-    if loaded and (loaded.name, loaded.network.dtype) == (job.model, choose_dtype(dtype, loaded.device)):
+    if loaded and (loaded.name, loaded.network.dtype) == (job.model, choose_dtype(dtype, loaded.device, job.model)):
         model = loaded
     else:
         console.print(f"loading {job.model}", soft_wrap=True)

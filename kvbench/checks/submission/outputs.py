@@ -54,7 +54,7 @@ def check_outputs(submission: Submission) -> Iterator[Finding]:
     yield finding_of("outputs", "as their tokens say" if tokenizer else "none is too long", faults)
     if tokenizer is None:
         model = submission.identity.model
-        here = submission.model_folder is not None
+        here = submission.model_source is not None
         reason = f"the model {model} that is here has another fingerprint" if here else f"{model} is no folder here"
         yield note("outputs", f"not decoded, as the tokenizer of the run is not known: {reason}")
 

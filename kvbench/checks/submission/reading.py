@@ -17,6 +17,7 @@ from kvbench.experiments.question_fields import described_context, described_que
 from kvbench.experiments.source import source_hash
 from kvbench.experiments.suites import task_of_version
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
+from kvbench.models.names import local_source
 from kvbench.models.pretrained import read_config, read_ends, read_tokenizer
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.run.resume import chunks
@@ -25,7 +26,7 @@ from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQues
 from kvbench.store.run_file import RUN_FILE
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.errors import KVBenchError, first_line
-from kvbench.system.places import is_remote, user_path
+from kvbench.system.places import is_remote
 from leaderboards.studies.registry import studies
 
 Described = Mapping[str, object]
@@ -70,19 +71,18 @@ class Submission:
         return name in REFERENCE_MODELS and self.identity.model_fingerprint == fingerprint_of(str(folder_of(name)))
 
     @cached_property
-    def model_folder(self) -> Path | None:
-        """Returns the folder of the model, where one ships or lies at the place that the run names; else None."""
-        name = self.identity.model
-        folder = Path(folder_of(name)) if name in REFERENCE_MODELS else user_path(name)
-        return folder if (folder / "config.json").is_file() else None
+    def model_source(self) -> str | None:
+        """Returns the folder or GGUF file of the model, where it lies at the place that the run names; else None."""
+        place = local_source(self.identity.model)
+        return None if place is None else str(place)
 
     @cached_property
     def heads(self) -> tuple[int, int, int] | None:
         """Counts the key-value heads of all layers, the numbers in a key, and the bytes of each, of a model that is
         here."""
-        if self.model_folder is None:
+        if self.model_source is None:
             return None
-        config = read_config(str(self.model_folder)).get_text_config()
+        config = read_config(self.model_source).get_text_config()
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         number_bytes = getattr(torch, self.identity.dtype).itemsize
         return config.num_hidden_layers * config.num_key_value_heads, size, number_bytes
@@ -91,17 +91,17 @@ class Submission:
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
         """Loads the tokenizer of a model that is here with the fingerprint of the run, which covers its tokenizer; of
         no other can the right one be known."""
-        folder = self.model_folder
-        if folder is None or fingerprint_of(str(folder)) != self.identity.model_fingerprint:
+        source = self.model_source
+        if source is None or fingerprint_of(source) != self.identity.model_fingerprint:
             return None
-        return read_tokenizer(str(folder))
+        return read_tokenizer(source)
 
     @cached_property
     def ends(self) -> tuple[int, ...] | None:
         """Reads the tokens that end an answer, of a model that is here."""
-        if self.tokenizer is None:
+        if self.tokenizer is None or self.model_source is None:
             return None
-        return read_ends(str(self.model_folder))
+        return read_ends(self.model_source, self.tokenizer)
 
     @cached_property
     def model(self) -> LoadedModel:

@@ -1,0 +1,1 @@
+"""Reads models in GGUF, the one-file format of llama.cpp."""

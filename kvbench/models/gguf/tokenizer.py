@@ -1,0 +1,122 @@
+"""Builds the tokenizer of a GGUF file from the file's own fields, as llama.cpp reads them.
+
+transformers 5.2 builds another one: it takes the end token from the first token's field, ignores which pre-tokenizer
+the file names, and gives a vocabulary of Gemma no merges.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import BPE
+
+from kvbench.models.gguf.header import Header
+from kvbench.system.errors import KVBenchError
+
+UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4  # types of tokens in the format
+SPACE = "▁"  # stands for a space in a vocabulary of SentencePiece
+# The words of Llama 3 and Qwen 2 differ in how many digits make one.
+WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,%d}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+LLAMA_3 = ("llama-bpe", "llama3", "llama-v3")
+NAMES = ("gpt-2", "smollm", "qwen2", *LLAMA_3)  # of pre-tokenizers in tokenizer.ggml.pre
+
+
+def build_tokenizer(header: Header) -> Tokenizer:
+    """Builds a tokenizer; raises :class:`KVBenchError` for a vocabulary or a pre-tokenizer that is not known here."""
+    kind, tokens = header.of_tokenizer("model"), header.of_tokenizer("tokens")
+    if not tokens:
+        raise KVBenchError(f"{header.path} holds no tokens: use a GGUF file with its vocabulary")
+    if kind == "gpt2":
+        tokenizer = _byte_level(header, tokens)
+    elif kind == "llama":
+        tokenizer = _sentence_piece(header, tokens)
+    else:
+        raise KVBenchError(f"{header.path} has a vocabulary of the kind '{kind}': only gpt2 and llama can be read")
+    _add_special_tokens(tokenizer, header, tokens)
+    _add_ends(tokenizer, header, tokens)
+    return tokenizer
+
+
+def special_token(header: Header, name: str) -> str | None:
+    """Returns the token that a field names by its number, such as ``bos``."""
+    number, tokens = header.of_tokenizer(f"{name}_token_id"), header.of_tokenizer("tokens")
+    return tokens[number] if number is not None and number < len(tokens) else None
+
+
+def _byte_level(header: Header, tokens: Sequence[str]) -> Tokenizer:
+    name = header.of_tokenizer("pre")
+    if name not in NAMES:
+        raise KVBenchError(f"{header.path} splits words by '{name}', which is not known here: only {', '.join(NAMES)}")
+    merges = [tuple(merge.split(" ", 1)) for merge in header.of_tokenizer("merges") or ()]
+    tokenizer = Tokenizer(BPE(_numbered(tokens), merges, ignore_merges=name in LLAMA_3))
+    prefix = bool(header.of_tokenizer("add_space_prefix"))
+    alone = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=False)
+    if name in ("gpt-2", "smollm"):
+        words = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=True)
+        digits = [pre_tokenizers.Digits(individual_digits=True)] if name == "smollm" else []
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*digits, words])
+    else:
+        split = pre_tokenizers.Split(Regex(WORDS % (1 if name == "qwen2" else 3)), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, alone])
+    if name == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()  # no field says so, and every tokenizer.json of Qwen does
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _sentence_piece(header: Header, tokens: Sequence[str]) -> Tokenizer:
+    unknown = special_token(header, "unknown")
+    tokenizer = Tokenizer(
+        BPE(_numbered(tokens), list(_merges(header, tokens)), unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    )
+    prefix = header.of_tokenizer("add_space_prefix") in (True, None)
+    spaces = [normalizers.Replace(" ", SPACE)]
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), *spaces] if prefix else spaces)
+    strip = [decoders.Strip(" ", 1, 0)] if prefix else []
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    )
+    return tokenizer
+
+
+def _merges(header: Header, tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields every pair of tokens that makes a third, the best third first: such a file holds no merges. The best has
+    the highest score, and stands first among those of one score."""
+    known = set(tokens)
+    scores = header.of_tokenizer("scores") or [0.0] * len(tokens)
+    for number in sorted(range(len(tokens)), key=lambda number: -scores[number]):
+        whole = tokens[number]
+        for cut in range(1, len(whole)):
+            if whole[:cut] in known and whole[cut:] in known:
+                yield whole[:cut], whole[cut:]
+
+
+def _numbered(tokens: Sequence[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate(tokens)}
+
+
+def _add_special_tokens(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> None:
+    """Marks the tokens that stand for themselves in a text, whatever is around them."""
+    kinds = header.of_tokenizer("token_type") or ()
+    special = [token for token, kind in zip(tokens, kinds, strict=False) if kind in (UNKNOWN, CONTROL)]
+    plain = [token for token, kind in zip(tokens, kinds, strict=False) if kind == USER_DEFINED]
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in plain])
+
+
+def _add_ends(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> None:
+    """Puts the first and the last token around a text where the file says so; where it says nothing, llama.cpp puts a
+    first one for Llama's vocabularies."""
+    always = header.of_tokenizer("model") == "llama" or header.of_tokenizer("pre") in LLAMA_3
+    first, last = special_token(header, "bos"), special_token(header, "eos")
+    at_first, at_last = (header.of_tokenizer(f"add_{name}_token") for name in ("bos", "eos"))
+    before = [first] if first and (always if at_first is None else at_first) else []
+    after = [last] if last and at_last else []
+    if before or after:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[*before, "$A", *after],
+            pair=[*before, "$A", *after, *before, "$B:1", *after],
+            special_tokens=[(token, tokens.index(token)) for token in {*before, *after}],
+        )
