@@ -89,7 +89,7 @@ def _texts(policy: str, ratio: float) -> list[dict[str, Any]]:
     """Running text, of which nothing is answered: of each ten tokens eight are foreseen, or fewer."""
     foreseen = 80.0 * (1 - ratio if policy == "wrong" else 1)
     identity = {"policy": policy, "ratio": ratio, "realised_ratio": ratio, "task": "prose"}
-    unjudged = dict.fromkeys(("f1", "em", "contained", "right", "answered", "abstained", "hallucinated"))
+    unjudged = dict.fromkeys(("f1", "em", "right", "answered", "abstained", "hallucinated"))
     return [
         record(**identity, **unjudged, example_id=f"prose-{context}", question_id="0", next_token_accuracy=foreseen)
         for context in range(CONTEXTS)

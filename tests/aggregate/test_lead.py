@@ -142,7 +142,7 @@ def failing_at_hops() -> pd.DataFrame:
         if one["task"] != "hops" or int(one["question_id"]) == 0:
             return one
         wrong = {"f1": 0.0, "em": 0.0, "abstained": False, "hallucinated": True, "output_text": "Lima \u202e"}
-        return one | wrong | {"right": False, "answered": True, "contained": False}
+        return one | wrong | {"right": False, "answered": True}
 
     return realistic_records(policies=POLICIES, ratios=[0.5, 0.9], contexts=12, change=weak)
 

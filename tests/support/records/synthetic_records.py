@@ -106,9 +106,9 @@ def record(**changes: Any) -> dict[str, Any]:
 def _judged(one: dict[str, Any]) -> dict[str, Any]:
     """What follows from the other scores of an answer."""
     if one["f1"] is None:
-        return dict.fromkeys(("contained", "right", "answered"))
+        return dict.fromkeys(("right", "answered"))
     right = one["f1"] >= 50
-    return {"contained": right, "right": right, "answered": one["hallucinated"] or (right and not one["abstained"])}
+    return {"right": right, "answered": one["hallucinated"] or (right and not one["abstained"])}
 
 
 def failed(reason: str = "CUDA out of memory", **changes: Any) -> dict[str, Any]:
