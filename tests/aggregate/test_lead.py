@@ -11,11 +11,11 @@ from leaderboards.aggregate.lead import (
     DIRECTIVES,
     QUESTIONS,
     TEXT,
-    f1_of_silence,
     good,
     lead_of,
     not_mastered,
     obeyed_by_silence,
+    right_by_silence,
 )
 from leaderboards.aggregate.over_tasks import NONE_MASTERED
 from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, SummaryRow
@@ -100,8 +100,8 @@ def test_who_abstains_from_everything_is_right_where_the_text_does_not_tell() ->
     records = realistic_records(tasks=["base"], contexts=2)
     silent = score_text("I don't know", ["Oslo"], answerable=False, abstentions=["I don't know"], stated_values=[])
     assert silent.f1 == 100
-    assert f1_of_silence(records) == {("base", "agnostic"): pytest.approx(25)}, "one question in four"
-    assert {row.f1_of_silence for row in summarise(records, resamples=20)} == {25.0}
+    assert right_by_silence(records) == {("base", "agnostic"): pytest.approx(25)}, "one question in four"
+    assert {row.right_by_silence for row in summarise(records, resamples=20)} == {25.0}
 
 
 def test_contexts_are_those_of_obedience_or_leakage_whichever_has_fewer() -> None:
