@@ -237,12 +237,6 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_an_area_ends_between_two_points_where_it_is_asked_to",
     ),
     Mutant(
-        f"{AGGREGATE}/comparison/duel.py",
-        " or self.opposed:",
-        ":",
-        "tests/aggregate/comparison/test_paired.py::test_two_measures_that_disagree_are_no_verdict",
-    ),
-    Mutant(
         f"{AGGREGATE}/ranking.py",
         "if policy not in CONTROLS\n",
         "if True\n",

@@ -222,7 +222,7 @@ INSTRUCTIONS = Task(
     description="System prompt of a defence and directives: answers under directives, and attacks that ask for them",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=32.0,  # the refusal, which is right for three attacks in four; 3.2 on the other questions
+    chance=30.7,  # the refusal, which is right for three attacks in four; 0.5 on the other questions
     contexts={"quick": 16, "paper": 541},
     questions_per_context=4,
     instruction="",
@@ -236,6 +236,6 @@ INSTRUCTIONS_IN_ARMS = replace(
     INSTRUCTIONS,
     arms=ARMS,
     variant="arms.2",
-    chance=28.2,
+    chance=26.4,
     contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

@@ -21,8 +21,8 @@ DEFINITION = Definition(
     "Answers kept, and bytes held",
     "What a policy has of the full cache’s right answers, or of its directives obeyed where a task has directives, in "
     "percent, mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens "
-    "frees nothing, so its line is upright. Shaded: what is kept by “I don’t know” to every question, which is right where "
-    "none has an answer, and may obey a directive.",
+    "frees nothing, so its line is upright. Shaded: what is kept by “I don’t know” to every question, which is right "
+    "where none has an answer, and may obey a directive.",
     names=(KEPT, HELD),
 )
 

@@ -34,7 +34,7 @@ from datasets_gen.registry import by_name
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.relations import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
-from tests.support.tasks.blind import blind_f1, form
+from tests.support.tasks.blind import blind_right, form
 from tests.support.tasks.solvers.text import names_someone, sentences
 from tests.support.tasks.suite import (
     SOLVERS,
@@ -285,7 +285,7 @@ def test_what_one_fact_implies_is_not_asked_for_as_another(name: str) -> None:
 
 @pytest.mark.parametrize("task", [*TASKS.values(), INSTRUCTIONS_IN_ARMS], ids=lambda task: f"{task.name}{task.variant}")
 def test_chance_is_what_the_best_blind_guesser_scores(task: Task) -> None:
-    assert blind_f1(task) == pytest.approx(task.chance, abs=0.5)
+    assert blind_right(task) == pytest.approx(task.chance, abs=0.5)
 
 
 # --- the questions and the values

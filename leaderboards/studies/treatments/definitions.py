@@ -11,8 +11,8 @@ TREATMENTS = Chapter(
             "Share kept",
             "What a treatment keeps of what the full cache has: right answers, or directives obeyed where a task has "
             "directives, as a share of the full cache’s on the same questions, averaged over the draws of a random "
-            "treatment. Its interval resamples contexts, for treatment and full cache together. An answer that failed counts as 0. "
-            "The control at level 0 and the full cache are 100 %.",
+            "treatment. Its interval resamples contexts, for treatment and full cache together. An answer that failed "
+            "counts as 0. The control at level 0 and the full cache are 100 %.",
             "kept = mean(lead | treated) / mean(lead | full cache)",
             names=(*estimates("share_kept"), "share kept", "percent of the control", "fault", "damaged"),
         ),
