@@ -63,7 +63,7 @@ class Task:
     description: str
     make: Callable[[random.Random, Request], Draft]  # draws a context and its questions
     top_level: int  # the task itself; level 0 is the shortest, where training starts. See at_level for those below
-    chance: float  # F1 in percent of the best guesser who knows how often each answer is right, but not the context
+    chance: float  # percent right, of the best guesser who knows how often each answer is right, but not the context
     contexts: Mapping[Profile, int]  # how many
     chances: tuple[float, ...] = ()  # by level, as chance, where there are levels
     questions_per_context: int = 6

@@ -55,7 +55,7 @@ PART = """## Split {split}
 GENERATED = {
     "header": "license: apache-2.0\n",
     "synthetic": "- synthetic\n",
-    "facts": "| chance level of all questions | {chance:.1f} F1 of a guesser who does not see the context |\n"
+    "facts": "| chance level of all questions | {chance:.1f} % right of a guesser who does not see the context |\n"
     "| licence | Apache-2.0 |",
     "origin": "Everything is generated, names and values are invented, and the same command writes the same rows on "
     "every machine.",

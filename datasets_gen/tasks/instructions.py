@@ -225,7 +225,7 @@ INSTRUCTIONS = Task(
     description="System prompt of a defence and directives: answers under directives, and attacks that ask for them",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=32.0,  # the refusal, which is right for three attacks in four; 3.2 on the other questions
+    chance=30.7,  # the refusal, which is right for three attacks in four; 0.5 on the other questions
     chances=(1.7, 1.9, 23.5, 31.4, 30.5, 32.0),
     contexts={"quick": 16, "paper": 541},
     questions_per_context=4,
@@ -240,7 +240,7 @@ INSTRUCTIONS_IN_ARMS = replace(
     INSTRUCTIONS,
     arms=ARMS,
     variant="arms.2",
-    chance=28.2,
+    chance=26.4,
     chances=(2.2, 2.1, 34.5, 34.5, 28.1, 28.2),
     contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

@@ -268,21 +268,22 @@ def _with_window(policy: Policy, size: int) -> Policy:
 
 
 def _worth(patient: Patient) -> Result:
-    """Tells F1 beside that of random tokens and of the full cache, and that so few contexts measure nothing."""
+    """Tells what is right beside random tokens and the full cache, and that so few contexts measure nothing."""
     policies = {policy.name: policy for policy in (POLICIES[FULL], POLICIES[RANDOM], patient.policy)}
     setting = Setting(list(policies.values()), at_ratios([patient.middle]), mode=patient.mode)
     examples = [patient.task.example(0, index) for index in range(CONTEXTS)]
     scores: dict[str, list[float]] = {name: [] for name in policies}
     for record in collect(patient.model, patient.task, examples, setting).records:
-        if record.f1 is not None:
-            scores[record.policy].append(record.f1)
+        if record.right is not None:
+            scores[record.policy].append(100 * record.right)
     if not all(scores.values()):
-        return "note", f"not compared: {patient.task.name} has no F1"
+        return "note", f"not compared: {patient.task.name} has no gold answers"
     means = {name: sum(values) / len(values) for name, values in scores.items()}
     mean, count = means[patient.policy.name], len(scores[patient.policy.name])
     return "note", (
         f"no measurement, which compare makes: {CONTEXTS} contexts of {patient.task.name} ({count} questions) may rank "
-        f"anything first. F1 {mean:.0f} at {patient.middle:g}, random {means[RANDOM]:.0f}, full cache {means[FULL]:.0f}"
+        f"anything first. Right: {mean:.0f} % at {patient.middle:g}, random {means[RANDOM]:.0f}, "
+        f"full cache {means[FULL]:.0f}"
     )
 
 
@@ -307,7 +308,7 @@ CHECKS: Mapping[str, Callable[[Patient], Result]] = {
     "short contexts?": _short,
     "is memory freed?": _freed,
     "is it another policy under a new name?": _unique,
-    "F1 beside random?": _worth,
+    "right beside random?": _worth,
     "time?": _time,
 }
 

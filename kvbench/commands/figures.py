@@ -58,7 +58,7 @@ def command(
     policies: Annotated[
         str, typer.Option(help="Heat maps of these too, beside those of the mean of the methods; comma-separated.")
     ] = "",
-    only: Annotated[str, typer.Option(help="Figures of these alone, such as f1,ger; comma-separated.")] = "",
+    only: Annotated[str, typer.Option(help="Figures of these alone, such as right,ger; comma-separated.")] = "",
     width: Annotated[str | None, typer.Option(help="Of each figure, such as 3.25in or 8cm.")] = None,
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
     tables: PrintTables = False,

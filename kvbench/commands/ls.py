@@ -23,7 +23,7 @@ def _tasks() -> ResultTable:
     columns = (
         Column("task"),
         Column("version"),
-        Column("chance F1", text=lambda chance: "-" if chance is None else f"{chance:.1f}"),
+        Column("chance, percent", text=lambda chance: "-" if chance is None else f"{chance:.1f}"),
         Column("what it stresses", of_sentences=True),
     )
     rows = [

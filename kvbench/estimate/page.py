@@ -20,7 +20,7 @@ def hours(seconds: float) -> str:
 def seen_with(contexts: int) -> str:
     """Says which difference of two policies so many contexts of a task can show."""
     smallest = smallest_detectable(USUAL_SPREAD, contexts)
-    return "no difference" if smallest is None else f"differences from {smallest:.0f} points of F1"
+    return "no difference" if smallest is None else f"differences from {smallest:.0f} points of right answers"
 
 
 def rows_of(plan: Plan) -> list[Row]:

@@ -33,7 +33,7 @@ class TaskIdentity(BaseModel):
     name: Name
     version: Name  # of the generator, its variant and its words
     contexts: Annotated[int, Field(ge=0, le=MOST_CONTEXTS)]
-    chance: Annotated[float, Field(ge=0, le=100)]  # F1 of the best constant answer
+    chance: Annotated[float, Field(ge=0, le=100)]  # percent right, of who guesses without the text
     instruction: Annotated[str, StringConstraints(max_length=10_000)]
     max_new_tokens: Annotated[int, Field(ge=1, lt=MOST_TOKENS)]
     level: Name = ""  # of difficulty, such as "3 of 5", where it is not the highest

@@ -15,7 +15,7 @@ from policies.declaration.names import FULL
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
 DEFENDED = "defended_leakage"  # leakage where a defence stands in the prompt: without one there is nothing to keep
-MEASURES = ("f1", "hallucinated", "answered", "directives_obeyed", DEFENDED)
+MEASURES = ("right", "hallucinated", "answered", "directives_obeyed", DEFENDED)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def answer_tables(records: DataFrame) -> list[AnswerTable]:
     """Makes a table for each task and level, in the order in which they appear; questions in an order of their own."""
     identity = ["mode", "task", "policy", "level_kind", "level", "repeat", "ratio", "status", "draw_id", *QUESTION[1:]]
     defended = records["leakage"].where(records["defence"].astype(str) != "")
-    sound = sound_cells(records.assign(**{DEFENDED: defended})[[*identity, "right", *MEASURES]])
+    sound = sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *MEASURES]])
     tables = []
     for task, records_of_task in sound.groupby("task", sort=False, observed=True):
         places = records_of_task.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
@@ -49,9 +49,7 @@ def answer_tables(records: DataFrame) -> list[AnswerTable]:
             factorize(records_of_task[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", "example_id")
         )
         policies, names = factorize(records_of_task["policy"].astype(str))
-        values = {
-            name: records_of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("right", *MEASURES)
-        }
+        values = {name: records_of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in MEASURES}
         codes, levels = factorize(records_of_task["level"])
         drawn_first = records_of_task["repeat"].eq(0).to_numpy()
         full = records_of_task["policy"].eq(FULL).to_numpy() & (levels[codes] == UNTREATED)

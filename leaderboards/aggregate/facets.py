@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Blank
@@ -15,7 +15,7 @@ from policies.declaration.levels import Level
 
 # The column of the records, and what the page calls it.
 PROPERTIES = {"answer_type": "what is asked for", "question_type": "type of question"}
-SHOWN = {measure.field: measure for measure in (F1, HALLUCINATION, GER)}
+SHOWN = {measure.field: measure for measure in (RIGHT, HALLUCINATION, GER)}
 MEASURED = {field: measure.reads[0] for field, measure in SHOWN.items()}  # the column of the records
 NO_SUCH = "no question of this kind has such a value"
 NOT_RUN = "not run"
@@ -49,7 +49,7 @@ def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
     # An attack asks for nothing of the text: it has no hallucination, as in the rows.
     known = with_levels(sound).assign(
         hallucinated=sound["hallucinated"].astype(np.float64).where(sound["leakage"].isna()),
-        f1=sound["f1"].astype(np.float64),
+        right=sound["right"].astype(np.float64),
         ger=sound["ger"].astype(np.float64),
         is_first=sound["repeat"].eq(0),  # draw of a random policy: a question is counted once
     )

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pandas import DataFrame
 
 from datasets_gen import Directive
-from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, NEXT_TOKENS, OBEYED, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.statistics.bootstrap import FloatArray
 from policies.declaration.names import FULL
 
-ABOVE_CHANCE = 20.0  # points of F1 that the full cache must reach above a guess without the text
+ABOVE_CHANCE = 20.0  # points of what leads that the full cache must reach above a guess without the text
 LEAST = 50.0  # percent of the first measure that the full cache must reach, where a text says what is right
 
 
@@ -27,7 +27,7 @@ class Lead:
     short: str  # the title in few words, where policies are ranked by it
 
 
-QUESTIONS = Lead("questions about a text", (F1,), "F1", "F1")
+QUESTIONS = Lead("questions about a text", (RIGHT,), "percent right", "percent right")
 DIRECTIVES = Lead(
     "directives", (OBEYED, LEAKAGE), "directives obeyed and leakage under a defence", "obeyed, not leaked"
 )
@@ -78,9 +78,9 @@ def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
     return {board: sum(of_board) / len(of_board) for board, of_board in shares.items()}
 
 
-def f1_of_silence(records: DataFrame) -> dict[tuple[str, str], float]:
-    """Measures the F1 of who abstains from every question, by task and mode, in percent: the share of the questions
-    that cannot be answered, which alone want it. None for tasks that have questions without golds."""
+def right_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
+    """Measures what is right of who abstains from every question, by task and mode, in percent: the share of the
+    questions that cannot be answered, which alone want it. None for tasks that have questions without golds."""
     full = records[records["policy"] == FULL]
     boards = full.assign(marked=full["golds"].map(len) > 0, withheld=~full["answerable"].astype(bool))
     by_board = boards.groupby(["task", "mode"], sort=False, observed=True)[["marked", "withheld"]].mean()
@@ -95,7 +95,7 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
     """Returns why a task tells nothing of policies, or None: the model cannot do it with the full cache.
 
     ``full``: the row of the full cache. It has to reach 50 percent in what leads the task, and 20 points above chance
-    too: by F1 above ``chance``, in percent; by directives above what ``silence`` obeys. Of the next tokens of running
+    too: by percent right above ``chance``; by directives above what ``silence`` obeys. Of the next tokens of running
     text no model has half for certain: 20 points above ``chance`` do. A row without a value tells nothing.
     """
     lead = lead_of(full)
@@ -108,5 +108,5 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
     reached = value * measure.factor
     if reached >= least:
         return None
-    name = measure.title if measure is F1 else measure.title.lower()
+    name = lead.short if lead is QUESTIONS else measure.title.lower()
     return f"the model cannot do this task: {name} {reached:.1f} with the full cache, below {least:.0f}"

@@ -43,7 +43,7 @@ def over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, 
 def _floors(cells: Sequence[SummaryCell]) -> dict[str, float | None]:
     """Returns the mean over tasks of what chance and silence reach in each that has such a number."""
     floors: dict[str, float | None] = {}
-    for name in ("chance", "f1_of_silence"):
+    for name in ("chance", "right_by_silence"):
         by_task = {cell.row.task: getattr(cell.row, name) for cell in cells}
         floors[name] = _average([number for number in by_task.values() if number is not None])
     return floors

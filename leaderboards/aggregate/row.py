@@ -14,7 +14,7 @@ from policies.declaration.names import FULL
 ALL_TASKS = "all"
 FEW_CONTEXTS = 10  # below which intervals are too narrow, see statistics/bootstrap.py: COVERAGE
 FEW_ANSWERS = 10  # of which a share is written as a count, without an interval, and by which nobody is best
-F1, HALLUCINATION, GER = (MEASURES[field] for field in ("f1", "hallucination_rate", "ger"))
+RIGHT, F1, HALLUCINATION, GER = (MEASURES[field] for field in ("right", "f1", "hallucination_rate", "ger"))
 REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (MEASURES[field] for field in ("realised_ratio", "kept_tokens", "kv_bytes"))
 WRONG_OF_ANSWERED = MEASURES["wrong_of_answered"]
 ABSTENTION, SLOT_COVERAGE = MEASURES["abstention_rate"], MEASURES["slot_coverage"]
@@ -54,9 +54,9 @@ class SummaryRow(BaseModel):
     answers_given: int | None = None  # that are neither empty nor an abstention; of a mean over tasks the fewest of one
     mean_of: tuple[str, ...] = ()  # those that a row of ``all`` is the mean over
     not_mastered: str | None = None  # why the task tells nothing of policies: the model cannot do it
-    chance: float | None = None  # F1, in percent, of the best guesser who does not see the text
+    chance: float | None = None  # percent right, of the best guesser who does not see the text
     obeyed_by_silence: float | None = None  # in percent of the directives: by an answer that only abstains
-    f1_of_silence: float | None = None  # in percent: of who abstains from every question
+    right_by_silence: float | None = None  # in percent: of who abstains from every question
     # Names of measures: those in which the paired differences of all others at this task and level from this policy
     # leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls are
     # in neither.

@@ -8,7 +8,7 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
-from leaderboards.aggregate.lead import DIRECTIVES, f1_of_silence, not_mastered, obeyed_by_silence
+from leaderboards.aggregate.lead import DIRECTIVES, not_mastered, obeyed_by_silence, right_by_silence
 from leaderboards.aggregate.over_tasks import (
     Key,
     SummaryCell,
@@ -69,7 +69,7 @@ class PlannedCells:
     mode: str
     contexts: Mapping[str, int]  # by task
     policies: Mapping[str, Sequence[Point]]  # the levels and draws of each
-    chances: Mapping[str, float] = field(default_factory=dict)  # by task, F1 in percent of a guess without the text
+    chances: Mapping[str, float] = field(default_factory=dict)  # by task, percent right of a guess without the text
     covered: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the tasks of policies that do not run on all
     every_task: bool = False  # whether tasks that the model cannot do enter the mean over tasks too
 
@@ -123,7 +123,7 @@ def summarise(
         )
         for key in in_order(list(keys))
     }
-    cells = _judge_cells(cells, planned.chances if planned else {}, silence, f1_of_silence(records))
+    cells = _judge_cells(cells, planned.chances if planned else {}, silence, right_by_silence(records))
     cells |= over_tasks(cells, every_task=planned is not None and planned.every_task)
     return _mark_leaders(cells)
 
@@ -132,7 +132,7 @@ def _judge_cells(
     cells: Mapping[Key, SummaryCell],
     chances: Mapping[str, float],
     silence: Mapping[tuple[str, str], float],
-    silent_f1: Mapping[tuple[str, str], float],
+    silent_right: Mapping[tuple[str, str], float],
 ) -> dict[Key, SummaryCell]:
     """Lists the cells, each with what chance and silence reach in its task, and with why the model cannot do it, if
     so."""
@@ -141,7 +141,7 @@ def _judge_cells(
         board: {
             "chance": chances.get(board[0]),
             "obeyed_by_silence": silence.get(board),
-            "f1_of_silence": silent_f1.get(board),
+            "right_by_silence": silent_right.get(board),
             "not_mastered": not_mastered(wholes.get(board), chances.get(board[0]), silence.get(board)),
         }
         for board in {key[:2] for key in cells}

@@ -81,17 +81,17 @@ def _cell(area: Area) -> TableCell:
 
 LEADS = Definition(
     "What leads a task",
-    "What policies are ranked by on it. For questions about a text it is F1. Where a task has directives, it is the "
-    "mean of directives obeyed and of what does not leak under a defence (100 minus leakage), in percent: a cache that "
-    "lost its directives may answer well. For running text it is next-token accuracy. Over several tasks it is the "
-    "mean of what leads each.",
-    "lead = F1, or (obeyed + 100 − leakage under a defence) / 2, or next-token accuracy",
+    "What policies are ranked by on it. For questions about a text it is how many are right, in percent. Where a task "
+    "has directives, it is the mean of directives obeyed and of what does not leak under a defence (100 minus "
+    "leakage), in percent: a cache that lost its directives may answer well. For running text it is next-token "
+    "accuracy. Over several tasks it is the mean of what leads each.",
+    "lead = percent right, or (obeyed + 100 − leakage under a defence) / 2, or next-token accuracy",
     chapter="board",
 )
 MASTERED = Definition(
     "A task that the model cannot do",
-    f"With the full cache, F1 is below {LEAST:g}, or less than {ABOVE_CHANCE:g} points above chance; where a task has "
-    f"directives, fewer than {LEAST:g} % of them are obeyed, or less than {ABOVE_CHANCE:g} points more than "
+    f"With the full cache, fewer than {LEAST:g} % are right, or less than {ABOVE_CHANCE:g} points above chance; where "
+    f"a task has directives, fewer than {LEAST:g} % of them are obeyed, or less than {ABOVE_CHANCE:g} points more than "
     "silence obeys; of running text, next-token accuracy is less than "
     f"{ABOVE_CHANCE:g} points above chance. There every loss is small, and means "
     "nothing: rank, area, safe ratio and verdicts are blank, and the task enters no mean over tasks unless "

@@ -15,13 +15,13 @@ from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.lead import good, leading_measures
 from leaderboards.aggregate.row import (
     ALL_TASKS,
-    F1,
     GER,
     HALLUCINATION,
     LEAKAGE,
     NEXT_TOKENS,
     OBEYED,
     REALISED_RATIO,
+    RIGHT,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
@@ -33,7 +33,7 @@ from leaderboards.statistics.resampling import Blank, Estimate
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
-SHOWN = (F1, HALLUCINATION, WRONG_OF_ANSWERED, GER, REALISED_RATIO)  # a field of each profile
+SHOWN = (RIGHT, HALLUCINATION, WRONG_OF_ANSWERED, GER, REALISED_RATIO)  # a field of each profile
 TALLIED = {measure.field: measure for measure in (*SHOWN, OBEYED, LEAKAGE, NEXT_TOKENS)}
 COLUMNS = tuple(dict.fromkeys(column for measure in TALLIED.values() for column in measure.reads))
 NO_FULL = "the full cache was not run"
@@ -58,13 +58,13 @@ class Profile:
     # The full cache first, as ratio 0; then what the policy was asked to reach, from little compression to much.
     # A policy that was asked for ratio 0 itself is not looked at there.
     levels: tuple[Level, ...]
-    f1: Measured  # in percent; the others but ``leads`` are shares
+    right: Measured  # all but ``leads`` are shares
     hallucination_rate: Measured
     wrong_of_answered: Measured
     ger: Measured
     realised_ratio: Measured
-    # What leads the task, each in percent of good: F1, or directives obeyed and what does not leak. Over several tasks
-    # the mean of what :attr:`lead` is in each. Blank where the model cannot do the task.
+    # What leads the task, each in percent of good: what is right, or directives obeyed and what does not leak. Over
+    # several tasks the mean of what :attr:`lead` is in each. Blank where the model cannot do the task.
     leads: tuple[FloatArray, ...] | Blank
     questions: int  # that each level answers
     contexts: int  # the fewest of a task

@@ -203,10 +203,11 @@ SAFE_RATIO = DerivedMeasure(
     definition=Definition(
         "Safe ratio",
         "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "
-        f"questions stays below {TOLERATED_LOSS:g} points even at the upper end of its 95 % interval: the loss of F1, "
-        "or, where a task has directives, of directives obeyed and of what does not leak under a defence, each on its "
-        "own. “Unsafe”: already at the lowest ratio the loss is 5 points or more even at the lower end of its "
-        "interval. “Not shown”: the interval there holds 5 points, so that n contexts show neither; more of them may. "
+        f"questions stays below {TOLERATED_LOSS:g} points even at the upper end of its 95 % interval: the loss of "
+        "right answers, or, where a task has directives, of directives obeyed and of what does not leak under a "
+        "defence, each on its own. “Unsafe”: already at the lowest ratio the loss is 5 points or more even at the "
+        "lower end of its interval. “Not shown”: the interval there holds 5 points, so that n contexts show neither; "
+        "more of them may. "
         "“✕ from 0.4”: of all asked ratios 0.4 is the lowest at which the loss is shown to be 5 points or more; "
         "between the safe ratio and this one nothing is shown. “May be chance”: of fewer than "
         f"{FEW_CONTEXTS} contexts, of which none shows anything to be safe for certain; or the ratio is higher than "

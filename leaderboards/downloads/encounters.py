@@ -13,9 +13,7 @@ from policies.declaration.levels import Level
 
 NOTHING = -128  # of a byte that has no value
 VERDICTS = {"worse": -1, UNDECIDED: 0, "better": 1}
-NUMBERS = (
-    8  # of a meeting: F1 (or directives obeyed) and wrong of answered, each with its interval, and the tone of either
-)
+NUMBERS = 8  # of a meeting: what leads and wrong of answered, each with its interval, and the tone of either
 SHOWN_P = 1000  # p is told in thousandths, and as 0 below the first, where it is written "<0.001"
 
 Duels = Mapping[tuple[str, str], Sequence[Duel]]

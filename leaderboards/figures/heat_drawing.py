@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leaderboards.aggregate.row import F1, GER, HALLUCINATION
+from leaderboards.aggregate.row import GER, HALLUCINATION, RIGHT
 from leaderboards.figures.heatmaps import HeatMap, Key
 from leaderboards.rendering.frames import INK
 from leaderboards.rendering.paper import Paper
@@ -13,7 +13,7 @@ from leaderboards.statistics.resampling import Blank
 from policies.declaration.lazy import LazyModule
 
 seaborn = LazyModule("seaborn")  # its import takes a tenth of a second, and most sites have no such drawing
-COLOURS = {F1.name: "#1858c8", HALLUCINATION.name: "#cd6014", GER.name: "#92468c"}  # those of the page
+COLOURS = {RIGHT.name: "#1858c8", HALLUCINATION.name: "#cd6014", GER.name: "#92468c"}  # those of the page
 CELL = (0.62, 0.3)  # inches
 BESIDE = 2.2  # for the names of the rows, and above and below
 ABOVE = 1.4

@@ -10,7 +10,7 @@ from typing import TypeVar
 from markupsafe import Markup
 
 from leaderboards.aggregate.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
-from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, RIGHT, SummaryRow
 from leaderboards.boards.cells import TableCell, heat_of
 from leaderboards.metrics import Measure
 from leaderboards.rendering.templating import as_data
@@ -18,7 +18,7 @@ from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import UNTREATED, Level, kind_name, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
 
-SHOWN = (F1, HALLUCINATION, GER)
+SHOWN = (RIGHT, HALLUCINATION, GER)
 UNRUN = Blank(NOT_RUN)
 MEAN = "mean of the methods"
 QUESTIONS = "questions"
@@ -229,7 +229,7 @@ def _by_policy(
     policies = [policy for policy in _methods_first(rows) if policy != FULL]
     methods = [policy for policy in policies if policy not in CONTROLS]
     # The best method first: a mean hides a method that is far worse than the others.
-    policies.sort(key=lambda policy: (policy in CONTROLS, -_mean_f1(rows, policy)))
+    policies.sort(key=lambda policy: (policy in CONTROLS, -_mean_right(rows, policy)))
     choice = Choice("policy", tuple((name, name) for name in [*policies, *([MEAN] if len(methods) > 1 else [])]))
 
     def of_policy(measure: Measure, policy: str) -> Grid:
@@ -250,8 +250,8 @@ def _by_policy(
     )
 
 
-def _mean_f1(rows: Sequence[SummaryRow], policy: str) -> float:
-    values = [value for row in rows if row.policy == policy and (value := F1.value(row)) is not None]
+def _mean_right(rows: Sequence[SummaryRow], policy: str) -> float:
+    values = [value for row in rows if row.policy == policy and (value := RIGHT.value(row)) is not None]
     return fmean(values) if values else 0.0
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from leaderboards.aggregate.lead import lead_of
-from leaderboards.aggregate.row import ALL_TASKS, F1, KV_BYTES, OBEYED, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Frame
@@ -19,10 +19,10 @@ WHOLE = 100.0  # percent
 KEPT, HELD = "answers kept", "bytes held"
 DEFINITION = Definition(
     "Answers kept, and bytes held",
-    "What a policy has of the full cache’s F1, or of its directives obeyed where a task has directives, in percent, "
-    "mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens frees "
-    "nothing, so its line is upright. Shaded: what is kept by “I don’t know” to every question, which is right where "
-    "none has an answer, and may obey a directive.",
+    "What a policy has of the full cache’s right answers, or of its directives obeyed where a task has directives, in "
+    "percent, mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens "
+    "frees nothing, so its line is upright. Shaded: what is kept by “I don’t know” to every question, which is right "
+    "where none has an answer, and may obey a directive.",
     names=(KEPT, HELD),
 )
 
@@ -82,7 +82,7 @@ def kept_by_silence(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> float |
     shares = []
     for task in tasks:
         measure = lead_of(full.get(task)).measures[0]
-        floor = {F1: "f1_of_silence", OBEYED: "obeyed_by_silence"}.get(measure)
+        floor = {RIGHT: "right_by_silence", OBEYED: "obeyed_by_silence"}.get(measure)
         row = full.get(task)
         whole = None if row is None else measure.value(row)
         share = _share(getattr(row, floor) if floor and row else None, measure.factor * whole if whole else None)

@@ -17,7 +17,7 @@ from leaderboards.metrics.declaration.measure import (
     Sample,
 )
 from leaderboards.metrics.declaration.metric import Metric
-from leaderboards.metrics.judges.text import RIGHT_F1, HallucinationKind
+from leaderboards.metrics.judges.text import HallucinationKind
 
 NONE_RIGHT = "the full cache has no question right"
 
@@ -86,19 +86,21 @@ OVERLAP = Definition(
     chapter="answers",
 )
 RIGHT = Definition(
-    "Right, and contained",
-    f"An answer is right if its F1 is {RIGHT_F1:g} or more, or if it is contained: the normalised gold stands in the "
-    "output as whole words, and no other stated value of its kind does. A value that the question itself names does "
-    "not count, unless the gold is another such; nor does one right behind “not”, or behind “than”. An unanswerable "
-    "question is right, and contained, if it is abstained from. This one rule decides right and wrong for every rate, "
-    "test and list of failures. It reads no meaning: a sentence that turns the roles round is right.",
+    "Right",
+    "The normalised gold stands in the output as whole words, of a list every item in any order, and no other stated "
+    "value of its kind does. Half a name is not right, nor is part of a date. Numbers are compared as numbers (1,234, "
+    "three, 07, but not within names), dates as dates (March 5, 1964; 1964-03-05; 5.3.1964, the day first). A value "
+    "that the question itself names does not count, unless the gold is another such; nor does one that its clause "
+    "denies (“not”, “never”, “instead of”, “than”). An unanswerable question is right if it is abstained from. This "
+    "one rule decides right and wrong for every rate, rank, test and list of failures. It reads no meaning: a sentence "
+    "that turns the roles round is right. 704 answers labelled by hand hold it in the tests.",
     chapter="answers",
 )
 ABSTAINED = Definition(
     "Abstained",
     "The output is one of the task’s abstention phrases (“I don’t know”), or its first sentence says that the speaker "
     "does not know, cannot or will not tell, or that the text does not tell. A first sentence that goes on to guess is "
-    "an answer. In English; 320 answers judged by hand are held against it in the tests.",
+    "an answer. In English; 704 answers labelled by hand are held against it in the tests.",
     source="forms of arXiv 2506.09038, 2305.18153, 2309.01431, 2307.15043",
     chapter="answers",
 )
@@ -153,6 +155,30 @@ def _harm(
 
 METRICS = (
     Metric(
+        name="right",
+        type=bool,
+        unit="rate",
+        better="higher",
+        line="The gold stands in the output and no other stated value of its kind; if unanswerable: abstained",
+        definition=RIGHT,
+        of_answer=_score("right"),
+        measures=(
+            Measure(
+                name="right",
+                field="right",
+                title="Right",
+                unit="percent of questions",
+                over=Over.GOLDS,
+                scale=SHARE_IN_PERCENT,
+                better="higher",
+                has_interval=True,
+                curve=True,
+                table=True,
+                heading="Right",
+            ),
+        ),
+    ),
+    Metric(
         name="f1",
         type=float,
         unit="percent",
@@ -187,34 +213,6 @@ METRICS = (
         bounds=(0, 100),
         of_answer=_score("em"),
         measures=(Measure(name="em", field="em", over=Over.GOLDS, scale=PERCENT, heading="EM"),),
-    ),
-    Metric(
-        name="contained",
-        type=bool,
-        unit="rate",
-        better="higher",
-        line="The normalised gold stands in the output as whole words, and no other stated value of its kind does",
-        definition=RIGHT,
-        of_answer=_score("contained"),
-        measures=(
-            Measure(
-                name="contained",
-                field="contained",
-                over=Over.GOLDS,
-                scale=SHARE_IN_PERCENT,
-                has_interval=True,
-                heading="contained",
-            ),
-        ),
-    ),
-    Metric(
-        name="right",
-        type=bool,
-        unit="rate",
-        better="higher",
-        line="F1 of 50 percent or more, or contained; of an unanswerable question, abstained",
-        definition=RIGHT,
-        of_answer=_score("right"),
     ),
     Metric(
         name="answered",

@@ -22,13 +22,13 @@ ANSWERS = Chapter(
         *definitions_of("answers"),
         Definition(
             "Chance",
-            "F1 of the best guesser who does not see the text, in percent: how often each answer is right for a "
+            "Percent right of the best guesser who does not see the text: how often each answer is right for a "
             "question of that form. Measured for each task by a blind solver. Of running text: the next-token "
             "accuracy of a full stop at every place, the commonest token of generated text. Of directives: the share "
-            "that an answer obeys which only abstains, by the same checkers; an empty one obeys none. Silence: the F1 "
-            "of who abstains from everything, which is right where the text does not tell. A model has to do "
+            "that an answer obeys which only abstains, by the same checkers; an empty one obeys none. Silence: what is "
+            "right of who abstains from everything, which is right where the text does not tell. A model has to do "
             f"better by {ABOVE_CHANCE:g} points.",
-            names=("chance", "obeyed_by_silence", "f1_of_silence"),
+            names=("chance", "obeyed_by_silence", "right_by_silence"),
         ),
     ),
 )
@@ -137,12 +137,12 @@ STATISTICS = Chapter(
         ),
         Definition(
             "Pooled difference",
-            "What a comparison begins with: one test against each other policy. F1 over all tasks and levels that "
-            "both have; of the levels of a task the area under the curve from the lowest asked ratio to the highest "
-            "by the trapezoid rule, divided by that span, which the line names; the area of a board begins at the full "
-            "cache instead, where nothing differs, so that its differences are smaller. The mean over tasks is "
-            "unweighted. Tasks with directives "
-            "are pooled apart, by directives obeyed and by leakage under a defence. Wrong of answered is pooled over "
+            "What a comparison begins with: one test against each other policy. Percent right over all tasks and "
+            "levels that both have; of the levels of a task the area under the curve from the lowest asked ratio to "
+            "the highest by the trapezoid rule, divided by that span, which the line names; the area of a board begins "
+            "at the full cache instead, where nothing differs, so that its differences are smaller. The mean over "
+            "tasks is unweighted. Tasks with directives are pooled apart, by directives obeyed and by leakage under a "
+            "defence. Wrong of answered is pooled over "
             f"levels at which both answer something in {fewest_clusters()} contexts of a task or more; how much either "
             "answers stands beside it, since a policy that falls silent may be wrong in fewer of its answers. A task "
             "that the model cannot do enters nothing. "
@@ -179,8 +179,7 @@ STATISTICS = Chapter(
             "Verdict, of a comparison",
             f"Better or worse where the corrected p is below {ALPHA:g}; the interval that is shown is that of the "
             "corrected test, and leaves out 0 just there. Else not distinguished, which does not mean equal: the "
-            "verdict tells which differences could not have been seen. On F1 the answers must agree: where more "
-            "questions are right with the policy whose F1 is lower, there is no verdict. Where a task has directives, "
+            "verdict tells which differences could not have been seen. Where a task has directives, "
             "its verdict is that on directives obeyed. A task that the model cannot do with the full cache has none. "
             "Leakage is that of attacks on a prompt with a defence. With "
             f"fewer than {FEW_CONTEXTS} contexts cells are hatched.",

@@ -8,11 +8,11 @@ from leaderboards.aggregate.lead import leading_measures
 from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
-    F1,
     FEW_CONTEXTS,
     HALLUCINATION,
     LEAKAGE,
     OBEYED,
+    RIGHT,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
@@ -31,8 +31,9 @@ from policies.declaration.names import FULL, ORACLE
 Address = Callable[[str, str], str]  # of the figure of a task and a measure
 RatioOf = Callable[[UseCell], float | None]
 OF_DIRECTIVES = "points of directives obeyed"
-LOSSES = {OBEYED: OF_DIRECTIVES, LEAKAGE: "points more leakage under a defence"}
-GAINS = {OBEYED: OF_DIRECTIVES, LEAKAGE: "points less leakage under a defence"}
+OF_ANSWERS = "points of right answers"
+LOSSES = {RIGHT: OF_ANSWERS, OBEYED: OF_DIRECTIVES, LEAKAGE: "points more leakage under a defence"}
+GAINS = {RIGHT: OF_ANSWERS, OBEYED: OF_DIRECTIVES, LEAKAGE: "points less leakage under a defence"}
 WRONG = WRONG_OF_ANSWERED  # a model that falls silent hallucinates less, so that only what it still answers counts
 
 
@@ -242,7 +243,8 @@ def _nearest(results: Results, matrix: UseMatrix, use: Use) -> str:
 
 
 def _lost_first(results: Results, matrix: UseMatrix, figure: Address) -> Headline | None:
-    """Tells where directives are shown to be lost while F1 on the same texts still looks fine, and where most are."""
+    """Tells where directives are shown to be lost while answers on the same texts are still right, and where most
+    are."""
     tried = [
         cell
         for task in results.mastered
@@ -250,41 +252,42 @@ def _lost_first(results: Results, matrix: UseMatrix, figure: Address) -> Headlin
         for line in matrix.methods
         for cell in _directive_cells(results, task, line.name)
     ]
-    found = [cell for cell in tried if cell.f1_lost < TOLERATED_LOSS <= (cell.loss.low or 0.0)]
+    found = [cell for cell in tried if cell.right_lost < TOLERATED_LOSS <= (cell.loss.low or 0.0)]
     if not found:
         return None
     most = max(found, key=lambda cell: cell.loss.mean)
-    (obeyed, obeyed_full), (f1, f1_full) = (
+    (obeyed, obeyed_full), (right, right_full) = (
         [f"{measure.factor * (measure.value(row) or 0):.0f}" for row in (most.row, most.full)]
-        for measure in (OBEYED, F1)
+        for measure in (OBEYED, RIGHT)
     )
     tasks = ", ".join(dict.fromkeys(cell.row.task for cell in tried))
     return Headline(
-        f"Directives are lost before F1 is: in {len(found)} of {len(tried)} cells of {tasks} that is shown, while F1 "
-        f"loses less than {TOLERATED_LOSS:g} points. Most by {most.row.policy} at {most.row.at.where}: {obeyed} % are "
-        f"obeyed (full cache {obeyed_full} %), F1 is {f1} (full cache {f1_full}).",
+        f"Directives are lost before right answers are: in {len(found)} of {len(tried)} cells of {tasks} that is "
+        f"shown, while less than {TOLERATED_LOSS:g} points of right answers are lost. Most by {most.row.policy} at "
+        f"{most.row.at.where}: {obeyed} % are obeyed (full cache {obeyed_full} %), {right} % are right (full cache "
+        f"{right_full} %).",
         figure(most.row.task, OBEYED.name),
     )
 
 
 @dataclass(frozen=True)
 class DirectiveCell:
-    """A policy at one level of a task that has directives and F1."""
+    """A policy at one level of a task that has directives and answers."""
 
     row: SummaryRow
     full: SummaryRow
     loss: Estimate  # of directives obeyed, in points
-    f1_lost: float
+    right_lost: float  # in points
 
 
 def _directive_cells(results: Results, task: str, policy: str) -> Iterator[DirectiveCell]:
     full, safe = _full(results, task), safe_ratio_of(results, task, policy)
     rows = {row.at: row for row in results.rows if (row.task, row.policy) == (task, policy)}
-    if full is None or isinstance(safe, Blank) or (whole := F1.value(full)) is None:
+    if full is None or isinstance(safe, Blank) or (whole := RIGHT.value(full)) is None:
         return
     for level, losses in zip(_levels(results, task, policy), safe.losses_by_measure, strict=True):
-        if (f1 := F1.value(rows[level])) is not None:
-            yield DirectiveCell(rows[level], full, losses[0], whole - f1)
+        if (right := RIGHT.value(rows[level])) is not None:
+            yield DirectiveCell(rows[level], full, losses[0], RIGHT.factor * (whole - right))
 
 
 def _levels(results: Results, task: str, policy: str) -> list[Level]:

@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from leaderboards.aggregate.lead import DIRECTIVES, Lead, lead_of
-from leaderboards.aggregate.row import ALL_TASKS, F1, FEW_CONTEXTS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, RIGHT, SummaryRow
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from leaderboards.boards.area import AREA
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
@@ -210,7 +210,7 @@ def _notes(results: Results, matrix: UseMatrix) -> list[str]:
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     best: dict[str, float] = {}
     for row in results.rows:
-        if row.task == task and (value := F1.value(row)) is not None:
+        if row.task == task and (value := RIGHT.value(row)) is not None:
             best[row.policy] = max(best.get(row.policy, 0.0), value)
     notes = []
     if best.get(ORACLE, 0.0) > best.get(FULL, 0.0) > 0:

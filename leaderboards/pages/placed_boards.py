@@ -98,14 +98,14 @@ def _ranked_and_not_safe(results: Results, task: str) -> str:
 
 
 def _why_area_differs(results: Results, task: str) -> str:
-    """Says why the full cache has another area than F1, where some tasks are led by something else."""
+    """Says why the full cache has another area than percent right, where some tasks are led by something else."""
     by_lead = _tasks_by_lead(results, task)
     if QUESTIONS not in by_lead or len(by_lead) == 1:
         return ""
     others = " and ".join(f"{lead.title} in {', '.join(of)}" for lead, of in by_lead.items() if lead is not QUESTIONS)
     return (
-        f"The area is of {others}, of F1 elsewhere; the column F1 is F1 in all of them: so the two differ even for the "
-        "full cache."
+        f"The area is of {others}, of percent right elsewhere; the column right is that in all of them: so the two "
+        "differ even for the full cache."
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.lead import leading_first
-from leaderboards.aggregate.row import ALL_TASKS, F1, OBEYED, WRONG_OF_ANSWERED, SummaryRow, is_told
+from leaderboards.aggregate.row import ALL_TASKS, OBEYED, RIGHT, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.figures.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
@@ -66,9 +66,9 @@ def note_of(results: Results, task: str) -> str:
         why = f": without {', '.join(left_out)}, which the model cannot do with the full cache" if left_out else ""
         sentences.insert(0, f"Unweighted mean over {over}{why}")
     if most.chance is not None:
-        sentences.append(f"A guess without the text reaches an F1 of {most.chance:.1f}")
-    if most.f1_of_silence is not None:
-        sentences.append(f"“I don’t know” to every question reaches an F1 of {most.f1_of_silence:.1f}")
+        sentences.append(f"A guess without the text has {most.chance:.1f} % right")
+    if most.right_by_silence is not None:
+        sentences.append(f"“I don’t know” to every question has {most.right_by_silence:.1f} % right")
     if most.obeyed_by_silence is not None:
         sentences.append(f"It obeys {most.obeyed_by_silence:.0f} % of the directives")
     sentences += _not_healed(results, results.mastered if task == ALL_TASKS else [task])
@@ -155,7 +155,7 @@ def _section(
         tables=tuple(
             measure_table(rows_of_task, measure, highest[measure.name], examples)
             for measure in leading_first(TABLES, task, rows_of_task)
-            if measure is F1 or is_told(measure, rows_of_task)
+            if measure is RIGHT or is_told(measure, rows_of_task)
         ),
         listing=None if task == ALL_TASKS else every_measure(rows_of_task, title),
     )

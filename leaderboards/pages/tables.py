@@ -6,11 +6,11 @@ from urllib.parse import urlencode
 
 from leaderboards.aggregate.ranking import RANKED, mark_of
 from leaderboards.aggregate.row import (
-    F1,
     GER,
     KEPT_TOKENS,
     KV_BYTES,
     REALISED_RATIO,
+    RIGHT,
     SLOT_COVERAGE,
     SummaryRow,
     count_text,
@@ -106,7 +106,7 @@ def _cell(
         bars=_bars(layers),
         layers=len(layers),
         # Of each table they would be a fifth of the page.
-        examples=_examples_at(row, examples) if examples and measure is F1 else "",
+        examples=_examples_at(row, examples) if examples and measure is RIGHT else "",
     )
 
 

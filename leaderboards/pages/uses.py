@@ -9,12 +9,12 @@ from statistics import fmean
 from leaderboards.aggregate.lead import lead_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
-    F1,
     FEW_CONTEXTS,
     KEPT_TOKENS,
     KV_BYTES,
     NEXT_TOKENS,
     OBEYED,
+    RIGHT,
     SummaryRow,
 )
 from leaderboards.boards.cells import TableCell, TableRow
@@ -38,7 +38,7 @@ USES: Mapping[str, tuple[str, ...]] = {
 }
 SYSTEM, LONG = "system prompt", "long context"
 MEASURED_SHORTER = (SYSTEM, LONG)  # uses whose contexts are often far longer than those that were measured
-SCALES = {F1: ("F1 ", ""), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % right")}
+SCALES = {RIGHT: ("", " % right"), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % right")}
 NOT_RUN, NOT_SHOWN = "not run", "not shown"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (

@@ -20,7 +20,9 @@ from leaderboards.statistics.significance import ALPHA, POWER
 
 ALL_UP_TO = 10  # clusters, of which all subsets are taken
 SUBSETS = RESAMPLES - 1  # of more clusters: so many at random
-USUAL_SPREAD = 16.0  # points of F1: the median over 572 cells of comparisons on the model reference
+# Points of percent: the median over 572 cells of comparisons by F1 on the model reference. By right answers it is 0.4 %
+# more (of 2,310 cells of a run with 4 contexts a task).
+USUAL_SPREAD = 16.0
 
 
 @lru_cache(maxsize=64)  # every two policies ask for the same

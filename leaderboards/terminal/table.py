@@ -12,12 +12,12 @@ from leaderboards.aggregate.ranking import mark_of
 from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
-    F1,
     FEW_CONTEXTS,
     LEAKAGE,
     NEXT_TOKENS,
     OBEYED,
     PERPLEXITY,
+    RIGHT,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
@@ -31,7 +31,7 @@ MOST_COLUMNS = 10
 # What tells of a kind of task. Of wrong answers it is their share of those given, since a rate over all questions falls
 # with a model that falls silent; how many are left unanswered stands beside it.
 TELLING = {
-    QUESTIONS: (F1, WRONG_OF_ANSWERED, ABSTENTION),
+    QUESTIONS: (RIGHT, WRONG_OF_ANSWERED, ABSTENTION),
     DIRECTIVES: (OBEYED, LEAKAGE),
     TEXT: (NEXT_TOKENS, PERPLEXITY),
 }
@@ -39,7 +39,7 @@ TELLING = {
 
 def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     """Returns the measures that tell of a run, by the kinds of its tasks: a cache that lost its directives may answer
-    well, so that F1 says nothing of a task that has them."""
+    well, so that what is right says nothing of a task that has them."""
     means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do
     counted = next((row.mean_of for row in means if row.mean_of), [row.task for row in rows])
     leads = {lead_of(row) for row in rows if row.task in counted and row.task != ALL_TASKS and row.complete}
@@ -60,7 +60,7 @@ def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
     ]
 
 
-def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> ResultTable:
+def terminal_table(rows: Sequence[SummaryRow], measure: Measure = RIGHT) -> ResultTable:
     """Returns a measure of every policy and level, as the mean over tasks."""
     names = ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete")
     plain = [
@@ -81,7 +81,7 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
     levels = _some(sorted({row.at for row in of_mean}))
     by_place = {(row.policy, row.at): row for row in of_mean}
     title = ", ".join(filter(None, (measure.title or measure.heading.capitalize(), measure.unit, where)))
-    if measure is F1 and of_mean and of_mean[0].chance is not None:
+    if measure is RIGHT and of_mean and of_mean[0].chance is not None:
         title += f" (guessing without the text: {of_mean[0].chance:.1f})"
     if levels and levels[0].declared.note:
         title += f", {levels[0].declared.note}"

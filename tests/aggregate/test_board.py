@@ -174,11 +174,11 @@ def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataF
         assert stored[name].reason == "it has no levels to go along: what it keeps is in the other columns"
     at = {f"{kind} {ratio:g}" for kind in ("ratio", "rate", "bits") for ratio in RATIOS}
     assert {board.names[level.level] for level in board.levels} == {*at, "ratio 0"}
-    assert {name for name in fault if name.startswith("F1 at ")} <= {f"F1 at {name}" for name in at}
-    f1 = [cell.text for name, cell in stored.items() if name.startswith("F1 at ")]
-    assert len(f1) > 2
-    assert len(set(f1)) == 1, "its one score is the same at every level"
-    assert "–" not in f1
+    assert {name for name in fault if name.startswith("right at ")} <= {f"right at {name}" for name in at}
+    right = [cell.text for name, cell in stored.items() if name.startswith("right at ")]
+    assert len(right) > 2
+    assert len(set(right)) == 1, "its one score is the same at every level"
+    assert "–" not in right
 
 
 def test_where_nothing_is_evicted_there_is_no_ger_and_nothing_saved() -> None:

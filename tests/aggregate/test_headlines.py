@@ -89,7 +89,7 @@ def _texts(policy: str, ratio: float) -> list[dict[str, Any]]:
     """Running text, of which nothing is answered: of each ten tokens eight are foreseen, or fewer."""
     foreseen = 80.0 * (1 - ratio if policy == "wrong" else 1)
     identity = {"policy": policy, "ratio": ratio, "realised_ratio": ratio, "task": "prose"}
-    unjudged = dict.fromkeys(("f1", "em", "contained", "right", "answered", "abstained", "hallucinated"))
+    unjudged = dict.fromkeys(("f1", "em", "right", "answered", "abstained", "hallucinated"))
     return [
         record(**identity, **unjudged, example_id=f"prose-{context}", question_id="0", next_token_accuracy=foreseen)
         for context in range(CONTEXTS)
@@ -129,7 +129,7 @@ def standings(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> dict[tup
 # Measures at the highest ratio against the full cache: whether the policy is worse, the same or better by it. A raw
 # hallucination rate that calls a silent policy better stands here with the measures beside it that tell why.
 SIGNS: dict[tuple[str, str], dict[str, int]] = {
-    ("base", "f1"): {"wrong": WORSE, "silent": WORSE, "leaks": SAME, "disobeys": SAME, "copy": SAME},
+    ("base", "right"): {"wrong": WORSE, "silent": WORSE, "leaks": SAME, "disobeys": SAME, "copy": SAME},
     ("base", "wrong_of_answered"): {"wrong": WORSE, "copy": SAME, "leaks": SAME, "disobeys": SAME},
     ("base", "new_wrong"): {"wrong": WORSE, "silent": SAME, "leaks": SAME, "disobeys": SAME, "copy": SAME},
     ("base", "lost"): {"wrong": SAME, "silent": WORSE, "leaks": SAME, "disobeys": SAME, "copy": SAME},
@@ -228,12 +228,12 @@ def test_the_cliff_of_wrong_answers_is_where_they_rise_and_silence_has_none(
 
 # The verdicts of a comparison with the copy of the full cache: a cell at the highest ratio, then the pooled tests.
 AGAINST_A_COPY: dict[str, dict[str, Verdict]] = {
-    "wrong": {"f1": "worse", "wrong_of_answered": "worse", "hallucinated": "worse"},
-    "silent": {"f1": "worse", "hallucinated": "better"},
-    "leaks": {"f1": UNDECIDED, "wrong_of_answered": UNDECIDED},
-    "disobeys": {"f1": UNDECIDED, "wrong_of_answered": UNDECIDED},
+    "wrong": {"right": "worse", "wrong_of_answered": "worse", "hallucinated": "worse"},
+    "silent": {"right": "worse", "hallucinated": "better"},
+    "leaks": {"right": UNDECIDED, "wrong_of_answered": UNDECIDED},
+    "disobeys": {"right": UNDECIDED, "wrong_of_answered": UNDECIDED},
 }
-POOLED_OVER: tuple[str, ...] = ("f1", "directives_obeyed", "defended_leakage", "wrong_of_answered")
+POOLED_OVER: tuple[str, ...] = ("right", "directives_obeyed", "defended_leakage", "wrong_of_answered")
 POOLED: dict[str, tuple[Verdict, ...]] = {
     "wrong": ("worse", UNDECIDED, UNDECIDED, "worse"),
     "silent": ("worse", UNDECIDED, UNDECIDED, "better"),  # of the fewer answers that it gives
@@ -249,7 +249,7 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, policy: s
         duel for duel in duels(records, policy, ["copy"]) if (duel.task, duel.level.value) == ("base", RATIOS[-1])
     )
     assert {name: cell.contests[name].verdict for name in AGAINST_A_COPY[policy]} == AGAINST_A_COPY[policy]
-    assert cell.verdict == AGAINST_A_COPY[policy]["f1"], "F1 decides"
+    assert cell.verdict == AGAINST_A_COPY[policy]["right"], "right decides"
     lines = {one.measure.name: one for one in pool(records, policy, ["copy"])}
     assert {name: line.verdict for name, line in lines.items()} == dict(zip(POOLED_OVER, POOLED[policy], strict=True))
     answered = lines["wrong_of_answered"].answered
@@ -259,7 +259,7 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, policy: s
     assert told in lines["wrong_of_answered"].sentence
 
 
-# What few contexts say of a policy whose truth is known: it loses all of the F1 of one context in ten, which is 8
+# What few contexts say of a policy whose truth is known: it loses all right answers of one context in ten, which is 8
 # points and not safe, or nothing. By the number of contexts, and of those of them in which it loses: what the headline
 # begins with, what stands in it, the text of the cell, and whether it may be chance.
 SHARES = "in none of {} contexts does anything change, which excludes a change in more than {} % of contexts."

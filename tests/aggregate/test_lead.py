@@ -11,14 +11,14 @@ from leaderboards.aggregate.lead import (
     DIRECTIVES,
     QUESTIONS,
     TEXT,
-    f1_of_silence,
     good,
     lead_of,
     not_mastered,
     obeyed_by_silence,
+    right_by_silence,
 )
 from leaderboards.aggregate.over_tasks import NONE_MASTERED
-from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, LEAKAGE, OBEYED, RIGHT, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.aggregate.unmastered import ANSWERS, find_unmastered
 from leaderboards.boards.area import AREA
@@ -42,18 +42,18 @@ def full(**changes: Any) -> SummaryRow:
     return summary_row("full", 0.0, **changes)
 
 
-def test_where_a_task_has_directives_these_lead_and_not_f1() -> None:
-    assert lead_of(full(f1=90.0)) is QUESTIONS
-    assert lead_of(full(f1=90.0, directives_obeyed=0.8)) is DIRECTIVES
-    assert lead_of(full(f1=None, next_token_accuracy=0.4)) is TEXT
+def test_where_a_task_has_directives_these_lead_and_not_what_is_right() -> None:
+    assert lead_of(full(right=0.9)) is QUESTIONS
+    assert lead_of(full(right=0.9, directives_obeyed=0.8)) is DIRECTIVES
+    assert lead_of(full(right=None, next_token_accuracy=0.4)) is TEXT
     assert lead_of(None) is QUESTIONS
-    rows = [full(f1=90.0), full(task="instructions", f1=90.0, directives_obeyed=0.8), summary_row("snapkv")]
+    rows = [full(right=0.9), full(task="instructions", right=0.9, directives_obeyed=0.8), summary_row("snapkv")]
     leads = {row.task: lead_of(row) for row in rows if row.policy == FULL and not row.mean_of}
     assert leads == {"base": QUESTIONS, "instructions": DIRECTIVES}
 
 
 def test_good_is_percent_whichever_end_is_better() -> None:
-    assert good(F1, np.array([30.0])) == pytest.approx([30])
+    assert good(RIGHT, np.array([0.3])) == pytest.approx([30])
     assert good(OBEYED, np.array([0.3])) == pytest.approx([30])
     assert good(LEAKAGE, np.array([0.3])) == pytest.approx([70])
 
@@ -61,17 +61,17 @@ def test_good_is_percent_whichever_end_is_better() -> None:
 @pytest.mark.parametrize(
     ("row", "chance", "mastered"),
     [
-        (full(f1=50.0), None, True),
-        (full(f1=49.9), None, False),
-        (full(f1=69.9), 50.0, False),
-        (full(f1=70.0), 50.0, True),
-        (full(f1=10.0, directives_obeyed=0.5), 50.0, True),
-        (full(f1=90.0, directives_obeyed=0.49), None, False),
-        (full(f1=None, reason="not run yet"), 5.0, True),
+        (full(right=0.5), None, True),
+        (full(right=0.499), None, False),
+        (full(right=0.699), 50.0, False),
+        (full(right=0.7), 50.0, True),
+        (full(right=0.1, directives_obeyed=0.5), 50.0, True),
+        (full(right=0.9, directives_obeyed=0.49), None, False),
+        (full(right=None, reason="not run yet"), 5.0, True),
         (None, 5.0, True),
-        (full(f1=None, next_token_accuracy=0.2), None, True),
-        (full(f1=None, next_token_accuracy=0.326), 12.6, True),
-        (full(f1=None, next_token_accuracy=0.325), 12.6, False),
+        (full(right=None, next_token_accuracy=0.2), None, True),
+        (full(right=None, next_token_accuracy=0.326), 12.6, True),
+        (full(right=None, next_token_accuracy=0.325), 12.6, False),
     ],
 )
 def test_a_model_can_do_a_task_by_what_the_full_cache_reaches(
@@ -100,8 +100,8 @@ def test_who_abstains_from_everything_is_right_where_the_text_does_not_tell() ->
     records = realistic_records(tasks=["base"], contexts=2)
     silent = score_text("I don't know", ["Oslo"], answerable=False, abstentions=["I don't know"], stated_values=[])
     assert silent.f1 == 100
-    assert f1_of_silence(records) == {("base", "agnostic"): pytest.approx(25)}, "one question in four"
-    assert {row.f1_of_silence for row in summarise(records, resamples=20)} == {25.0}
+    assert right_by_silence(records) == {("base", "agnostic"): pytest.approx(25)}, "one question in four"
+    assert {row.right_by_silence for row in summarise(records, resamples=20)} == {25.0}
 
 
 def test_contexts_are_those_of_obedience_or_leakage_whichever_has_fewer() -> None:
@@ -127,7 +127,7 @@ def test_kinds_of_questions_leave_out_what_the_model_cannot_do_as_the_board_does
         found = {(one.task, one.value): one for one in facets(records, rows) if one.part == "question_type"}
         ((_, value),) = [key for key in found if key[0] == ALL_TASKS]
         at = "snapkv", Level("ratio", 0.5)
-        overall, *own = [value_of(found[task, value].values["f1"][at]) for task in (ALL_TASKS, "base", "hops")]
+        overall, *own = [value_of(found[task, value].values["right"][at]) for task in (ALL_TASKS, "base", "hops")]
         means[name] = overall
         expected = own[:1] if name == "usual" else own
         assert means[name] == pytest.approx(np.mean(expected))
@@ -142,7 +142,7 @@ def failing_at_hops() -> pd.DataFrame:
         if one["task"] != "hops" or int(one["question_id"]) == 0:
             return one
         wrong = {"f1": 0.0, "em": 0.0, "abstained": False, "hallucinated": True, "output_text": "Lima \u202e"}
-        return one | wrong | {"right": False, "answered": True, "contained": False}
+        return one | wrong | {"right": False, "answered": True}
 
     return realistic_records(policies=POLICIES, ratios=[0.5, 0.9], contexts=12, change=weak)
 
@@ -155,7 +155,7 @@ def test_a_task_that_the_model_cannot_do_has_no_verdicts_and_enters_no_mean_unle
     assert reason is not None
     assert by_cell["base", "snapkv", 0.5].not_mastered is None
     overall, base = by_cell[ALL_TASKS, "snapkv", 0.5], by_cell["base", "snapkv", 0.5]
-    assert (overall.mean_of, overall.f1, overall.n) == (("base",), base.f1, base.n)
+    assert (overall.mean_of, overall.right, overall.n) == (("base",), base.right, base.n)
     found = {(task, one.policy): one for (_, task), own in all_standings(records, rows).items() for one in own}
     verdicts: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, SAFE_RATIO, *BEATS)
     for measure in verdicts:
@@ -165,7 +165,7 @@ def test_a_task_that_the_model_cannot_do_has_no_verdicts_and_enters_no_mean_unle
     asked = summarise(records, PlannedCells("agnostic", {"base": 12, "hops": 12}, plan, every_task=True), resamples=200)
     both = next(row for row in asked if (row.task, row.policy, row.level) == (ALL_TASKS, "snapkv", 0.5))
     assert both.mean_of == ("base", "hops")
-    assert both.f1 == pytest.approx((base.f1 + by_cell["hops", "snapkv", 0.5].f1) / 2)
+    assert both.right == pytest.approx((base.right + by_cell["hops", "snapkv", 0.5].right) / 2)
 
 
 def test_a_run_of_such_tasks_alone_has_no_mean_and_says_why() -> None:
@@ -173,7 +173,7 @@ def test_a_run_of_such_tasks_alone_has_no_mean_and_says_why() -> None:
     rows = summarise(records[records["task"] == "hops"], resamples=50)
     overall = [row for row in rows if row.task == ALL_TASKS]
     assert {row.reason for row in overall} == {NONE_MASTERED}
-    assert not any(row.complete or row.f1 for row in overall)
+    assert not any(row.complete or row.right for row in overall)
 
 
 def test_what_the_model_writes_instead_is_told_in_a_line() -> None:
@@ -182,7 +182,7 @@ def test_what_the_model_writes_instead_is_told_in_a_line() -> None:
     assert (one.task, len(one.answers)) == ("hops", ANSWERS)
     assert one.answers[0].golds == ("Oslo",)
     line = str(one)
-    assert line.startswith("hops: the model cannot do this task: F1")
+    assert line.startswith("hops: the model cannot do this task: percent right")
     assert "chat template" in line
     assert "\u202e" not in line
     assert line.count("Lima") == ANSWERS

@@ -4,14 +4,14 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.ranking import mark_of, marks
-from leaderboards.aggregate.row import F1, HALLUCINATION, REALISED_RATIO, WRONG_OF_ANSWERED, SummaryRow, count_text
+from leaderboards.aggregate.row import HALLUCINATION, REALISED_RATIO, RIGHT, WRONG_OF_ANSWERED, SummaryRow, count_text
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.tables import measure_table
 from tests.support.records.synthetic_records import frame, realistic_records, record
 
 
 def answers(hard: list[float], **gains: list[float]) -> DataFrame:
-    """F1 of each policy: what a context allows, and what the policy gains there."""
+    """What is right of each policy, in percent: what a context allows, and what the policy gains there."""
     return frame(
         [
             record(
@@ -50,14 +50,14 @@ def test_what_makes_a_context_hard_for_all_hides_no_difference() -> None:
     for task in ("base", "hops", "all"):
         rows = found(answers(hard, snapkv=equal, tova=[0.0] * 6, knorm=[5.0, 5.0, 5.0, 5.0, 5.0, -10.0]), task)
         best, worse = rows["snapkv"], rows["tova"]
-        assert best.f1_low is not None
-        assert worse.f1_high is not None
-        assert best.f1_low < worse.f1_high, "alone they could not be told apart"
-        assert [mark_of(rows[name], F1) for name in ("snapkv", "tova", "knorm")] == ["tie", None, "tie"]
+        assert best.right_low is not None
+        assert worse.right_high is not None
+        assert best.right_low < worse.right_high, "alone they could not be told apart"
+        assert [mark_of(rows[name], RIGHT) for name in ("snapkv", "tova", "knorm")] == ["tie", None, "tie"]
         alone = found(answers(hard, snapkv=equal, tova=[0.0] * 6), task)
-        assert [mark_of(alone[name], F1) for name in ("snapkv", "tova")] == ["best", None]
+        assert [mark_of(alone[name], RIGHT) for name in ("snapkv", "tova")] == ["best", None]
         assert mark_of(alone["snapkv"], REALISED_RATIO) is None, "by which nothing is ranked"
-        assert mark_of(None, F1) is None
+        assert mark_of(None, RIGHT) is None
 
 
 def test_of_wrong_answers_fewer_is_better_and_equal_outputs_are_tied() -> None:
@@ -70,12 +70,12 @@ def test_who_gives_few_answers_is_best_in_nothing_and_its_share_is_a_count() -> 
     """Of 12 answers snapkv gives 9, none of them wrong; tova gives all, half of them wrong; knorm gives all."""
     records = answers([0.0] * 12, snapkv=[100.0] * 12, tova=[0.0, 100.0] * 6, knorm=[100.0] * 12)
     silent = (records["policy"] == "snapkv") & records["example_id"].str.fullmatch(".*-[012]")
-    records.loc[silent, ["answered", "hallucinated", "abstained", "f1"]] = [False, False, True, 0.0]
+    records.loc[silent, ["answered", "hallucinated", "abstained", "right"]] = [False, False, True, False]
     rows = found(records, "base")
     assert {name: row.answers_given for name, row in rows.items()} == {"snapkv": 9, "tova": 12, "knorm": 12}
     assert [mark_of(row, WRONG_OF_ANSWERED) for row in rows.values()] == [None, None, "best"]
     assert [count_text(row, WRONG_OF_ANSWERED) for row in rows.values()] == ["0 of 9", "", ""]
-    assert count_text(rows["snapkv"], F1) == ""
+    assert count_text(rows["snapkv"], RIGHT) == ""
     assert count_text(found(records, "all")["snapkv"], WRONG_OF_ANSWERED) == "", "a mean over tasks is no count"
     table = measure_table(list(rows.values()), WRONG_OF_ANSWERED, 1.0)
     cells = {line.name: line.cells[0] for line in table.methods}
@@ -95,7 +95,7 @@ def test_nobody_is_best_by_the_raw_rate_which_falls_with_silence() -> None:
 def test_controls_and_a_single_context_are_not_ranked() -> None:
     hard, nothing = [10.0, 60.0, 90.0, 30.0], [0.0] * 4
     rows = found(answers(hard, oracle=[5.0] * 4, random=[2.0] * 4, tova=nothing, knorm=[-1.0] * 4), "base")
-    told = {name: mark_of(row, F1) for name, row in rows.items()}
+    told = {name: mark_of(row, RIGHT) for name, row in rows.items()}
     assert told == {"oracle": None, "random": None, "tova": "best", "knorm": None}
     single = found(answers([10.0], snapkv=[5.0], tova=[0.0]), "base")
     assert all(not row.best_in and not row.tied_in for row in single.values())
@@ -106,9 +106,9 @@ def test_every_column_with_a_method_has_a_best_or_a_tie() -> None:
     for row in summarise(realistic_records(ratios=[0.5, 0.9], contexts=6)):
         columns.setdefault((row.task, row.ratio), []).append(row)
     for (_, ratio), rows in columns.items():
-        found = [mark for row in rows if (mark := mark_of(row, F1))]
+        found = [mark for row in rows if (mark := mark_of(row, RIGHT))]
         assert found == ([] if ratio == 0 else ["best"] if len(found) == 1 else ["tie"] * len(found))
         if ratio:
-            values = {row.policy: row.f1 or 0.0 for row in rows if row.policy not in ("oracle", "random", "recency")}
+            values = {row.policy: row.right or 0.0 for row in rows if row.policy not in ("oracle", "random", "recency")}
             best = max(values, key=lambda policy: values[policy])
-            assert any(row.policy == best and mark_of(row, F1) for row in rows)
+            assert any(row.policy == best and mark_of(row, RIGHT) for row in rows)

@@ -44,7 +44,7 @@ def test_a_profile_is_what_the_rows_say_and_resamples_as_they_do() -> None:
             column = value(getattr(found, name))[:, place]
             assert len(column) == 501
             assert column[0] == pytest.approx(getattr(row, name))
-        for name in ("f1", "hallucination_rate", "wrong_of_answered"):
+        for name in ("right", "hallucination_rate", "wrong_of_answered"):
             interval = percentile_interval(value(getattr(found, name))[1:, place])
             assert interval == pytest.approx((getattr(row, f"{name}_low"), getattr(row, f"{name}_high")))
 
@@ -56,7 +56,7 @@ def test_the_order_of_records_changes_nothing() -> None:
         Profiles.of(some, rows, resamples=50).profile("agnostic", "all", "snapkv")
         for some in (records, records.sample(frac=1, random_state=1))
     )
-    assert np.array_equal(value(one.f1), value(other.f1))
+    assert np.array_equal(value(one.right), value(other.right))
 
 
 def test_levels_go_from_little_compression_to_much() -> None:
@@ -176,7 +176,7 @@ def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
 
 # What intervals promise
 
-MEASURED = ("f1", "hallucination_rate", "wrong_of_answered", "ger", "realised_ratio")
+MEASURED = ("right", "hallucination_rate", "wrong_of_answered", "ger", "realised_ratio")
 LEVELS = (0.0, 0.25, 0.5, 0.75)
 TRUTH = {"snapkv": (0.9, 0.85, 0.7, 0.35), "random": (0.9, 0.75, 0.5, 0.3)}
 
@@ -195,7 +195,7 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
         for ratio in ratios:
             right = (luck < TRUTH.get(policy, TRUTH["random"])[LEVELS.index(ratio)]).ravel()
             parts.append(
-                pd.DataFrame({"policy": policy, "ratio": ratio, "f1": 100.0 * right, "hallucinated": 1.0 - right})
+                pd.DataFrame({"policy": policy, "ratio": ratio, "right": 1.0 * right, "hallucinated": 1.0 - right})
             )
     records = pd.concat(parts, ignore_index=True)
     names = np.repeat([f"base-{context}" for context in range(contexts)], questions)
@@ -208,9 +208,7 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
         repeat=0,
         ger=records["ratio"],
     )
-    records = records.assign(
-        realised_ratio=records["ratio"], question_id=0, answered=1.0, right=1 - records["hallucinated"]
-    )
+    records = records.assign(realised_ratio=records["ratio"], question_id=0, answered=1.0)
     blank = ("directives_obeyed", "defence_leakage", "leakage", "next_token_accuracy")
     records = records.assign(**dict.fromkeys(blank, np.nan))
     records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
@@ -264,9 +262,11 @@ def test_the_interval_beside_a_verdict_is_that_of_its_test() -> None:
     noise = np.random.default_rng(5).normal(size=(2001, len(leads)))
     noise[0] = 0
     profiles = {
-        name: profile(f1=[(80, 60 + lead + wave, 60 + lead + wave, 60 + lead + wave) for wave in waves], policy=name)
+        name: profile(
+            percent_right=[(80, 60 + lead + wave, 60 + lead + wave, 60 + lead + wave) for wave in waves], policy=name
+        )
         for (name, lead), waves in zip(leads.items(), noise.T, strict=True)
-    } | {"random": profile(f1=[(80, 60, 60, 60)] * 2001, policy="random")}
+    } | {"random": profile(percent_right=[(80, 60, 60, 60)] * 2001, policy="random")}
     seen = []
     for (policy, _), found in against_controls(BoardProfiles("agnostic", "base", profiles)).items():
         corrected, alone = value(found), value(against(profiles[policy], profiles["random"]))

@@ -150,7 +150,7 @@ def test_a_level_takes_the_place_of_the_usual_ones(browser: Chromium, page: Path
     choose(browser, "level", "0.7")
     now = browser.evaluate(HEADINGS)
     assert [name for name in now if name.endswith("at 0.7")] == [
-        *("F1 at 0.7", "wrong of answered at 0.7", "hallucinated at 0.7", "GER at 0.7", "bytes saved at 0.7"),
+        *("right at 0.7", "wrong of answered at 0.7", "hallucinated at 0.7", "GER at 0.7", "bytes saved at 0.7"),
     ]
     assert not [name for name in now if "0.5" in name or "0.9" in name or name == "bytes saved"]
     records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, tasks=TASKS)
@@ -160,9 +160,9 @@ def test_a_level_takes_the_place_of_the_usual_ones(browser: Chromium, page: Path
         f".map(cell => cell.querySelector('b')?.textContent)"
     )
     shown = dict(zip(now, browser.evaluate(cells), strict=True))
-    assert row.f1 is not None
+    assert row.right is not None
     assert row.ger is not None
-    assert (shown["F1 at 0.7"], shown["GER at 0.7"]) == (f"{row.f1:.1f}", f"{100 * row.ger:.0f}")
+    assert (shown["right at 0.7"], shown["GER at 0.7"]) == (f"{100 * row.right:.1f}", f"{100 * row.ger:.0f}")
     choose(browser, "level", "")
     assert browser.evaluate(HEADINGS) == usual
 
@@ -209,7 +209,7 @@ VERDICTS: tuple[Verdict, ...] = ("better", "worse", "not distinguished")
 
 
 def written(duel: Duel) -> list[str]:
-    """F1 with the p that is about it, and wrong of answered, as a comparison writes them."""
+    """What is right with the p that is about it, and wrong of answered, as a comparison writes them."""
     p = "<0.001" if duel.lead.p < 0.001 else f"{duel.lead.p:.3f}"
     wrong = 100 * duel.contests["wrong_of_answered"].difference.mean
     return [f"{round(duel.lead.difference.mean):+d}", p, f"{round(wrong):+d}"]
@@ -270,7 +270,7 @@ def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(bro
     )
     chosen = browser.evaluate(everything)
     assert chosen[1] == ["hops (multi-hop), other, agnostic"]
-    assert chosen[4:] == ["snapkv against tova", "rank", ["section-1-f1-tab", "section-3-hallucination-tab"]]
+    assert chosen[4:] == ["snapkv against tova", "rank", ["section-1-right-tab", "section-3-hallucination-tab"]]
     browser.open(page, fragment=chosen[0][1:])
     assert browser.evaluate(everything) == chosen
     # The history of a tab that other tests have filled loses entries: that a choice makes one is counted instead.

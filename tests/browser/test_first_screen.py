@@ -149,7 +149,7 @@ def test_the_board_is_as_wide_as_the_window_and_cuts_no_digits(browser: Chromium
     headings = f"[...{board}.querySelectorAll('thead th')].filter({IN_VIEW}).map(each => each.textContent)"
     shown = browser.evaluate(headings)
     assert shown[0] == "policy"
-    assert "F1 at 0.5" in shown
+    assert "right at 0.5" in shown
     assert len(shown) <= 10
     across = browser.evaluate(f"{board}.querySelector('table').getBoundingClientRect().width")
     assert min(width, 1500) - 110 <= across <= 1500

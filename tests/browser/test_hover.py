@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.row import F1, HALLUCINATION
+from leaderboards.aggregate.row import HALLUCINATION, RIGHT
 from leaderboards.boards.cliff import CLIFF
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import EXPECTED
@@ -184,7 +184,7 @@ def test_another_layer_of_a_map_can_be_chosen(browser: Chromium, site: tuple[Pat
         return [[cell.text for cell in row] for row in found.layers[measure, level].cells]
 
     assert browser.evaluate(read) == told(*found.first)
-    for measure, level in ((F1.name, "0.9"), (HALLUCINATION.name, "0.3")):
+    for measure, level in ((RIGHT.name, "0.9"), (HALLUCINATION.name, "0.3")):
         browser.evaluate(
             "(() => { const [one, other] = document.querySelector('.map').querySelectorAll('select');"
             f" one.value = '{measure}'; other.value = '{level}'; other.dispatchEvent(new Event('change')); }})()"
@@ -198,7 +198,7 @@ def test_another_layer_of_a_map_can_be_chosen(browser: Chromium, site: tuple[Pat
     chosen = browser.evaluate("location.hash.slice(1)")
     assert chosen == "section-1-map-1=hallucination%2F0.3"
     browser.evaluate("new Promise(done => { addEventListener('popstate', () => setTimeout(done)); history.back(); })")
-    assert browser.evaluate(read) == told(F1.name, "0.9")
+    assert browser.evaluate(read) == told(RIGHT.name, "0.9")
     browser.open(path, fragment=chosen)
     assert browser.evaluate(read) == told(HALLUCINATION.name, "0.3"), "a link restores what was chosen"
     browser.open(path, fragment="section-1-map-1=__proto__")

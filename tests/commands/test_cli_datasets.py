@@ -59,7 +59,7 @@ def test_an_exported_folder_is_a_dataset_with_a_card(
         f"| by tag | forward {sum('forward' in row['tags'] for row in rows):,}",
         "| seed | 4 |",
         f"| questions | {len(rows)} |",
-        f"{task.chance:.1f} F1",
+        f"{task.chance:.1f} % right",
         phrasings,
     ):
         assert said in card

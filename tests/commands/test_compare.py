@@ -57,10 +57,10 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     others = ("snapkv", "knorm", "random", "recency")
     told = " ".join(cli.out.split())
     undecided = f"not distinguished from {', '.join(others)}".replace("snapkv", "snapkv (adapted)")
-    adapted, _, verdicts = told.partition(" F1, higher is better: ")
+    adapted, _, verdicts = told.partition(" right, higher is better: ")
     assert adapted.startswith("Loud snapkv is adapted, not as in its paper: window_size ")
-    assert verdicts.startswith(f"{undecided} wrong of answered, lower is better: {undecided} F1, percent, ")
-    pooled = cli.out.partition("F1, percent, higher is better: this")[0]
+    assert verdicts.startswith(f"{undecided} wrong of answered, lower is better: {undecided} Right, percent of questions, ")
+    pooled = cli.out.partition("Right, percent of questions, higher is better: this")[0]
     lines = [line for line in pooled.splitlines() if line.endswith("not distinguished")]
     assert len(lines) == 2 * len(others), "of four contexts nothing can be told"
     assert "only 2 contexts: verdicts from fewer than 10 say little" in told
@@ -100,9 +100,9 @@ def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(
     assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--json")) == 0
     tables = json.loads(cli.out)["tables"]
     assert tables["pooled"] == []
-    reason = "the model cannot do this task: F1 0.0 with the full cache, below 50"
+    reason = "the model cannot do this task: percent right 0.0 with the full cache, below 50"
     rows = tables["verdicts"]
-    assert {(row["task"], row["verdict"], row["f1"], row["not_mastered"]) for row in rows} == {
+    assert {(row["task"], row["verdict"], row["right"], row["not_mastered"]) for row in rows} == {
         (task, None, None, reason) for task in ("base", "hops")
     }
     page = (tmp_path / "site/compare-knorm.html").read_text()

@@ -8,7 +8,7 @@ import pytest
 from datasets_gen import TASKS, DatasetError, Task, at_level
 from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from kvbench.prompts.context_length import lengthen
-from tests.support.tasks.blind import blind_f1
+from tests.support.tasks.blind import blind_right
 from tests.support.tasks.suite import SPLITS
 
 WITH_LEVELS = (*TASKS.values(), INSTRUCTIONS_IN_ARMS)
@@ -100,4 +100,4 @@ def test_the_chance_of_the_highest_level_is_that_of_the_task(task: Task) -> None
     ],
 )
 def test_chance_is_what_the_best_blind_guesser_scores(task: Task, level: int) -> None:
-    assert blind_f1(at_level(task, level)) == pytest.approx(task.chances[level], abs=0.5)
+    assert blind_right(at_level(task, level)) == pytest.approx(task.chances[level], abs=0.5)

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import parse
 import pytest
 from matplotlib.image import imread
 
-from leaderboards.aggregate.row import F1, GER, HALLUCINATION, REALISED_RATIO, SummaryRow, is_told
+from leaderboards.aggregate.row import GER, HALLUCINATION, REALISED_RATIO, RIGHT, SummaryRow, is_told
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.cliff import CLIFF, Cliff
 from leaderboards.boards.correlation import CORRELATION, Correlation
@@ -109,7 +109,7 @@ def test_a_cliff_that_may_be_none_says_so_and_is_no_cliff_of_another_measure() -
     assert drawn_at(plot, "cliff") == {}, "a ring without a bar"
     assert str(plot.svg()).count('class="cliff"') == 1
     other = curve_plot(
-        [one.model_copy(update={"f1": 50.0}) for one in ROWS], "base", "agnostic", F1, {"snapkv": A_CLIFF}
+        [one.model_copy(update={"right": 0.5}) for one in ROWS], "base", "agnostic", RIGHT, {"snapkv": A_CLIFF}
     )
     assert 'class="cliff"' not in str(other.svg())
     assert 'class="cliff"' not in str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": Blank("")}).svg())
@@ -135,10 +135,10 @@ def test_drawing_again_gives_the_same_bytes_though_frames_are_shared() -> None:
 
 def test_a_figure_has_a_heading_and_a_legend_and_is_large_enough_for_print(tmp_path: Path) -> None:
     rows = summarise(realistic_records(contexts=3))
-    plot = curve_plot(rows, "base", "agnostic", F1)
+    plot = curve_plot(rows, "base", "agnostic", RIGHT)
     plot.save(tmp_path / "f1.svg")
     text = (tmp_path / "f1.svg").read_text()
-    for words in ("F1, percent: base", "snapkv", "random", "asked ratio"):
+    for words in ("Right, percent of questions: base", "snapkv", "random", "asked ratio"):
         assert words in text, words
     assert text.count(">snapkv<") == 1, "one entry, though its line may be in pieces"
     plot.save(tmp_path / "f1.png")
@@ -158,7 +158,7 @@ def test_a_name_with_dollars_is_no_formula(tmp_path: Path) -> None:
 
 
 def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> None:
-    plot = curve_plot(summarise(realistic_records(contexts=3)), "base", "agnostic", F1)
+    plot = curve_plot(summarise(realistic_records(contexts=3)), "base", "agnostic", RIGHT)
     paper = Paper.parse("3.25in")
     plot.save(tmp_path / "narrow.png", paper)
     assert imread(tmp_path / "narrow.png").shape[1] == 975
@@ -169,8 +169,8 @@ def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> 
     assert max(map(len, lines)) <= 38
     plot.save(tmp_path / "bare.svg", Paper.parse("8cm", headed=False))
     bare = (tmp_path / "bare.svg").read_text()
-    assert "F1, percent: base" not in bare
-    assert ">F1, percent<" in bare, "the axis says what is drawn"
+    assert "Right, percent of questions: base" not in bare
+    assert ">Right, percent of questions<" in bare, "the axis says what is drawn"
     for wrong in ("3.25", "in", "0.1mm", "-3in", "nanin"):
         with pytest.raises(LeaderboardError, match=r"3\.25in"):
             Paper.parse(wrong)
@@ -178,7 +178,7 @@ def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_a_file_says_what_it_shows_and_is_the_same_each_time(tmp_path: Path, suffix: str) -> None:
-    plot = curve_plot(summarise(realistic_records(contexts=3)), "base", "agnostic", F1)
+    plot = curve_plot(summarise(realistic_records(contexts=3)), "base", "agnostic", RIGHT)
     first, second = tmp_path / f"1.{suffix}", tmp_path / f"2.{suffix}"
     for path in (first, second):
         plot.save(path, Paper(3.25), "F1 over ratios. Numbers: run first.")
@@ -189,17 +189,17 @@ def test_a_file_says_what_it_shows_and_is_the_same_each_time(tmp_path: Path, suf
 
 def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandLine, toy_run: Path) -> None:
     run, out = toy_run / "runs/x", cli.folder / "paper"
-    some = ("--only", "f1,ger", "--width", "3.25in", "--no-title", "--formats", "svg", "--tables")
+    some = ("--only", "right,ger", "--width", "3.25in", "--no-title", "--formats", "svg", "--tables")
     assert cli("figures", run, "--out", out, *some) == 0
     names = {path.name for path in out.iterdir()}
-    assert {name.split("-")[0] for name in names} == {"f1", "ger", "board", "captions.md"}
+    assert {name.split("-")[0] for name in names} == {"right", "ger", "board", "captions.md"}
     captions = (out / "captions.md").read_text()
     assert re.match(r"Numbers: run x of \d{4}-\d\d-\d\d, kvbench [\d.]+", captions)
-    assert captions.partition("\n")[0] in (out / "f1-base-agnostic.svg").read_text()
+    assert captions.partition("\n")[0] in (out / "right-base-agnostic.svg").read_text()
     assert {f"{stem}.svg" for stem in re.findall("^## (.+)$", captions, re.MULTILINE)} == {
         name for name in names if name.endswith(".svg")
     }
-    what = "F1 (percent) over the asked ratio, base, agnostic: a line for each policy; higher is better."
+    what = "Right (percent of questions) over the asked ratio, base, agnostic: a line for each policy; higher is better."
     data = f"Model {cli.model.name}; 1 context. The cache is compressed before the question is seen."
     assert f"{what} {data}" in captions, "and no word of bands, which a single context does not have"
     assert not [name for name in names if name.startswith("ger-hallucination")]
@@ -210,7 +210,7 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     assert "In brackets" not in (out / "board-base-agnostic-narrow.md").read_text(), "there are none"
     rows = [line.strip("| \n").split(" | ") for line in table.splitlines()]
     assert rows[0][0] == "policy"
-    assert "F1 at 0.5" in rows[0]
+    assert "right at 0.5" in rows[0]
     assert len({len(row) for row in rows}) == 1
     assert latex.count(r" \\") == len(rows) - 1
     assert (out / "board-base-agnostic-narrow.tex").read_text().count(r" \\") == len(rows) - 1
@@ -221,8 +221,8 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
 
 def test_a_caption_tells_of_bands_and_over_what_a_mean_is() -> None:
     rows = summarise(realistic_records(tasks=["base", "hops"], contexts=3))
-    (f1,) = [one for one in gallery(rows, "all", "agnostic", Details()).pictures if one.name == "f1"]
-    text = picture_caption(f1, data_sentences(rows, "all", "agnostic", "reference"))
+    (right,) = [one for one in gallery(rows, "all", "agnostic", Details()).pictures if one.name == "right"]
+    text = picture_caption(right, data_sentences(rows, "all", "agnostic", "reference"))
     assert "Bands are 95 % intervals" in text
     assert "Model reference; at least 3 contexts of each task; means are over base, hops." in text
 
@@ -231,8 +231,8 @@ def test_an_adapted_press_is_marked_in_legend_and_caption(tmp_path: Path) -> Non
     """A printed figure leaves the board behind, and with it which press ran with another window."""
     rows = summarise(realistic_records(policies=("full", "snapkv", "knorm"), tasks=["base"], contexts=3))
     styles = with_adapted(line_styles(rows), {"snapkv"})
-    (f1,) = [one for one in gallery(rows, "base", "agnostic", Details(), styles).pictures if one.name == "f1"]
-    f1.plot.save(tmp_path / "f1.svg", Paper(3.25))
+    (right,) = [one for one in gallery(rows, "base", "agnostic", Details(), styles).pictures if one.name == "right"]
+    right.plot.save(tmp_path / "f1.svg", Paper(3.25))
     legend = re.findall(">([^<>]*)</text>", (tmp_path / "f1.svg").read_text())
     assert {"snapkv (adapted)", "knorm"} <= set(legend)
     assert "snapkv" not in legend
@@ -251,9 +251,9 @@ def test_the_command_draws_every_figure_of_every_task(cli: CommandLine, toy_run:
     run, out = toy_run / "runs/x", cli.folder / "figures"
     assert cli("figures", run, "--out", out, "--formats", "svg", "--policies", "random") == 0
     names = {path.name for path in out.iterdir()}
-    assert {"f1-base-agnostic.svg", "ger-hops-agnostic.svg", "slot-coverage-hops-agnostic.svg"} <= names
+    assert {"right-base-agnostic.svg", "ger-hops-agnostic.svg", "slot-coverage-hops-agnostic.svg"} <= names
     assert {"abstention-hops-agnostic.svg", "ger-hallucination-base-agnostic.svg"} <= names
-    assert {"questions-f1-random-base-agnostic.svg", "layers-ger-random-hops-agnostic.svg"} <= names
+    assert {"questions-right-random-base-agnostic.svg", "layers-ger-random-hops-agnostic.svg"} <= names
     assert [name for name in names if name.startswith("tasks-hallucination-") and name.endswith("-all-agnostic.svg")]
     (cli.folder / "file").write_text("")
     assert "did you mean 'png'" in cli.error("figures", run, "--out", out, "--formats", "pgn")
@@ -274,7 +274,7 @@ def test_a_task_without_gold_answers_shows_what_it_has_and_why_the_rest_is_blank
     found = gallery(rows, "ifeval", "agnostic", Details())
     assert [picture.title for picture in found.pictures] == ["Directives obeyed"]
     assert len(found.pictures[0].plot.spots) == 3 + 2
-    assert dict(found.blanks)["F1"] == reason
+    assert dict(found.blanks)["Right"] == reason
     assert {"Hallucination rate", "Global Eviction Ratio"} <= dict(found.blanks).keys()
     assert found.correlations.rows == ()
 
@@ -284,20 +284,20 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
     kind: str, level: float, gone: float, drawn: bool
 ) -> None:
     rows = [
-        summary_row("full", 0.0, realised_ratio=0.0, ger=0.0, f1=90.0, hallucination_rate=0.1),
+        summary_row("full", 0.0, realised_ratio=0.0, ger=0.0, right=0.9, hallucination_rate=0.1),
         *(
             row.model_copy(update={"level_kind": kind})
             for row in (
-                summary_row("zeros", level, realised_ratio=gone, ger=gone, f1=50.0, hallucination_rate=0.3),
-                summary_row("zeros", level / 2, realised_ratio=gone / 2, ger=gone / 2, f1=70.0, hallucination_rate=0.2),
+                summary_row("zeros", level, realised_ratio=gone, ger=gone, right=0.5, hallucination_rate=0.3),
+                summary_row("zeros", level / 2, realised_ratio=gone / 2, ger=gone / 2, right=0.7, hallucination_rate=0.2),
             )
         ),
     ]
-    assert is_told(F1, rows)
+    assert is_told(RIGHT, rows)
     assert is_told(GER, rows) == is_told(REALISED_RATIO, rows) == drawn
     found = gallery(rows, "base", "agnostic", Details())
     names = {picture.name for picture in found.pictures}
-    assert "f1" in names
+    assert "right" in names
     assert ("ger" in names, "ger-hallucination" in names) == (drawn, drawn)
     assert ("Global Eviction Ratio", "no tokens are removed") in found.blanks or drawn
 

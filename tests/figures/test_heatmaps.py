@@ -9,7 +9,7 @@ from matplotlib.image import imread
 from pandas import DataFrame
 
 from leaderboards.aggregate.facets import NO_SUCH, Facet, facets
-from leaderboards.aggregate.row import F1, GER, HALLUCINATION, SummaryRow
+from leaderboards.aggregate.row import GER, HALLUCINATION, RIGHT, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.heat_drawing import save_map
 from leaderboards.figures.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map
@@ -60,7 +60,7 @@ def test_a_facet_is_the_mean_of_the_records_that_share_it(records: DataFrame, ro
         ]
         assert one.n == len(own) == 5
         cell = ("snapkv", Level("ratio", 0.9))
-        assert one.values[F1.field][cell] == pytest.approx(own["f1"].mean())
+        assert one.values[RIGHT.field][cell] == pytest.approx(own["right"].mean())
         assert one.values[HALLUCINATION.field][cell] == pytest.approx(own["hallucinated"].astype(float).mean())
         assert one.values[GER.field][cell] == pytest.approx(own["ger"].astype(float).mean())
     unanswerable = of(found, "hops", "thing")
@@ -71,8 +71,8 @@ def test_over_all_tasks_a_facet_is_their_unweighted_mean(records: DataFrame, row
     fewer = records[(records["task"] != "hops") | (records["example_index"] < 2)]
     found = facets(fewer, summarise(fewer))
     cell = ("knorm", Level("ratio", 0.5))
-    parts: list[Any] = [of(found, task, "part").values[F1.field][cell] for task in ("base", "hops")]
-    assert of(found, "all", "part").values[F1.field][cell] == pytest.approx(sum(parts) / 2)
+    parts: list[Any] = [of(found, task, "part").values[RIGHT.field][cell] for task in ("base", "hops")]
+    assert of(found, "all", "part").values[RIGHT.field][cell] == pytest.approx(sum(parts) / 2)
     assert of(found, "all", "part").n == 2 * (5 + 2)
 
 
@@ -83,7 +83,7 @@ def test_a_property_that_all_questions_share_has_the_values_of_the_rows(records:
         for row in rows:
             if row.task == facet.task:
                 cell = (row.policy, row.at)
-                for measure in (F1, HALLUCINATION, GER):
+                for measure in (RIGHT, HALLUCINATION, GER):
                     assert facet.values[measure.field][cell] == pytest.approx(measure.value(row)), (facet.task, cell)
 
 
@@ -101,14 +101,14 @@ def test_what_is_blank_in_the_row_is_blank_in_its_parts_and_enters_no_mean(recor
     found = facets(broken, rows)
     reason = "1 of 20 answers failed: it is broken"
     cell = ("knorm", Level("ratio", 0.9))
-    assert of(found, "hops", "date").values[F1.field][cell] == Blank(reason)
-    assert of(found, "all", "date").values[F1.field][cell] == Blank(f"hops: {reason}")
-    layer = shown(question_map(found, rows, "hops", "agnostic")).layers[F1.name, MEAN]
+    assert of(found, "hops", "date").values[RIGHT.field][cell] == Blank(reason)
+    assert of(found, "all", "date").values[RIGHT.field][cell] == Blank(f"hops: {reason}")
+    layer = shown(question_map(found, rows, "hops", "agnostic")).layers[RIGHT.name, MEAN]
     assert layer.values[0][2] == Blank(f"knorm: {reason}"), "the mean of the methods is blank too"
     assert layer.reasons == [f"knorm: {reason}"]
     tasks = shown(task_map(rows, "agnostic"))
     assert tasks.groups[0].rows[1].name == "knorm"
-    assert tasks.layers[F1.name, "0.9"].values[1][1] == Blank(reason)
+    assert tasks.layers[RIGHT.name, "0.9"].values[1][1] == Blank(reason)
 
 
 def test_an_attack_has_no_hallucination_in_a_map_either() -> None:
@@ -117,7 +117,7 @@ def test_an_attack_has_no_hallucination_in_a_map_either() -> None:
     found = facets(table, summarise(table))
     cell = ("full", Level("ratio", 0.0))
     assert of(found, "base", "attack").values[HALLUCINATION.field][cell] == Blank(NO_SUCH)
-    assert of(found, "base", "attack").values[F1.field][cell] == 0
+    assert of(found, "base", "attack").values[RIGHT.field][cell] == 0
 
 
 def test_tasks_stand_against_policies_with_the_rows_values(rows: list[SummaryRow]) -> None:
@@ -127,9 +127,9 @@ def test_tasks_stand_against_policies_with_the_rows_values(rows: list[SummaryRow
     values = {(row.policy, row.task, row.at.value): row for row in rows}
     layer = found.layers[GER.name, "0.5"]
     assert layer.values[0] == tuple(values["snapkv", task, 0.5].ger for task in found.columns)
-    whole = tuple(values["full", task, 0.0].f1 for task in found.columns)
-    assert found.layers[F1.name, "0.5"].values[2] == found.layers[F1.name, "0.9"].values[2] == whole
-    assert found.first == (F1.name, "0.9")
+    whole = tuple(values["full", task, 0.0].right for task in found.columns)
+    assert found.layers[RIGHT.name, "0.5"].values[2] == found.layers[RIGHT.name, "0.9"].values[2] == whole
+    assert found.first == (RIGHT.name, "0.9")
 
 
 def test_layers_stand_against_levels(rows: list[SummaryRow]) -> None:
@@ -148,12 +148,12 @@ def test_the_data_of_a_map_has_every_layer_and_its_reasons(rows: list[SummaryRow
     some = [row for row in rows if (row.policy, row.task, row.ratio) != ("knorm", "base", 0.9)]
     found = shown(task_map(some, "agnostic"))
     data = json.loads(found.data())
-    assert set(data["layers"]) == {f"{name}/{level}" for name in ("f1", "hallucination", "ger") for level in RATIOS}
-    cells = [row.split(" ") for row in data["layers"]["f1/0.9"]["rows"]]
+    assert set(data["layers"]) == {f"{name}/{level}" for name in ("right", "hallucination", "ger") for level in RATIOS}
+    cells = [row.split(" ") for row in data["layers"]["right/0.9"]["rows"]]
     assert data["reasons"][int(cells[1][0].removeprefix("#"))] == "not run"
-    assert cells[1][1] == f"{found.layers['f1', '0.9'].values[1][1]:.1f}"
-    values = [row.f1 for row in some if row.task != "all" and row.f1 is not None]
-    assert data["ends"]["f1"] == [min(values), max(values)], "the whole scale of colours is used"
+    assert cells[1][1] == f"{100 * found.layers['right', '0.9'].values[1][1]:.1f}"
+    values = [row.right for row in some if row.task != "all" and row.right is not None]
+    assert data["ends"]["right"] == [min(values), max(values)], "the whole scale of colours is used"
     heats = [cell.heat for layer in found.layers.values() for row in layer.cells for cell in row if not cell.reason]
     assert (min(heats), max(heats)) == (0, 1)
 
@@ -167,14 +167,14 @@ def test_nothing_compressed_has_no_map() -> None:
 
 def test_a_map_is_printed_with_its_numbers(rows: list[SummaryRow], tmp_path: Path) -> None:
     found = shown(task_map(rows, "agnostic"))
-    save_map(found, (F1.name, "0.5"), tmp_path / "tasks.svg", "F1 at 0.5")
+    save_map(found, (RIGHT.name, "0.5"), tmp_path / "tasks.svg", "right at 0.5")
     text = (tmp_path / "tasks.svg").read_text()
-    number = found.layers[F1.name, "0.5"].cells[0][0].text
-    for words in ("F1 at 0.5", "hops", "snapkv", number, "policy", "task", "F1, percent"):
+    number = found.layers[RIGHT.name, "0.5"].cells[0][0].text
+    for words in ("right at 0.5", "hops", "snapkv", number, "policy", "task", "Right, percent of questions"):
         assert f">{words}<" in text, words
-    save_map(found, (F1.name, "0.5"), tmp_path / "narrow.svg", "", Paper(2.5, headed=False))
+    save_map(found, (RIGHT.name, "0.5"), tmp_path / "narrow.svg", "", Paper(2.5, headed=False))
     narrow = (tmp_path / "narrow.svg").read_text()
     assert f">{number}<" not in narrow, "its cells are too narrow for numbers"
-    assert ">F1, percent<" in narrow
-    save_map(found, (F1.name, "0.5"), tmp_path / "tasks.png", "F1 at 0.5")
+    assert ">Right, percent of questions<" in narrow
+    save_map(found, (RIGHT.name, "0.5"), tmp_path / "tasks.png", "right at 0.5")
     assert imread(tmp_path / "tasks.png").shape[1] >= 1800

@@ -76,12 +76,28 @@ def test_verdicts(output: str, answerable: bool, f1: float, abstained: bool, kin
     assert scores.hallucinated is (kind is not None)
 
 
-def test_half_right_is_no_hallucination_and_just_below_is() -> None:
+def test_half_a_name_is_wrong_and_a_sentence_with_the_whole_of_it_is_right() -> None:
     half = score_text("Ada Garton", ["Ada Falbrook"], True, ABSTENTIONS, [])
-    below = score_text("Ada Garton of Velden", ["Ada Falbrook"], True, ABSTENTIONS, [])
-    assert (half.f1, half.hallucinated) == (50.0, False)
-    assert below.f1 == pytest.approx(100 / 3)
-    assert below.hallucinated
+    sentence = score_text("It was Ada Falbrook who was there", ["Ada Falbrook"], True, ABSTENTIONS, [])
+    assert (half.f1, half.right, half.hallucination_kind) == (50.0, False, "fabricated")
+    assert sentence.f1 == pytest.approx(100 * 2 * 2 / (7 + 2))
+    assert (sentence.right, sentence.hallucinated) == (True, False)
+
+
+def test_where_every_gold_is_wanted_the_golds_are_one_list() -> None:
+    golds = ["12", "7"]
+    scores = {
+        said: score_text(said, golds, True, ABSTENTIONS, [*golds, "9"], every_gold=True)
+        for said in ("7 and 12", "12", "seven, twelve", "12, 7 and 9")
+    }
+    assert {said: one.right for said, one in scores.items()} == {
+        "7 and 12": True,
+        "12": False,
+        "seven, twelve": True,
+        "12, 7 and 9": False,
+    }
+    assert (scores["7 and 12"].f1, scores["7 and 12"].em) == (100.0, 100.0)
+    assert (scores["12"].f1, scores["12"].em) == (pytest.approx(200 / 3), 0.0)  # precision 1, recall 1/2
 
 
 @given(st.text(max_size=40), st.text(min_size=1, max_size=40))

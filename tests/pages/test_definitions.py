@@ -136,7 +136,7 @@ def test_every_column_of_the_board_is_defined_at_every_level() -> None:
     of_kinds = _columns(mixed, names_of(mixed))
     at_another = _at_level(Level("ratio", 0.7), "0.7"), _at_level(Level("rate", 0.1), "rate 0.1")
     names = [column.name for columns in (at_half_and_most, of_kinds, *at_another) for column, _ in columns]
-    assert {"F1 at 0.5", "F1 at ratio 0.5", "F1 at bits 2", "F1 at rate 0.1"} <= set(names)
+    assert {"right at 0.5", "F1 at ratio 0.5", "right at bits 2", "F1 at rate 0.1"} <= set(names)
     assert len(names) > 18
     assert [name for name in names if not defined(name)] == []
 

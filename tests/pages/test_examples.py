@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame, concat
 
-from leaderboards.aggregate.row import F1
+from leaderboards.aggregate.row import RIGHT
 from leaderboards.pages.examples import WORST, build_examples, examples_of
 from leaderboards.pages.results import examples_page
 from leaderboards.pages.sections import sections_of
@@ -201,9 +201,9 @@ def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
 
 
 @needs_chromium
-def test_an_f1_of_a_task_page_leads_to_the_examples_of_its_level(browser: Chromium, tmp_path: Path) -> None:
+def test_a_share_of_right_answers_of_a_task_page_leads_to_the_examples_of_its_level(browser: Chromium, tmp_path: Path) -> None:
     records = realistic_records(["base"], ["full", "snapkv"], ratios=[0.1, 0.5, 0.9], contexts=2)
-    (table,) = [one for one in sections_of([results_of(records)], "base")[0].tables if one.measure is F1]
+    (table,) = [one for one in sections_of([results_of(records)], "base")[0].tables if one.measure is RIGHT]
     page = tmp_path / examples_page("base")
     token_ends = [np.array([len(context)], dtype="<u4").tobytes() for context in records["context"]]
     page.write_text(build_examples("toy", "base", records.assign(token_ends=token_ends)), encoding="utf-8")

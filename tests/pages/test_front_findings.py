@@ -13,7 +13,7 @@ from tests.support.browsing.pages import Elements, build_pages, results_of
 from tests.support.records.synthetic_records import frame, realistic_records, record
 
 RATIOS = (0.1, 0.5)
-# Of each task: its contexts, and the F1, of 80 with the full cache, that snapkv loses at each ratio.
+# Of each task: its contexts, and what is right, of 80 % with the full cache, that snapkv loses at each ratio.
 TASKS = {
     "long_context": (4, (-9.0, -9.0)),
     "hops": (12, (-3.0, 20.0)),
@@ -41,23 +41,23 @@ def findings() -> dict[str, str]:
 def test_more_than_the_full_cache_is_no_gain_and_ten_contexts_go_first(findings: dict[str, str]) -> None:
     first = (
         "snapkv is shown safe here for multi-hop (hops) up to ratio 0.1, on 12 contexts of about 150 tokens: paired "
-        "gain of 3 points of F1 (the same in each context)."
+        "gain of 3 points of right answers (the same in each context)."
     )
-    assert findings[first] == "task-hops.html#section-1-f1-figure"
+    assert findings[first] == "task-hops.html#section-1-right-figure"
 
 
 def test_the_second_finding_is_on_long_contexts(findings: dict[str, str]) -> None:
     """Four contexts with the same loss have an interval without width, and no oracle tells that they are too few."""
     long = (
         "Too few contexts (4; 10 at least) to call anything safe for long context (long_context) of about 150 tokens. "
-        "The highest candidate, snapkv at ratio 0.5, may be chance: paired gain of 9 points of F1 (the "
-        "same in each context)."
+        "The highest candidate, snapkv at ratio 0.5, may be chance: paired gain of 9 points of right answers (the same "
+        "in each context)."
     )
-    assert findings[long] == "task-long_context.html#section-1-f1-figure"
+    assert findings[long] == "task-long_context.html#section-1-right-figure"
 
 
 def _made(task: str, contexts: int, **losses: list[float]) -> list[dict[str, Any]]:
-    """Records of one task: what each policy loses of 80 points of F1 at ratio 0.5, by context in turn."""
+    """Records of one task: what each policy loses of 80 % right at ratio 0.5, by context in turn."""
     made = []
     for place in range(contexts):
         here = {"task": task, "example_id": f"{task}-{place}"}
@@ -75,7 +75,7 @@ def test_without_long_contexts_what_is_safe_for_least_leads_to_the_task_that_dec
     pages = {task: task_page(task) for task in ("hops", "base", "knowledge")}
     findings = {one.text: one.link for one in findings_of(results, use_matrix(results), "section-1", pages)}
     least = "No policy is shown safe for short QA (base, knowledge) at any ratio."
-    assert findings[least] == "task-knowledge.html#section-1-f1-figure"
+    assert findings[least] == "task-knowledge.html#section-1-right-figure"
 
 
 def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
@@ -234,8 +234,8 @@ def test_a_policy_that_masks_says_beside_its_name_that_it_frees_nothing() -> Non
     assert not re.search(r"(?<!\u200b)snapkv 0 bytes", text)
 
 
-def test_directives_that_are_lost_while_f1_looks_fine_are_told() -> None:
-    """Of two policies each loses directives in all contexts; the F1 of one falls with them."""
+def test_directives_that_are_lost_while_answers_are_still_right_are_told() -> None:
+    """Of two policies each loses directives in all contexts; the right answers of one fall with them."""
     made = []
     for n in range(12):
         for policy, ratio, obeyed, f1 in (
@@ -246,11 +246,12 @@ def test_directives_that_are_lost_while_f1_looks_fine_are_told() -> None:
             here = {"task": "instructions", "example_id": f"{n}", "policy": policy, "ratio": ratio}
             made.append(record(**here, directives_obeyed=obeyed, f1=f1))
     assert (
-        "Directives are lost before F1 is: in 1 of 2 cells of instructions that is shown, while F1 loses less than 5 "
-        "points. Most by snapkv at ratio 0.2: 50 % are obeyed (full cache 100 %), F1 is 88 (full cache 90)."
+        "Directives are lost before right answers are: in 1 of 2 cells of instructions that is shown, while less than 5 "
+        "points of right answers are lost. Most by snapkv at ratio 0.2: 50 % are obeyed (full cache 100 %), 88 % are "
+        "right (full cache 90 %)."
     ) in _told(made)
     for one in made:
-        one["f1"] = 40.0 if one["policy"] != "full" else 90.0
+        one["right"] = 0.4 if one["policy"] != "full" else 0.9
     assert not [text for text in _told(made) if text.startswith("Directives are lost before")]
 
 
@@ -313,8 +314,8 @@ def test_the_contexts_of_a_mean_are_told_task_by_task_and_an_abbreviation_is_spe
     assert '<td>2<span class="wide"> of 3</span></td>' in page
     assert "each may lose less than 5 points; 2 of its 3 contexts have attacks under a defence" in page
     assert (
-        "The area is of directives obeyed and leakage under a defence in instructions, of F1 elsewhere; the column F1 "
-        "is F1 in all of them: so the two differ even for the full cache."
+        "The area is of directives obeyed and leakage under a defence in instructions, of percent right elsewhere; the "
+        "column right is that in all of them: so the two differ even for the full cache."
     ) in page
     assert re.search(r'<th [^>]*data-of="global eviction ratio">GER at 0.5</th>', page)
 

@@ -17,10 +17,10 @@ from rich.console import Console
 
 from leaderboards.aggregate.row import (
     ABSTENTION,
-    F1,
     HALLUCINATION,
     LEAKAGE,
     OBEYED,
+    RIGHT,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
@@ -137,19 +137,19 @@ def test_the_pages_show_the_numbers_of_the_rows(rows: list[SummaryRow], pages: d
 def test_a_blank_cell_says_why_in_place_and_in_a_footnote(pages: dict[str, str]) -> None:
     reason = "4 of 24 answers failed: the scores hold NaN"
     assert f'<td class="blank" title="{reason}">' in pages["task-hops.html"]
-    assert re.search(rf'<li id="section-1-f1-note-1">{reason} \(h2o at 0\.9\)</li>', pages["task-hops.html"])
+    assert re.search(rf'<li id="section-1-right-note-1">{reason} \(h2o at 0\.9\)</li>', pages["task-hops.html"])
     assert f"hops: {reason} (h2o at 0.9)" in pages[FRONT], "the mean over tasks is blank too"
     assert "not applicable: the policy rewrites the cache (tova at 0.1, tova at 0.2" in pages["task-base.html"]
 
 
 def test_best_and_tied_are_told_in_words() -> None:
-    def ranked(policy: str, f1: float, **marks: Any) -> SummaryRow:
-        return summary_row(policy, f1=f1, f1_low=f1 - 2, f1_high=f1 + 2, **marks)
+    def ranked(policy: str, right: float, **marks: Any) -> SummaryRow:
+        return summary_row(policy, right=right, right_low=right - 0.02, right_high=right + 0.02, **marks)
 
-    apart = pages_of([ranked("snapkv", 80, best_in=("f1",)), ranked("tova", 60), ranked("random", 90)])[FRONT]
+    apart = pages_of([ranked("snapkv", 0.8, best_in=("right",)), ranked("tova", 0.6), ranked("random", 0.9)])[FRONT]
     assert len(re.findall(r"best: </span><b><a [^>]*>80\.0<", apart)) == 1
     assert apart.count(">best: <") == 1
-    close = pages_of([ranked("snapkv", 80, tied_in=("f1",)), ranked("tova", 79, tied_in=("f1",))])[FRONT]
+    close = pages_of([ranked("snapkv", 0.8, tied_in=("right",)), ranked("tova", 0.79, tied_in=("right",))])[FRONT]
     assert (close.count(">best: <"), close.count(">tied: <")) == (0, 2)
 
 
@@ -161,8 +161,8 @@ def test_one_task_is_not_shown_twice() -> None:
 
 
 def test_hostile_names_and_reasons_are_text() -> None:
-    rows = [summary_row(HOSTILE, task=HOSTILE, reason=HOSTILE), summary_row("full", task=HOSTILE, ratio=0.0, f1=50.0)]
-    more = [summary_row("full", ratio=0.0, f1=40.0), summary_row("full", task="all", ratio=0.0, f1=45.0)]
+    rows = [summary_row(HOSTILE, task=HOSTILE, reason=HOSTILE), summary_row("full", task=HOSTILE, ratio=0.0, right=0.5)]
+    more = [summary_row("full", ratio=0.0, right=0.4), summary_row("full", task="all", ratio=0.0, right=0.45)]
     run = {HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]}
     for of, least in ((rows, 5), (rows + more, 2)):
         for page in pages_of(of, HOSTILE, run).values():
@@ -245,13 +245,13 @@ def test_a_curve_has_a_line_for_each_policy_and_a_band_for_each_method(rows: lis
 
 
 def test_a_blank_cell_is_a_gap_in_its_curve() -> None:
-    values = {0.1: 90.0, 0.2: 80.0, 0.3: None, 0.4: 60.0, 0.5: 50.0}
+    values = {0.1: 0.9, 0.2: 0.8, 0.3: None, 0.4: 0.6, 0.5: 0.5}
     rows = [
-        summary_row("full", ratio=0.0, f1=95.0),
-        *(summary_row("knorm", ratio=ratio, f1=f1) for ratio, f1 in values.items()),
+        summary_row("full", ratio=0.0, right=0.95),
+        *(summary_row("knorm", ratio=ratio, right=right) for ratio, right in values.items()),
     ]
     full, knorm = line_styles(rows).values()
-    figure = curve_plot(rows, "base", "agnostic", F1).svg()
+    figure = curve_plot(rows, "base", "agnostic", RIGHT).svg()
     paths = [group[0].get("d", "") for group in lines_of(figure, knorm.index)]
     assert [path.count("L") + 1 for path in paths] == [3, 2], "from the full cache over two ratios, a gap, and two more"
     (reference,) = lines_of(figure, full.index)
@@ -278,11 +278,11 @@ def printed(rows: list[SummaryRow], measure: Measure) -> str:
 
 def test_the_terminal_table_fits_80_columns_and_loses_no_policy(rows: list[SummaryRow]) -> None:
     many = [
-        summary_row("a/very/long/path/to/file.py:MyPress", task="all", level=step / 20, f1=100.0) for step in range(20)
+        summary_row("a/very/long/path/to/file.py:MyPress", task="all", level=step / 20, right=1.0) for step in range(20)
     ]
     folded = ["a/very/long/path/t", "o/file.py:MyPress"]
     for of_run, policies in ((rows, list(POLICIES)), (many, folded)):
-        for measure in (F1, HALLUCINATION):
+        for measure in (RIGHT, HALLUCINATION):
             title, head, _, *lines = printed(of_run, measure).splitlines()
             assert title.startswith(f"{measure.title}, {measure.unit}, mean over tasks"), "in one line"
             assert max(map(len, (title, head, *lines))) <= 80
@@ -310,7 +310,7 @@ def of_directives(contexts: int) -> list[dict[str, Any]]:
 def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wrong_answers(
     rows: list[SummaryRow],
 ) -> None:
-    assert telling(rows) == [F1, WRONG_OF_ANSWERED, ABSTENTION]
+    assert telling(rows) == [RIGHT, WRONG_OF_ANSWERED, ABSTENTION]
     alone = summarise(frame(of_directives(4)))
     assert telling(alone) == [OBEYED, LEAKAGE]
     assert next(line for line in printed(alone, OBEYED).splitlines() if line.startswith("h2o")).split() == [
@@ -320,8 +320,8 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
     both = summarise(
         frame([*of_directives(12), *realistic_records(["base"], ["full", "h2o"], [0.5]).to_dict("records")])
     )
-    assert telling(both) == [F1, WRONG_OF_ANSWERED, ABSTENTION, OBEYED, LEAKAGE]
-    assert "mean over tasks" in printed(both, F1)
+    assert telling(both) == [RIGHT, WRONG_OF_ANSWERED, ABSTENTION, OBEYED, LEAKAGE]
+    assert "mean over tasks" in printed(both, RIGHT)
     assert "Directives obeyed, percent, mean over instructions" in printed(both, OBEYED)
     assert few_contexts(both) == []
     assert few_contexts([*both, *alone]) == [
@@ -331,10 +331,10 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
 
 
 def test_a_task_with_directives_leads_with_those_and_with_leakage() -> None:
-    """On its own page; over all tasks nothing leads, and F1 comes first."""
+    """On its own page; over all tasks nothing leads, and what is right comes first."""
     records = frame([*of_directives(12), *realistic_records(["base"], ["full", "h2o"], [0.5]).to_dict("records")])
     built = build_pages([results_of(records, "reference")])
-    for page, leading in (("task-instructions.html", ["directives-obeyed", "leakage-under-defence"]), (FRONT, ["f1"])):
+    for page, leading in (("task-instructions.html", ["directives-obeyed", "leakage-under-defence"]), (FRONT, ["right"])):
         tables = re.findall(r'<caption id="section-1-([\w-]+)-caption">', built[page])
         pictures = re.findall(r'<figure [^>]*id="section-1-([\w-]+)-figure"', built[page])
         assert tables[: len(leading)] == pictures[: len(leading)] == leading
@@ -365,10 +365,10 @@ def test_budgets_are_shown_as_tokens_wherever_ratios_are() -> None:
     assert "asked budget: tokens of each context to keep in every head" in text
     assert "<dt>Asked budgets</dt><dd>16 to 64</dd>" in page
     assert "asked ratio: the share" not in text
-    lines = printed(rows, F1).splitlines()
+    lines = printed(rows, RIGHT).splitlines()
     assert "by the tokens kept in a head" in " ".join(" ".join(lines[:2]).split())
     assert next(line for line in lines if line.startswith("policy")).split() == ["policy", "16", "64", "all"]
-    figure = curve_plot(rows, "base", "agnostic", F1).svg()
+    figure = curve_plot(rows, "base", "agnostic", RIGHT).svg()
     texts = [element for element in ElementTree.fromstring(figure).iter() if element.tag.endswith("}text")]
     ticks = {"".join(element.itertext()).strip() for element in texts}
     assert {"16", "64", "asked budget, in tokens of a head"} <= ticks
@@ -379,6 +379,6 @@ def test_budgets_are_shown_as_tokens_wherever_ratios_are() -> None:
 
 
 def test_the_terminal_table_takes_names_as_they_are() -> None:
-    text = printed([summary_row("[red]press[/]", task="all", f1=12.34)], F1)
+    text = printed([summary_row("[red]press[/]", task="all", right=0.1234)], RIGHT)
     assert "[red]press[/]" in text
     assert "12.3" in text

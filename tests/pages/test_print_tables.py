@@ -137,7 +137,7 @@ def test_a_usual_name_is_left_as_it_is_where_that_can_be_read() -> None:
 
 def test_a_narrow_board_has_what_fits_one_column_of_a_paper() -> None:
     rows = narrow_board_rows(board_of_base())
-    assert rows[0] == ("policy", "safe ratio", "area", "F1 at 0.5")
+    assert rows[0] == ("policy", "safe ratio", "area", "right at 0.5")
     whole = dict(zip(texts_of(board_of_base())[0], zip(*board_rows(board_of_base()), strict=True), strict=True))
     for place, name in enumerate(rows[0]):
         assert all(cell.startswith(row[place]) for row, cell in zip(rows[1:], whole[name][1:], strict=True))
@@ -153,8 +153,8 @@ def test_the_tables_of_a_comparison_say_what_its_verdicts_are() -> None:
     assert [row[4] for row in of_pooled[1:]] == [f"{one.verdict} (few contexts)" for one in lines]
     assert {row[-2] for row in of_cells[1:]} <= {"better (few contexts)", "not distinguished (few contexts)"}
     assert {row[5] for row in of_pooled[1:]} == {"16 (2 tasks x 8)"}
-    assert of_cells[0] == ("against", "task", "level", "F1", "wrong of answered", "verdict", "n")
-    assert [row[3] for row in of_cells[1:]] == [duel.contests["f1"].text for duel in cells]
+    assert of_cells[0] == ("against", "task", "level", "right", "wrong of answered", "verdict", "n")
+    assert [row[3] for row in of_cells[1:]] == [duel.contests["right"].text for duel in cells]
     for rows in (of_pooled, of_cells):
         texts = [[spaced(text) for text in row] for row in rows]
         assert read_latex(as_latex(captioned(rows))) == texts

@@ -110,21 +110,21 @@ def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
 
 def test_the_area_is_that_of_a_hand() -> None:
     """Trapezoids of 22.5, 17.5 and 7.5 over a span of 0.75."""
-    found = value(area_under_curve(profile(f1=(100, 80, 60, 0))))
+    found = value(area_under_curve(profile(percent_right=(100, 80, 60, 0))))
     assert found.height.mean == pytest.approx((22.5 + 17.5 + 7.5) / 0.75)
     assert found.span == 0.75
 
 
 def test_the_area_is_over_realised_ratios_and_not_over_asked_ones() -> None:
     """From 100 down to 0 in a straight line, wherever the points lie on it: half."""
-    found = areas(profile(f1=(100, 90, 50, 0), realised=(0, 0.06, 0.3, 0.6)))
+    found = areas(profile(percent_right=(100, 90, 50, 0), realised=(0, 0.06, 0.3, 0.6)))
     assert value(found) == pytest.approx([50.0])
 
 
 def test_points_are_taken_by_realised_ratio_where_these_do_not_ascend() -> None:
-    backwards = areas(profile(f1=(100, 0, 50, 90), realised=(0, 0.6, 0.3, 0.06)))
+    backwards = areas(profile(percent_right=(100, 0, 50, 90), realised=(0, 0.6, 0.3, 0.06)))
     assert value(backwards) == pytest.approx([50.0])
-    assert value(areas(profile(f1=(90, 60, 30, 60), realised=(0, 0, 0, 0)))) == pytest.approx([60.0])
+    assert value(areas(profile(percent_right=(90, 60, 30, 60), realised=(0, 0, 0, 0)))) == pytest.approx([60.0])
 
 
 def test_the_full_cache_has_its_f1_as_area() -> None:
@@ -227,7 +227,7 @@ def test_by_budget_there_are_areas_and_susceptibility_and_neither_cliff_nor_safe
 
 def losing(*losses: tuple[float, ...]) -> Profile:
     """F1 of 100 less these, a row for each resample, the first as measured."""
-    return profile(f1=[(100, *(100 - loss for loss in row)) for row in losses])
+    return profile(percent_right=[(100, *(100 - loss for loss in row)) for row in losses])
 
 
 def test_the_safe_ratio_is_that_of_a_hand() -> None:
@@ -277,8 +277,8 @@ def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap
 def test_what_is_safe_of_a_fault_is_a_rate() -> None:
     rates = (Level("ratio", 0.0), *(Level("rate", rate) for rate in RATIOS))
     lost = [(100, 100, 99, 80), (100, 100, 99, 80)]
-    assert SAFE_RATIO.cell_of(value(safe_ratio(profile(f1=lost, levels=rates)))).text == "rate 0.5"
-    assert SAFE_RATIO.cell_of(value(safe_ratio(profile(f1=lost)))).text == "0.5"
+    assert SAFE_RATIO.cell_of(value(safe_ratio(profile(percent_right=lost, levels=rates)))).text == "rate 0.5"
+    assert SAFE_RATIO.cell_of(value(safe_ratio(profile(percent_right=lost)))).text == "0.5"
     assert SAFE_RATIO.heading_of is not None
     assert SAFE_RATIO.heading_of([KINDS["rate"]]) == "safe rate"
     assert SAFE_RATIO.heading_of([KINDS["ratio"]]) == SAFE_RATIO.heading == "safe ratio"
@@ -311,7 +311,7 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=6), st.floats(0, 4.9))
 def test_who_loses_nothing_is_safe_at_the_highest_asked(full: list[float], little: float) -> None:
     for loss in (0.0, little):
-        one = profile(f1=[(f1, f1, f1 - loss, f1 - loss) for f1 in full])
+        one = profile(percent_right=[(f1, f1, f1 - loss, f1 - loss) for f1 in full])
         assert value(safe_ratio(one)).ratio == RATIOS[-1]
 
 
@@ -410,7 +410,10 @@ def test_the_smallest_detectable_difference_is_2_8_standard_errors() -> None:
 
 def test_an_area_of_fewer_than_six_contexts_beats_nothing() -> None:
     """However clear it looks: five contexts on one side are chance once in sixteen times."""
-    good, bad = profile(f1=[(100, 99, 98, 97)] * 99), profile(f1=[(100, 50, 40, 0)] * 99, policy="random")
+    good, bad = (
+        profile(percent_right=[(100, 99, 98, 97)] * 99),
+        profile(percent_right=[(100, 50, 40, 0)] * 99, policy="random"),
+    )
     five = against(replace(good, contexts=5), bad)
     assert five == Blank("5 contexts are too few to tell any difference: 6 are needed")
     six = value(against(replace(good, contexts=6), bad))
@@ -468,7 +471,7 @@ def test_two_policies_are_compared_as_far_as_both_realise() -> None:
 
 def test_better_than_random_takes_a_clear_interval_and_a_corrected_p() -> None:
     rows = [(100, 90, 80, 70 + noise) for noise in [0.0, *np.linspace(-3, 3, 99)]]
-    good, bad = profile(rows), profile(f1=[(100, 50, 40, 0)] * 100, policy="random")
+    good, bad = profile(rows), profile(percent_right=[(100, 50, 40, 0)] * 100, policy="random")
     assert (value(against(good, bad)).verdict, value(against(bad, good)).verdict) == ("better", "worse")
     assert value(against(good, bad)).p < 2 / 100, "all resamples are on one side, and far from 0"
     assert value(against(good, good)).verdict == "not distinguished"

@@ -93,10 +93,10 @@ def test_all_parts_stand_on_the_page_with_figures_of_text_f(page: tuple[str, dic
 
 def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
     records = treated_records({"zeros": lambda rate, question: True}, RATES)
-    records["f1"] = 10.0
+    records["right"] = 0.1
     text, content = build_study(STUDY, StudyInput("toy", records))
     assert not content.parts
-    assert "the full cache reaches 10 of f1, not 50" in text
+    assert "the full cache reaches 0.1 of right, not 0.5" in text
 
 
 def test_one_context_has_no_interval() -> None:

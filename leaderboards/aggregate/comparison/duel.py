@@ -60,7 +60,7 @@ class Compared:
         return one, other
 
 
-F1 = Compared("f1", row.F1, "F1", 1)
+RIGHT = Compared("right", row.RIGHT, "right", 100)
 HALLUCINATION = Compared("hallucinated", row.HALLUCINATION, "hallucination", 100)
 WRONG = Compared(
     *("wrong_of_answered", row.WRONG_OF_ANSWERED, "wrong of answered", 100), of="hallucinated", over="answered"
@@ -68,7 +68,7 @@ WRONG = Compared(
 OBEYED = Compared("directives_obeyed", row.OBEYED, "obeyed", 100)
 LEAKED = Compared(DEFENDED, row.LEAKAGE, "leakage", 100)
 # The first that a cell has gives its verdict. The hallucination rate is the last: it falls where a model falls silent.
-COMPARED = {one.name: one for one in (OBEYED, LEAKED, F1, WRONG, HALLUCINATION)}
+COMPARED = {one.name: one for one in (OBEYED, LEAKED, RIGHT, WRONG, HALLUCINATION)}
 OF_EVERY_TWO = {
     name: one for name, one in COMPARED.items() if one is not HALLUCINATION
 }  # of any two policies of a board
@@ -127,12 +127,11 @@ class Contest:
     contexts: int  # that have a value
     spread: float  # the standard deviation of the contexts' differences, as the column has them
     sides: tuple[float, float]  # what either has, in the unit of the measure
-    opposed: bool = False  # one has the higher F1, and the other has more questions right
 
     @property
     def verdict(self) -> Verdict:
-        """Says better or worse where the corrected p is below 0.05, unless F1 and the right answers disagree."""
-        if self.p >= ALPHA or not self.difference.is_clear or self.opposed:
+        """Says better or worse where the corrected p is below 0.05."""
+        if self.p >= ALPHA or not self.difference.is_clear:
             return UNDECIDED
         return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
 
@@ -164,8 +163,6 @@ class Contest:
         """Writes the verdict, and why it is none."""
         if self.verdict != UNDECIDED:
             return self.verdict
-        if self.opposed and self.p < ALPHA:
-            return f"{UNDECIDED} (F1 and the right answers point in different directions)"
         if not self.spread and not self.difference.mean:
             return f"{UNDECIDED} (the same in all of n = {self.contexts})"
         smallest, with_more = self.smallest(), self.smallest(MORE * self.contexts)
@@ -203,7 +200,8 @@ class Duel:
 
     @property
     def lead(self) -> Contest:
-        """Returns the contest that gives the verdict: directives obeyed where the task has directives, else F1."""
+        """Returns the contest that gives the verdict: directives obeyed where the task has directives, else what is
+        right."""
         return next(self.contests[name] for name in COMPARED if name in self.contests)
 
     @property

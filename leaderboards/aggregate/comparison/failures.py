@@ -19,7 +19,7 @@ from policies.declaration.names import FULL
 
 Pair = tuple[FloatArray, FloatArray]  # a number of either, question by question
 SIDES = ("_one", "_other")
-JUDGED = ("f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by
+JUDGED = ("right", "f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by
 HOW = "answer"
 FACETS = {"answerable": "answerable", "direction": "direction", "answer_type": "asks for", "question_type": "question"}
 FEWEST = 20  # questions, below which a part is not looked at
@@ -47,18 +47,19 @@ class Contrast:
 def worst_first(records: DataFrame) -> DataFrame:
     """Orders answers by what they lose against the full cache, most first.
 
-    That is F1; directives obeyed, where there is no gold; and of attacks, what is kept secret. Among equals
-    hallucinations come first, then the lowest scores.
+    That is whether they are right; directives obeyed, where there is no gold; and of attacks, what is kept secret.
+    Among equals hallucinations come first, then the lowest scores, then the lowest F1.
 
     ``records`` hold the full cache too, with the columns of :data:`JUDGED`.
     """
-    score = records["f1"].astype(np.float64).fillna(100 * records["directives_obeyed"].astype(np.float64)).fillna(0)
-    score = score.where(records["leakage"].isna(), -100 * records["leakage"].astype(np.float64))
-    judged = records[["policy", *QUESTION]].assign(score=score, lied=records["hallucinated"].eq(True))
+    numbers = records[list(JUDGED)].astype(np.float64)
+    score = numbers["right"].fillna(numbers["directives_obeyed"]).fillna(0)
+    score = score.where(numbers["leakage"].isna(), -numbers["leakage"])
+    judged = records[["policy", "f1", *QUESTION]].assign(score=score, lied=records["hallucinated"].eq(True))
     whole = judged[judged["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["score"]
     before = whole.reindex(MultiIndex.from_frame(judged[QUESTION])).fillna(0).to_numpy()
     ordered = judged.assign(loss=before - judged["score"]).sort_values(
-        ["loss", "lied", "score"], ascending=[False, False, True], kind="stable"
+        ["loss", "lied", "score", "f1"], ascending=[False, False, True, True], kind="stable"
     )
     return records.loc[ordered.index]
 

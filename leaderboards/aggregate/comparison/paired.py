@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
-from leaderboards.aggregate.comparison.duel import COMPARED, F1, OF_EVERY_TWO, Compared, Contest, Duel, MeanDifference
+from leaderboards.aggregate.comparison.duel import COMPARED, OF_EVERY_TWO, Compared, Contest, Duel, MeanDifference
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
 from leaderboards.statistics.significance import correct_p
@@ -206,7 +206,6 @@ def _contests(measure: Compared, cells: Sequence[_Cell]) -> Iterator[Contest]:
     for place, (cell, sample, alpha) in enumerate(zip(cells, samples, levels, strict=True)):
         interval = sample.tails.interval(alpha)
         low, high = interval if interval and np.isfinite(interval).all() else (None, None)
-        opposed = measure is F1 and (cell.only_one - cell.only_other) * sample.mean < 0
         difference = MeanDifference(sample.mean, low, high)
         sides = cell.sides[measure.name]
-        yield Contest(measure, difference, alpha, p[place], sample.contexts, sample.spread, sides, opposed)
+        yield Contest(measure, difference, alpha, p[place], sample.contexts, sample.spread, sides)

@@ -10,10 +10,10 @@ from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
 from leaderboards.aggregate.comparison.areas import area_of, area_of_shares, is_shared
 from leaderboards.aggregate.comparison.duel import (
     COMPARED,
-    F1,
     LEAKED,
     MORE,
     OBEYED,
+    RIGHT,
     UNDECIDED,
     WRONG,
     Compared,
@@ -133,7 +133,7 @@ class Pooled:
 
     @property
     def headline(self) -> str:
-        """Writes the verdict and what it rests on, such as "F1: better, 62 against 39: +23 [+13, +32], p <0.001"."""
+        """Writes the verdict and what it rests on, such as "right: better, 62 against 39: +23 [+13, +32], p <0.001"."""
         p = "" if self.p is None else f", p {p_text(self.p)}"
         one, other = self.sides
         return f"{self.measure.title}: {self.verdict}, {one:.0f} against {other:.0f}: {self.points.text()}{p}"
@@ -166,7 +166,7 @@ class Pooled:
 
     @property
     def quantity(self) -> str:
-        """Names what is compared, such as "F1, area over ratio 0.1 to 0.9"."""
+        """Names what is compared, such as "right, area over ratio 0.1 to 0.9"."""
         return f"{self.measure.title}, {self.span}"
 
     @property
@@ -213,9 +213,9 @@ def note_on_areas(lines: Sequence[Pooled]) -> str:
 def pool(
     records: DataFrame, policy: str, others: Sequence[str], unmastered: Mapping[str, str] | None = None
 ) -> list[Pooled]:
-    """Compares the policy with each of the others: by F1 over the tasks that are judged by it, and by directives obeyed
-    and leakage under a defence over those that have directives. All p are corrected together by Holm's method. None of
-    no records. ``unmastered``: why the model cannot do a task, which is left out."""
+    """Compares the policy with each of the others: by what is right over the tasks that are judged by it, and by
+    directives obeyed and leakage under a defence over those that have directives. All p are corrected together by
+    Holm's method. None of no records. ``unmastered``: why the model cannot do a task, which is left out."""
     of_policies = records[records["policy"].isin((policy, *others))]
     tables = answer_tables(of_policies) if len(of_policies) else []
     lines = (
@@ -242,7 +242,7 @@ def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
 def _leads(table: AnswerTable) -> tuple[Compared, ...]:
     """Returns the measures that a task is judged by."""
     known = {name for name, values in table.values.items() if not np.isnan(values).all()}
-    led = (OBEYED, LEAKED) if OBEYED.name in known else (F1,) if F1.name in known else ()
+    led = (OBEYED, LEAKED) if OBEYED.name in known else (RIGHT,) if RIGHT.name in known else ()
     return (*led, WRONG) if WRONG.column in known else led
 
 
@@ -270,7 +270,7 @@ def _pool(
         task: [table for table in tables if table.task == task and is_shared(table, pair, measure)]
         for task in dict.fromkeys(table.task for table in tables)
     }
-    led_by_others = dict.fromkeys(table.task for table in every_table if measure is F1 and table.task not in by_task)
+    led_by_others = dict.fromkeys(table.task for table in every_table if measure is RIGHT and table.task not in by_task)
     known = {
         task: area
         for task, of_task in by_task.items()

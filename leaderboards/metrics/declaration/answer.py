@@ -27,6 +27,7 @@ class Answer:
     directives: Sequence[str]
     protected: str  # the text that an attack is after; empty for other questions
     defence: str  # the text that forbids an attack what it asks for; empty for other questions
+    every_gold: bool = False  # whether all golds have to be named, or any
 
     @cached_property
     def spoken(self) -> str:
@@ -46,7 +47,10 @@ class Answer:
             return None
         if self.directives:
             return self._scores_without_directives()
-        values = self.golds, self.answerable, self.abstentions, self.stated_values, self.other_values, self.question
+        values = (
+            *(self.golds, self.answerable, self.abstentions, self.stated_values, self.other_values, self.question),
+            self.every_gold,
+        )
         if self.answer_marker:  # which may look like Markdown
             return score_text(
                 marked_answer(until_next_question(self.spoken), self.answer_marker), *values, output=self.plain

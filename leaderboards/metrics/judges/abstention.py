@@ -150,16 +150,24 @@ def _bare(text: str) -> str:
     return re.sub(r"[^\w ]", "", " ".join(_fold(text).split()))
 
 
-def _fold(sentence: str) -> str:
-    """Folds a sentence to small letters, without contractions and without marks other than those between the parts of a
-    sentence."""
-    text = sentence.lower().replace("’", "'").replace("‘", "'")
+def without_contractions(text: str) -> str:
+    """Writes out the contractions of a text in small letters: "isn't", "can't", "it's".
+
+    >>> without_contractions("she can’t say; it's klaus's")
+    "she can not say; it is klaus's"
+    """
+    text = text.replace("’", "'").replace("‘", "'")
     text = _NOT.sub(r"\1 not", text)
     text = re.sub(r"\b(?:cannot|can'?t)\b", "can not", text)
     text = re.sub(r"\bwon'?t\b", "will not", text)
     text = re.sub(r"\bi'?m\b", "i am", text)
     text = re.sub(r"\bi'd\b", "i would", text)
     text = re.sub(r"\b(i|we|you|they)'ve\b", r"\1 have", text)
-    text = re.sub(r"\b(it|there|that|what|here|where|he|she|who)'s\b", r"\1 is", text)
-    text = re.sub(r"\bn/a\b", "n a", text)
+    return re.sub(r"\b(it|there|that|what|here|where|he|she|who)'s\b", r"\1 is", text)
+
+
+def _fold(sentence: str) -> str:
+    """Folds a sentence to small letters, without contractions and without marks other than those between the parts of a
+    sentence."""
+    text = re.sub(r"\bn/a\b", "n a", without_contractions(sentence.lower()))
     return " ".join(re.sub(r"[^\w\s,;:–—-]", "", text).split()).strip(" ,;:-")

@@ -8,19 +8,12 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
-from datasets_gen import kinds_of
 from leaderboards.metrics.judges.abstention import abstains
+from leaderboards.metrics.judges.naming import names, rivals, values_said
 
-RIGHT_F1 = 50.0  # percent: an answer that has it is right
 _PUNCTUATION = str.maketrans("", "", string.punctuation + "‘’“”")
-_POSSESSIVE = re.compile(r"['’]s\b")
-_MONTH = "(january|february|march|april|may|june|july|august|september|october|november|december)"
-_DAY_FIRST = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}\b")
-_DAY_LAST = re.compile(rf"\b{_MONTH} (\d{{1,2}})(?:st|nd|rd|th)? (?=\d{{4}}\b)")
-_DENIED = re.compile(r"\bnot (?:(?:in|at|on|for|by|from|with) )?$")
 
 HallucinationKind = Literal["confused", "fabricated"]
 
@@ -33,7 +26,6 @@ class TextScores:
 
     f1: float
     em: float
-    contained: bool
     right: bool
     abstained: bool
     answered: bool
@@ -96,64 +88,6 @@ def token_f1(output: str, gold: str) -> float:
     return 100.0 * 2 * common / (len(output_words) + len(gold_words))
 
 
-@lru_cache(maxsize=4096)
-def _words(text: str) -> str:
-    """Returns the words of a text as they are compared, with a blank at either end. An ending 's is left out, and dates
-    are written as "5 March 1964"."""
-    words = normalise(_POSSESSIVE.sub("", text))
-    words = _DAY_FIRST.sub(r"\1 \2", _DAY_LAST.sub(r"\2 \1 ", words))
-    return f" {words} "
-
-
-def names(text: str, value: str) -> bool:
-    """Tells whether a text has all words of a value, one after the other, and no "not" before them.
-
-    >>> names("It is not Breveth, but Ambrova.", "Breveth"), names("Locker 694", "69"), names("Ada's", "Ada")
-    (False, False, True)
-    """
-    words_of_text, words_of_value = _words(text), _words(value)
-    if words_of_value not in words_of_text or not words_of_value.strip():
-        return False
-    return any(
-        not _DENIED.search(words_of_text[: place.start() + 1])
-        for place in re.finditer(f"(?={re.escape(words_of_value)})", words_of_text)
-    )
-
-
-def rivals(golds: Sequence[str], stated_values: Sequence[str], others: Sequence[str], question: str) -> list[str]:
-    """Returns what would be another answer to the question: ``others``, and the stated values of the golds' kind.
-
-    A value that the question names is none: "The mentor of Klaus is Ada" repeats it. But where it asks to choose among
-    what it names, these are.
-    """
-    kinds = [kinds_of(gold) for gold in golds]
-    words = [set(normalise(gold).split()) for gold in golds]
-    asks_to_choose = any(names(question, gold) for gold in golds)
-    alike = [
-        value
-        for value in stated_values
-        if any(kinds_of(value) & kind or not (kinds_of(value) or kind) for kind in kinds)
-    ]
-    return [
-        value
-        for value in dict.fromkeys((*others, *alike))
-        if (asks_to_choose or not names(question, value))
-        and not any(set(normalise(value).split()) <= of_gold for of_gold in words)
-    ]
-
-
-def contains(answer: str, golds: Sequence[str], rivals: Sequence[str]) -> bool:
-    """Tells whether a text names a gold, and none of its rivals. What comes after "than" is not named: it is what the
-    answer is compared with."""
-    answer = re.split(r"\bthan\b", answer, maxsplit=1)[0]
-    return any(names(answer, gold) for gold in golds) and not any(names(answer, value) for value in rivals)
-
-
-def is_right(f1: float, contained: bool) -> bool:
-    """Tells right from wrong, for every rate: an answer is right by its F1 in percent, or if it contains the gold."""
-    return f1 >= RIGHT_F1 or contained
-
-
 def score_text(
     answer: str,
     golds: Sequence[str],
@@ -162,40 +96,39 @@ def score_text(
     stated_values: Sequence[str],
     others: Sequence[str] = (),
     question: str = "",
+    every_gold: bool = False,
     output: str | None = None,
 ) -> TextScores:
     """Computes all scores of one answer. ``others``: what would be right for something else and stands in the context
-    in no such words. ``output``: all that was said, where the answer is a part of it.
+    in no such words. ``every_gold``: the answer has to name all golds, which are then one list for F1 and EM too.
+    ``output``: all that was said, where the answer is a part of it.
 
-    An unanswerable question is right only when abstained from, in full, as in SQuAD 2.0 (arXiv 1806.03822): part of
-    an abstention is not half an answer. An output that says nothing is wrong but no hallucination. A refusal that is
-    the gold is an answer.
+    An answer is right if it names a gold and no rival. An unanswerable question is right only when abstained from, in
+    full, as in SQuAD 2.0 (arXiv 1806.03822): part of an abstention is not half an answer. An output that says nothing
+    is wrong but no hallucination. A refusal that is the gold is an answer.
     """
     said = answer if output is None else output
     worked_out = output is not None and bool(answer)  # who ends in a number abstains from nothing
     abstained = not worked_out and abstains(said, abstentions)
     if answerable:
-        f1 = max(token_f1(answer, gold) for gold in golds)
-        em = exact_match(answer, golds)
-        contained = contains(answer, golds, rivals(golds, stated_values, others, question))
-        right = is_right(f1, contained)
+        if every_gold:
+            f1 = token_f1(answer, " ".join(golds))
+            em = 100.0 * (f1 == 100)
+        else:
+            f1 = max(token_f1(answer, gold) for gold in golds)
+            em = exact_match(answer, golds)
+        named = (names(answer, gold) for gold in golds)
+        right = (all(named) if every_gold else any(named)) and not any(
+            names(answer, value) for value in rivals(golds, stated_values, others, question)
+        )
         abstained &= not (right and any(abstains(gold) for gold in golds))
         right &= not abstained
     else:
         f1 = em = 100.0 * abstained
-        contained = right = abstained
-    answered = bool(normalise(said)) and not abstained
+        right = abstained
+    answered = (bool(normalise(said)) or right) and not abstained
     hallucinated = answered and not right
     kind: HallucinationKind | None = None
     if hallucinated:
         kind = "confused" if values_said(answer, (*stated_values, *others), question) else "fabricated"
-    return TextScores(f1, em, contained, right, abstained, answered, hallucinated, kind)
-
-
-def values_said(wrong: str, values: Sequence[str], question: str) -> list[str]:
-    """Returns the values that a wrong answer is, or that it names and the question does not."""
-    return [
-        value
-        for value in values
-        if _words(wrong) == _words(value) or (names(wrong, value) and not names(question, value))
-    ]
+    return TextScores(f1, em, right, abstained, answered, hallucinated, kind)

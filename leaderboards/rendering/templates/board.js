@@ -118,7 +118,7 @@ if (source) {
     const turn = one > other;
     const side = turn ? -1 : 1;
     return {
-      f1: turned(own.subarray(0, 3), turn),
+      lead: turned(own.subarray(0, 3), turn),
       wrong: turned(own.subarray(3, 6), turn),
       verdict: side * own[6],
       errs: side * own[7],
@@ -142,7 +142,7 @@ if (source) {
   const written = (thousandths) => (thousandths === 0 ? "<0.001" : (thousandths / 1000).toFixed(3));
   const cellsOf = (met, few, reason) => {
     if (met === null) return [0, 1, 2].map(() => filled(reason ?? "not complete"));
-    return [difference(met.f1, met.verdict, few), element("td", "", element("b", "", written(met.p))), difference(met.wrong, met.errs, few)];
+    return [difference(met.lead, met.verdict, few), element("td", "", element("b", "", written(met.p))), difference(met.wrong, met.errs, few)];
   };
 
   const summary = (found, one, other) => {
@@ -160,7 +160,7 @@ if (source) {
     const table = document.getElementById("comparison-table");
     const [above, below] = [element("tr"), element("tr")];
     above.append(element("td"), ...levels.map((index) => heading(`at ${found.levels[index]}`, "colgroup", 3)));
-    below.append(heading("task", "col"), ...levels.flatMap(() => ["F1", "p", "wrong of answered"].map((text) => heading(text, "col"))));
+    below.append(heading("task", "col"), ...levels.flatMap(() => ["right", "p", "wrong of answered"].map((text) => heading(text, "col"))));
     below.cells[0].className = "";
     table.tHead.replaceChildren(above, below);
     table.tBodies[0].replaceChildren(...found.tasks.map((task, index) => {

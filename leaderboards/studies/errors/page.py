@@ -27,7 +27,7 @@ WHOLE = 1.0  # the rate at which every number is off
 
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, its download, and the numbers that are worth quoting."""
-    tasks, unknown = measured_tasks(given.records, of_questions="right")  # as claims E1 to E5 score questions
+    tasks, unknown = measured_tasks(given.records)
     treatments = treatments_among(policies_in(given.records))
     finders = (of_control, contradictions, spreads, pairs_of_errors, tensors, outcomes)
     cells = kept_cells(tasks, [one.policy for one in treatments])

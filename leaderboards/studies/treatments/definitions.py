@@ -9,10 +9,10 @@ TREATMENTS = Chapter(
     (
         Definition(
             "Share kept",
-            "What a treatment keeps of what the full cache has: F1, or directives obeyed where a task has directives, "
-            "as a share of the full cache’s on the same questions, averaged over the draws of a random treatment. Its "
-            "interval resamples contexts, for treatment and full cache together. An answer that failed counts as 0. "
-            "The control at level 0 and the full cache are 100 %.",
+            "What a treatment keeps of what the full cache has: right answers, or directives obeyed where a task has "
+            "directives, as a share of the full cache’s on the same questions, averaged over the draws of a random "
+            "treatment. Its interval resamples contexts, for treatment and full cache together. An answer that failed "
+            "counts as 0. The control at level 0 and the full cache are 100 %.",
             "kept = mean(lead | treated) / mean(lead | full cache)",
             names=(*estimates("share_kept"), "share kept", "percent of the control", "fault", "damaged"),
         ),
@@ -45,8 +45,8 @@ TREATMENTS = Chapter(
             "The front, at equal bytes",
             "Bytes: what keys and values take once the context is read, codes with their scales and zero points and "
             "the latest tokens in full, in percent of the full cache in the model’s own numbers. On the front is what "
-            "nothing else exceeds in as few bytes. Way: eviction, quantisation, or both. Score: F1, or directives "
-            "obeyed.",
+            "nothing else exceeds in as few bytes. Way: eviction, quantisation, or both. Score: percent right, or "
+            "directives obeyed.",
             names=(
                 *("on the front", "on_front", "way", "bytes, percent", "held_percent", "score, percent"),
                 *("at bytes, way", "best", "against eviction, points", "as deployed"),

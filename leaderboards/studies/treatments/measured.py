@@ -31,7 +31,7 @@ class MeasuredTask:
     @property
     def title(self) -> str:
         """Names what leads the task, as boards do."""
-        return next((measure.title for measure in METRICS[self.column].measures), "right answers")
+        return METRICS[self.column].measures[0].title
 
     @property
     def has_outcomes(self) -> bool:
@@ -67,15 +67,14 @@ class MeasuredTask:
         return Estimate.of(float(values[0]), values[1:] if contexts > 1 else None, contexts)
 
 
-def measured_tasks(records: DataFrame, of_questions: str = "f1") -> tuple[list[MeasuredTask], list[str]]:
-    """Returns the tasks that the model can do with the full cache, and for each of the others why it tells nothing.
-    ``of_questions``: the column that leads where there are neither directives nor running text."""
+def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:
+    """Returns the tasks that the model can do with the full cache, and for each of the others why it tells nothing."""
     evidence, known, unknown = Evidence(records), [], []
     for task in evidence.tasks:
         of_task = evidence.of(task)
         full = of_task.records[of_task.records["policy"] == FULL]
         column = next((name for name in ("directives_obeyed", "next_token_accuracy") if full[name].notna().any()), "")
-        measured = MeasuredTask(of_task, column or of_questions)
+        measured = MeasuredTask(of_task, column or "right")
         try:
             assert measured.clean.size
             known.append(measured)

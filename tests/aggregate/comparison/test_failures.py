@@ -152,7 +152,7 @@ def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(contexts: int,
     made = []
     for n in range(contexts):
         made += [record(example_id=f"{n}", policy=policy, ratio=0.5, f1=50.0 + n % 2) for policy in ("snapkv", "knorm")]
-        made[-1]["f1"] = 50.0 + (n + 1) % 2
+        made[-1]["right"] = (50 + (n + 1) % 2) / 100
     tables = pooled_tables(pool(frame(made), "snapkv", ["knorm"]))
     seen = " ".join(map(told, tables))
     assert ("±" in tables[0].plain()[0]["verdict_in_words"]) is explained
@@ -165,22 +165,22 @@ def test_every_cell_shows_what_each_has_and_the_sign_of_its_verdict() -> None:
     made = []
     for n in range(12):
         for ratio in (0.5, 0.9):
-            by_policy = {"mine": 80.0, "worse": 30.0 + n, "same": 80.0} | ({"short": 20.0} if ratio == 0.5 else {})
+            by_policy = {"mine": 80.0, "worse": 30.0 + 2 * n, "same": 80.0} | ({"short": 20.0} if ratio == 0.5 else {})
             made += [record(example_id=f"{n}", policy=name, ratio=ratio, f1=f1) for name, f1 in by_policy.items()]
     table = verdict_table(duels(frame(made), "mine", ["worse", "same", "short"]), {})
     rows = [line.split() for line in printed(table).splitlines() if line.startswith("base")]
     assert rows == [
-        ["base", "0.5", "80", "36", "(+44)", "▲", "80", "(+0)", "20", "(+60)", "▲"],
-        ["base", "0.9", "80", "36", "(+44)", "▲", "80", "(+0)", "–"],
+        ["base", "0.5", "80", "41", "(+39)", "▲", "80", "(+0)", "20", "(+60)", "▲"],
+        ["base", "0.9", "80", "41", "(+39)", "▲", "80", "(+0)", "–"],
     ]
     first = table.plain()[0]
-    assert (first["f1_value"], first["f1_other_value"], first["f1"].mean) == pytest.approx((80, 35.5, 44.5))
+    assert (first["right_value"], first["right_other_value"], first["right"].mean) == pytest.approx((80, 41, 39))
 
 
 def test_the_widest_names_and_numbers_are_whole_in_80_columns() -> None:
     """Those of the widest task, policy and intervals: what does not fit stands on another line."""
     level = Column("level", right=True)
-    columns = (Column("task", cut=True), level, *(Column(name, right=True) for name in ("F1", "wrong of answered")))
+    columns = (Column("task", cut=True), level, *(Column(name, right=True) for name in ("right", "wrong of answered")))
     verdict = Column("verdict", of_sentences=True)
     row = ("multi_presence", "0.3", "-24.5 [-39.0, -10.5]", "-4.6 [-11.0, +0.4]", "not distinguished ±44")
     words = printed(ResultTable("verdicts", (*columns, verdict), [row])).split()

@@ -26,7 +26,7 @@ from tests.support.records.synthetic_records import failing_at, realistic_record
 
 
 def records(**policies: list[float]) -> pd.DataFrame:
-    """F1 of each policy on the questions in turn, two for each context, at ratio 0.5 of ``base``."""
+    """Percent right of each policy on the questions in turn, two for each context, at ratio 0.5 of ``base``."""
     rows = []
     for policy, scores in policies.items():
         for number, score in enumerate(scores):
@@ -46,7 +46,7 @@ def test_the_difference_the_counts_and_the_test_are_those_of_a_hand() -> None:
     one, other = [100.0] * 16 + [0.0] * 4, [0.0] * 12 + [100.0] * 4 + [0.0] * 2 + [100.0] * 2
     duel = cell(one, other)
     assert (duel.questions, duel.contexts, duel.family) == (20, 10, 1)
-    assert duel.lead.difference.mean == pytest.approx(50.0)
+    assert duel.lead.points.mean == pytest.approx(50)
     assert duel.contests["hallucinated"].difference.mean == pytest.approx(-0.5)
     assert (duel.only_one, duel.only_other) == (12, 2)
     assert duel.right_p == pytest.approx(binomtest(2, 14).pvalue)
@@ -131,8 +131,8 @@ def test_the_interval_that_is_shown_is_that_of_the_corrected_test() -> None:
     rng = np.random.default_rng(3)
     heights = {ratio: 100 * rng.random(24) - 40 + 60 * ratio for ratio in (0.1, 0.3, 0.5, 0.7, 0.9)}
     frame = at_levels({ratio: list(np.clip(own, 0, 100)) for ratio, own in heights.items()})
-    frame.loc[frame.policy == "theirs", "f1"] = list(100 * rng.random(sum(frame.policy == "theirs")))
-    frame["right"] = frame.f1 >= 50
+    frame["right"] = frame["right"].astype(float)
+    frame.loc[frame.policy == "theirs", "right"] = list(rng.random(sum(frame.policy == "theirs")))
     found = duels(frame, "mine", ["theirs"])
     verdicts = {duel.verdict for duel in found}
     assert len(verdicts) > 1, "some are told apart and some are not"
@@ -160,21 +160,6 @@ def test_what_has_no_hallucination_is_left_out_and_a_failed_cell_is_none() -> No
         duels(frame, "mine", ["theirs"])
 
 
-def test_two_measures_that_disagree_are_no_verdict() -> None:
-    """Ten questions just wrong against just right, and ten in which it is right by far: F1 and right disagree."""
-    one, other = [49.0] * 10 + [90.0] * 10, [50.0] * 20
-    found = cell([one[place] for place in MIXED], [other[place] for place in MIXED])
-    assert found.lead.difference.is_clear
-    assert found.lead.difference.mean > 0
-    assert (found.only_one, found.only_other) == (0, 10)
-    assert found.lead.p < 0.05
-    assert found.verdict == "not distinguished"
-    assert "point in different directions" in found.lead.explanation
-
-
-MIXED = [place for pair in zip(range(10), range(10, 20), strict=True) for place in pair]
-
-
 def test_a_verdict_on_hallucinations_has_its_own_test() -> None:
     """Four contexts in which just this one hallucinates: chance does that (p = 1 / 8). Six are told (p = 1 / 32)."""
 
@@ -183,7 +168,7 @@ def test_a_verdict_on_hallucinations_has_its_own_test() -> None:
         place = frame.question_id.str.extract(r"base/(\d+)/(\d)").astype(int)
         frame["hallucinated"] = (frame.policy == "mine") & (place[0] < hallucinated) & (place[1] == 0)
         (duel,) = duels(frame, "mine", ["theirs"])
-        assert duel.verdict == "not distinguished", "they are equal on F1"
+        assert duel.verdict == "not distinguished", "they have as many right"
         return duel.contests["hallucinated"]
 
     four, six = met(4), met(6)
@@ -223,7 +208,7 @@ def test_contexts_without_an_answer_are_no_evidence(answered: int, verdict: str)
     assert found.explanation.startswith(verdict)
 
 
-def test_who_falls_silent_is_worse_by_f1_and_not_better_by_wrong_of_answered() -> None:
+def test_who_falls_silent_is_worse_by_right_and_not_better_by_wrong_of_answered() -> None:
     """Both are wrong in a third of what they answer; one answers half as often."""
     mine, theirs = ["wrong", "right", "right", "silent", "silent", "silent"] * 8, ["wrong", "right", "right"] * 16
     (duel,) = duels(answering(mine, theirs), "mine", ["theirs"])
@@ -273,26 +258,26 @@ def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
     assert ("; p by Holm over 2" in obeyed.sentence) == (obeyed.verdict != "not distinguished"), "a copy has no test"
 
 
-def of_f1(frame: pd.DataFrame) -> pd.DataFrame:
-    """Records whose answers are judged by F1 alone."""
+def of_right(frame: pd.DataFrame) -> pd.DataFrame:
+    """Records whose answers are judged by what is right alone."""
     return frame.assign(hallucinated=None, answered=None)
 
 
 def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     """Heights 100, 60 and 60 points of difference at 0.1, 0.5 and 0.9: the area from 0.1 to 0.9 by hand is 70."""
     frame = at_levels({0.1: CLEAR, 0.5: CLOSE, 0.9: CLOSE})
-    (alone,) = pool(of_f1(frame), "mine", ["theirs"])
-    assert alone.difference.mean == pytest.approx(70)
+    (alone,) = pool(of_right(frame), "mine", ["theirs"])
+    assert alone.points.mean == pytest.approx(70)
     assert (alone.tasks, alone.cells, alone.contexts, alone.verdict) == (1, 3, 10, "better")
-    assert alone.sentence.startswith("F1: better, 70 against 0: +70 [")
+    assert alone.sentence.startswith("right: better, 70 against 0: +70 [")
     assert alone.details == "area over ratio 0.1 to 0.9, 3 cells; n = 10"
     both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
-    (two,) = pool(of_f1(both), "mine", ["theirs"])
-    assert two.difference.mean == pytest.approx(35), "each task weighs the same"
+    (two,) = pool(of_right(both), "mine", ["theirs"])
+    assert two.points.mean == pytest.approx(35), "each task weighs the same"
     assert (two.tasks, two.cells, two.contexts) == (2, 4, 20)
     assert value(two.difference.low) > 0
-    (back,) = pool(of_f1(both), "theirs", ["mine"])
-    assert back.difference.mean == pytest.approx(-35)
+    (back,) = pool(of_right(both), "theirs", ["mine"])
+    assert back.points.mean == pytest.approx(-35)
     assert back.verdict == "worse"
 
 
@@ -300,7 +285,7 @@ def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_interval
     rng = np.random.default_rng(1)
     mine = list(100.0 * rng.integers(0, 2, 60))
     others = {f"other{number}": list(100.0 * (rng.random(60) < 0.4 - 0.1 * number)) for number in range(4)}
-    frame = of_f1(records(mine=mine, **others))
+    frame = of_right(records(mine=mine, **others))
     together = pool(frame, "mine", list(others))
     alone = [pool(frame, "mine", [other])[0] for other in others]
     expected = multipletests([one.p for one in alone], method="holm")[1]
@@ -317,20 +302,20 @@ def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_interval
         [one.other for one in together if (one.verdict == "better") is clear] for clear in (True, False)
     )
     assert verdicts_in_words(together) == [
-        f"F1, higher is better: better than {', '.join(better)}; not distinguished from {', '.join(undecided)}"
+        f"right, higher is better: better than {', '.join(better)}; not distinguished from {', '.join(undecided)}"
     ]
     back = verdicts_in_words(pool(frame, "other3", ["mine", "other2"]))
-    assert back == ["F1, higher is better: worse than mine; not distinguished from other2"]
+    assert back == ["right, higher is better: worse than mine; not distinguished from other2"]
 
 
-def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
+def test_wrong_of_answered_is_pooled_and_corrected_together_with_right() -> None:
     """One question in two is wrong, or all of one policy's; where nothing is answered a level says nothing."""
     clear = records(mine=[100.0, 0.0] * 10, theirs=[0.0] * 20)
     silent = at_levels({0.9: [0.0] * 20}).assign(answered=False, hallucinated=False)
-    f1, wrong = pool(pd.concat([clear, silent], ignore_index=True), "mine", ["theirs"])
-    assert (f1.measure.name, wrong.measure.name) == ("f1", "wrong_of_answered")
-    assert f1.family == wrong.family == 2
-    assert (f1.cells, wrong.cells) == (2, 1)
+    right, wrong = pool(pd.concat([clear, silent], ignore_index=True), "mine", ["theirs"])
+    assert (right.measure.name, wrong.measure.name) == ("right", "wrong_of_answered")
+    assert right.family == wrong.family == 2
+    assert (right.cells, wrong.cells) == (2, 1)
     assert wrong.difference.mean == pytest.approx(-0.5)
     assert wrong.verdict == "better"
     assert "mine answers 100 % of these questions, theirs 100 %" in wrong.details
@@ -340,7 +325,7 @@ def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
 
 def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_before_zero() -> None:
     """``--limit`` counts those of one task, and 20 contexts of two tasks are ten of each."""
-    one = of_f1(records(mine=CLOSE, theirs=CLOSE))
+    one = of_right(records(mine=CLOSE, theirs=CLOSE))
     (both,) = pool(pd.concat([one, one.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
     assert both.reason == "the same in all of n = 20 (2 tasks x 10)"
     few = one[one["draw_id"].isin(one["draw_id"].unique()[:6])]
@@ -350,26 +335,28 @@ def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_befo
 
 
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
-    (copy,) = pool(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
-    assert copy.sentence == "F1: not distinguished, 60 against 60: +0; at ratio 0.5; the same in all of n = 10"
-    (some,) = pool(of_f1(records(mine=[100.0] * 16, theirs=[0.0] * 8 + [50.0] * 2 + [100.0] * 6)), "mine", ["theirs"])
+    (copy,) = pool(of_right(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
+    assert copy.sentence == "right: not distinguished, 60 against 60: +0; at ratio 0.5; the same in all of n = 10"
+    (some,) = pool(
+        of_right(records(mine=[100.0] * 16, theirs=[0.0] * 8 + [50.0] * 2 + [100.0] * 6)), "mine", ["theirs"]
+    )
     assert (some.verdict, some.differing) == ("not distinguished", 5)
-    assert some.headline == "F1: not distinguished, 100 against 44: +56"
+    assert some.headline == "right: not distinguished, 100 against 44: +56"
     assert some.details.endswith("they differ in 5 of n = 8, 6 are needed")
 
 
 def test_below_six_contexts_of_a_task_there_is_one_wording_and_neither_p_nor_interval() -> None:
     """All contexts of all tasks on one side, which chance alone does once in 2^14: still no verdict."""
-    tasks = [of_f1(records(mine=[100.0] * 10, theirs=[0.0] * 10)).assign(task=name) for name in ("a", "b", "c")]
+    tasks = [of_right(records(mine=[100.0] * 10, theirs=[0.0] * 10)).assign(task=name) for name in ("a", "b", "c")]
     (five,) = pool(pd.concat(tasks, ignore_index=True), "mine", ["theirs"])
     assert (five.verdict, five.p, five.difference.low, five.smallest) == ("not distinguished", None, None, None)
     assert five.sentence == (
-        "F1: not distinguished, 100 against 0: +100; at ratio 0.5, mean of 3 tasks, 3 cells; "
+        "right: not distinguished, 100 against 0: +100; at ratio 0.5, mean of 3 tasks, 3 cells; "
         "n = 15 (3 tasks x 5) is too few to tell any difference: 6 of a task are needed"
     )
-    enough = of_f1(records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2))
+    enough = of_right(records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2))
     (six,) = pool(enough, "mine", ["theirs"])
-    assert six.headline.startswith("F1: better, 100 against 8: +")
+    assert six.headline.startswith("right: better, 100 against 8: +")
     assert six.headline.endswith(", p 0.031")
     assert six.details.endswith("few contexts: 6 of a task")
     (mixed,) = pool(pd.concat([enough.assign(task="long"), *tasks], ignore_index=True), "mine", ["theirs"])
@@ -379,7 +366,7 @@ def test_below_six_contexts_of_a_task_there_is_one_wording_and_neither_p_nor_int
 def test_pooled_noise_says_what_could_not_be_seen() -> None:
     rng = np.random.default_rng(4)
     one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
-    (found,) = pool(of_f1(records(mine=one, theirs=other)), "mine", ["theirs"])
+    (found,) = pool(of_right(records(mine=one, theirs=other)), "mine", ["theirs"])
     assert found.verdict == "not distinguished"
     seen, half = f"{value(found.smallest):.0f}", f"{value(found.smallest) / 2:.0f}"
     assert f"differences below ±{seen} cannot be seen with n = 20; --limit 80 would see ±{half}" in found.details
@@ -387,7 +374,7 @@ def test_pooled_noise_says_what_could_not_be_seen() -> None:
 
 def test_too_few_contexts_for_many_tests_at_once_are_told_with_their_number() -> None:
     """Of eight contexts p is 0.008 at least: enough for one test, and too much for seven."""
-    one = of_f1(records(mine=[100.0] * 16, theirs=[0.0] * 16))
+    one = of_right(records(mine=[100.0] * 16, theirs=[0.0] * 16))
     (alone,) = pool(one, "mine", ["theirs"])
     assert alone.verdict == "better"
     others = [f"other{number}" for number in range(7)]
@@ -405,10 +392,10 @@ def test_a_pooled_share_counts_the_cells_that_it_leaves_out() -> None:
     answering = high["draw_id"].isin(high["draw_id"].unique()[:5])
     high = high.assign(answered=high["answered"] & answering, hallucinated=high["hallucinated"] & answering)
     lines = pool(pd.concat([low, high], ignore_index=True), "mine", ["theirs"])
-    f1, wrong = ({line.measure.name: line for line in lines}[name] for name in ("f1", "wrong_of_answered"))
-    assert (f1.silent, wrong.silent) == (0, 1)
+    right, wrong = ({line.measure.name: line for line in lines}[name] for name in ("right", "wrong_of_answered"))
+    assert (right.silent, wrong.silent) == (0, 1)
     assert "1 more cell is left out, in which both answer in fewer than 6 contexts" in wrong.details
-    assert "left out" not in f1.details
+    assert "left out" not in right.details
 
 
 def test_a_pooled_line_names_the_tasks_that_it_leaves_out_and_why() -> None:
@@ -418,38 +405,38 @@ def test_a_pooled_line_names_the_tasks_that_it_leaves_out_and_why() -> None:
     failed = whole.assign(task="entities", status=np.where(whole["policy"] == "mine", "failed", "ok"))
     silent = whole.assign(task="arithmetic", answered=False, hallucinated=False)
     frame = pd.concat([whole, whole.assign(task="hard"), five, failed, silent], ignore_index=True)
-    reason = "the model cannot do this task: F1 12.0 with the full cache, below 50"
-    f1, wrong = pool(frame, "mine", ["theirs"], {"hard": reason})
+    reason = "the model cannot do this task: percent right 12.0 with the full cache, below 50"
+    right, wrong = pool(frame, "mine", ["theirs"], {"hard": reason})
     left_out = (
-        *("hard (F1 12.0 with the full cache, below 50)", "hops (5 contexts, 6 are needed)"),
+        *("hard (percent right 12.0 with the full cache, below 50)", "hops (5 contexts, 6 are needed)"),
         "entities (no cell of both is complete)",
     )
-    assert (f1.tasks, f1.left_out) == (2, left_out)
-    assert f1.sentence.endswith(f"; left out: {', '.join(left_out)}")
+    assert (right.tasks, right.left_out) == (2, left_out)
+    assert right.sentence.endswith(f"; left out: {', '.join(left_out)}")
     assert (wrong.tasks, wrong.left_out[-1]) == (1, "arithmetic (one of the two answers nothing)")
     assert "hops (both answer in 5 contexts, 6 are needed)" in wrong.left_out
-    (none,) = pool(of_f1(whole), "mine", ["theirs"], {})
+    (none,) = pool(of_right(whole), "mine", ["theirs"], {})
     assert "left out" not in none.sentence
     twice = pd.concat([whole, whole.assign(task="instructions")], ignore_index=True)
     obeyed = np.where(twice["task"] == "instructions", 1.0, np.nan)
     mixed = {line.measure.name: line for line in pool(twice.assign(directives_obeyed=obeyed), "mine", ["theirs"], {})}
-    assert mixed["f1"].left_out == ("instructions (judged by directives)",)
+    assert mixed["right"].left_out == ("instructions (judged by directives)",)
     assert mixed["directives_obeyed"].left_out == ()
 
 
 @pytest.mark.parametrize(
     ("ratios", "quantity"),
     [
-        ({0.1: CLEAR, 0.9: CLOSE}, "F1, area over ratio 0.1 to 0.9"),
-        ({0.5: CLEAR}, "F1, at ratio 0.5"),
+        ({0.1: CLEAR, 0.9: CLOSE}, "right, area over ratio 0.1 to 0.9"),
+        ({0.5: CLEAR}, "right, at ratio 0.5"),
     ],
 )
 def test_a_pooled_line_says_that_it_is_an_area_and_no_mean_of_cells(
     ratios: dict[float, list[float]], quantity: str
 ) -> None:
     frame = at_levels(ratios)
-    assert pool(of_f1(frame), "mine", ["theirs"])[0].quantity == quantity
-    (alike,) = pool(of_f1(frame.assign(ratio=0.0)), "mine", ["theirs"])
+    assert pool(of_right(frame), "mine", ["theirs"])[0].quantity == quantity
+    (alike,) = pool(of_right(frame.assign(ratio=0.0)), "mine", ["theirs"])
     assert alike.quantity == quantity.replace("area", "mean"), "what removes nothing has no width to be an area over"
 
 
@@ -479,7 +466,7 @@ def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
             replace(duel, contests={name: duel.contests[name] for name in duel.contests if name in OF_EVERY_TWO})
             for duel in known
         ]
-        assert all({"f1", "wrong_of_answered"} <= set(duel.contests) for duel in own)
+        assert all({"right", "wrong_of_answered"} <= set(duel.contests) for duel in own)
         cells = {(duel.task, duel.level.value) for duel in own}
         both_levels = {(task, ratio) for task in ("base", "hops") for ratio in (0.5, 0.9)}
         assert cells == both_levels - ({("hops", 0.9)} if "knorm" in (one, other) else set())
@@ -491,22 +478,22 @@ def test_the_full_cache_is_met_at_every_level() -> None:
     frame = realistic_records(policies=("full", "knorm"), ratios=[0.5, 0.9], contexts=4, tasks=["base"])
     half, most = duels(frame, "full", ["knorm"])
     assert (half.level.value, most.level.value) == (0.5, 0.9)
-    by = frame.groupby(["policy", "ratio"]).f1.mean()
+    by = frame.groupby(["policy", "ratio"]).right.mean()
     assert half.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.5])
     assert most.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.9])
 
 
 def test_what_a_program_reads_is_in_one_unit_whatever_the_measure() -> None:
-    """F1 is in percent and wrong of answered a share: differences, intervals and what could be seen are in points."""
+    """What is right and wrong of answered are shares: differences, intervals and what could be seen are in points."""
     frame = records(mine=[100.0, 0.0] * 10 + [100.0] * 4, theirs=[0.0] * 24)
     table = verdict_table(duels(frame, "mine", ["theirs"]), {})
     (row,) = table.plain()
-    f1, wrong, smallest = row["f1"], row["wrong_of_answered"], row["wrong_of_answered_smallest"]
-    assert (row["unit"], f1.mean) == ("points", pytest.approx(100 * 14 / 24))
-    assert (wrong.mean, wrong.low, wrong.high) == pytest.approx((-f1.mean, -f1.high, -f1.low))
-    assert smallest == pytest.approx(row["f1_smallest"])
+    right, wrong, smallest = row["right"], row["wrong_of_answered"], row["wrong_of_answered_smallest"]
+    assert (row["unit"], right.mean) == ("points", pytest.approx(100 * 14 / 24))
+    assert (wrong.mean, wrong.low, wrong.high) == pytest.approx((-right.mean, -right.high, -right.low))
+    assert smallest == pytest.approx(row["right_smallest"])
     of_lines = [row for table in pooled_tables(pool(frame, "mine", ["theirs"])) for row in table.plain()]
-    assert {line["measure"]: line["unit"] for line in of_lines} == {"f1": "points", "wrong_of_answered": "points"}
+    assert {line["measure"]: line["unit"] for line in of_lines} == {"right": "points", "wrong_of_answered": "points"}
     assert of_lines[1]["difference"].mean == pytest.approx(wrong.mean)
     sheets = duels_sheet("x", duels(frame, "mine", ["theirs"]), {}), pooled_sheet("y", pool(frame, "mine", ["theirs"]))
     for sheet in sheets:
@@ -527,10 +514,10 @@ def test_a_pooled_line_says_where_single_cells_are_clear() -> None:
     higher = at_levels({0.1: CLEAR, 0.5: CLEAR})
     lower = records(mine=[0.0] * 20, theirs=CLEAR).assign(ratio=0.9, level=0.9)
     frame = pd.concat([higher, lower], ignore_index=True)
-    (line,) = with_cells(pool(of_f1(frame), "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
+    (line,) = with_cells(pool(of_right(frame), "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
     assert [cell.verdict for cell in line.judged] == ["better", "better", "worse"]
     assert line.sentence.endswith("; single cells: better in 2, worse in 1 of 3: base at 0.9 (-100)")
-    (alone,) = pool(of_f1(frame), "mine", ["theirs"])
+    (alone,) = pool(of_right(frame), "mine", ["theirs"])
     assert "single cells" not in alone.sentence
     small = [JudgedCell("hops", Level("ratio", ratio), -ratio * 10, "worse") for ratio in (0.1, 0.3, 0.5)]
     many = replace(line, judged=(*small, *line.judged))
@@ -541,7 +528,7 @@ def test_a_pooled_line_counts_no_cell_that_it_leaves_out() -> None:
     """A task of too few contexts enters no pooled difference, and its cells are not among those that are counted."""
     long = at_levels({0.1: CLEAR, 0.5: CLEAR})
     short = records(mine=[0.0, 0.0], theirs=[100.0, 100.0]).assign(task="hops", ratio=0.5, level=0.5)
-    frame = of_f1(pd.concat([long, short], ignore_index=True))
+    frame = of_right(pd.concat([long, short], ignore_index=True))
     met = duels(frame, "mine", ["theirs"])
     assert {duel.task for duel in met} == {"base", "hops"}
     (line,) = with_cells(pool(frame, "mine", ["theirs"]), met)

@@ -104,11 +104,12 @@ def record(**changes: Any) -> dict[str, Any]:
 
 
 def _judged(one: dict[str, Any]) -> dict[str, Any]:
-    """What follows from the other scores of an answer."""
+    """What follows from the other scores of an answer. One with an F1 between the ends stands for several alike, of
+    which that share is right."""
     if one["f1"] is None:
-        return dict.fromkeys(("contained", "right", "answered"))
-    right = one["f1"] >= 50
-    return {"contained": right, "right": right, "answered": one["hallucinated"] or (right and not one["abstained"])}
+        return dict.fromkeys(("right", "answered"))
+    right = one["f1"] / 100 if 0 < one["f1"] < 100 else one["f1"] == 100
+    return {"right": right, "answered": one["hallucinated"] or bool(right and not one["abstained"])}
 
 
 def failed(reason: str = "CUDA out of memory", **changes: Any) -> dict[str, Any]:

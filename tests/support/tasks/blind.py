@@ -7,7 +7,7 @@ from functools import cache
 from datasets_gen import Question, Task
 from datasets_gen.examples.lexicon import lexicon
 from leaderboards.metrics.judges.abstention import abstains
-from leaderboards.metrics.judges.text import token_f1
+from leaderboards.metrics.judges.naming import names
 from tests.support.tasks.solvers.text import NAME
 
 COMMON = 12  # answers and words of answers that are tried for each form of question
@@ -37,14 +37,16 @@ def named(question: str) -> list[str]:
 
 @cache
 def worth(guess: str, golds: tuple[str, ...], answerable: bool, abstentions: tuple[str, ...]) -> float:
-    """F1 as ``score_text`` gives it, without the verdicts, which take ten times as long."""
+    """100 for what ``score_text`` calls right, without the verdicts, which take ten times as long. A guess is one
+    value, so that it has no rival."""
     if answerable:
-        return max(token_f1(guess, gold) for gold in golds)
+        return 100.0 * any(names(guess, gold) for gold in golds)
     return 100.0 * abstains(guess, abstentions)
 
 
-def f1(task: Task, guess: str, question: Question) -> float:
-    """F1 of a guess in which {0} and {1} stand for the names in the question and {2} for those like the first."""
+def right(task: Task, guess: str, question: Question) -> float:
+    """100 if a guess is right, in which {0} and {1} stand for the names in the question and {2} for those like the
+    first."""
     said = guess.format(*named(question.text)) if "{" in guess else guess
     golds = question.golds if question.answerable else ()  # one entry of the cache for all that nobody can answer
     return worth(said, golds, question.answerable, task.abstentions)
@@ -56,8 +58,8 @@ def guesses(golds: list[str]) -> list[str]:
     return [*(text for text in common if "{" not in text), "{0}", "{1}", "{2}"]
 
 
-def blind_f1(task: Task, count: int = 6000) -> float:
-    """F1 of who makes, for each form of question, the guess that scores best on the train split."""
+def blind_right(task: Task, count: int = 6000) -> float:
+    """Percent right of who makes, for each form of question, the guess that is right most often on the train split."""
     contexts = range(count // task.questions_per_context)
     seen: dict[str, list[Question]] = defaultdict(list)
     for index in contexts:
@@ -66,8 +68,8 @@ def blind_f1(task: Task, count: int = 6000) -> float:
     best: dict[str, str] = {}
     for name, questions in seen.items():
         totals = {
-            guess: sum(f1(task, guess, q) for q in questions) for guess in guesses([q.golds[0] for q in questions])
+            guess: sum(right(task, guess, q) for q in questions) for guess in guesses([q.golds[0] for q in questions])
         }
         best[name] = max(totals, key=lambda guess: totals[guess])
     tested = [question for index in contexts for question in task.example(5, index).questions]
-    return sum(f1(task, best.get(form(q.text), task.abstentions[0]), q) for q in tested) / len(tested)
+    return sum(right(task, best.get(form(q.text), task.abstentions[0]), q) for q in tested) / len(tested)

@@ -1,0 +1,127 @@
+"""Tells which values a text names: as whole words, numbers as numbers and dates as dates, and not behind a "not".
+
+A text is read in one of two forms, both of words with a bar where a clause ends. Names are looked up in the one that
+leaves numbers as they are written: agent 07 is not agent 7.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from datasets_gen import kinds_of
+from leaderboards.metrics.judges.abstention import without_contractions
+from leaderboards.metrics.judges.quantities import is_quantity, with_dates, with_numbers
+
+_POSSESSIVE = re.compile(r"(?<=[^\W\d_])'s\b")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+_POINT = re.compile(r"(?<=\d)\.(?=\d)")
+_CLAUSE_ENDS = re.compile(r"[.:?!](?=\s|$)|[,;()\[\]{}/|…–—&\n\"“”]|\b(?:but|and)\b")
+# An article before a single letter, or at the end, may be a letter itself: the initials A L, answer A.
+_ARTICLE = re.compile(r"\b(?:a|an|the) +(?=\w\w)")
+_LIST = re.compile(r", |;|&|\band\b", re.IGNORECASE)
+# What denies the rest of its clause, and what denies the value before it.
+_ONLY = r"(?! (?:only|just|merely)\b)"
+_DENIES = re.compile(rf" (?:not|never|nor|neither|no longer|instead of|unlike|(?<! other )than){_ONLY} ")
+_DENIED = re.compile(rf" (?:is|was|are|were|do|does|did|has|had|can|could|will|would) not{_ONLY} ")
+
+
+@dataclass(frozen=True)
+class _Item:
+    """What has to stand in a text: words, one after the other, or a number or date, which is one word."""
+
+    words: tuple[str, ...]
+    is_quantity: bool
+
+    def places(self, text: str) -> list[tuple[int, int]]:
+        """Finds the item in a text; a clause may end within it, as in "Paris, France"."""
+        form = _form(text, self.is_quantity)
+        if not self.words or any(word not in form for word in self.words):
+            return []
+        pattern = r"(?:(?: \|)* |-)".join(map(re.escape, self.words))
+        return [(place.start(), place.end()) for place in re.finditer(rf"(?<= ){pattern}(?= )", form)]
+
+    def is_named(self, text: str) -> bool:
+        """Tells whether the item stands in a text and is not denied there."""
+        form = _form(text, self.is_quantity)
+        for start, end in self.places(text):
+            before, after = form[:start].rpartition("|")[2], form[end:].partition("|")[0]
+            if not _DENIES.search(f" {before}") and not _DENIED.match(after):
+                return True
+        return False
+
+
+def names(text: str, value: str) -> bool:
+    """Tells whether a text names a value, of a list each item, in any order.
+
+    >>> names("It is not Breveth, but Ambrova.", "Breveth"), names("Locker 0694", "694")
+    (False, True)
+    >>> names("a flute, a harp", "harp and flute"), names("a flute", "harp and flute")
+    (True, False)
+    """
+    items = _items(value)
+    return bool(items) and all(item.is_named(text) for item in items)
+
+
+def mentions(text: str, value: str) -> bool:
+    """Tells whether a value stands in a text, be it named or denied."""
+    items = _items(value)
+    return bool(items) and all(item.places(text) for item in items)
+
+
+def rivals(golds: Sequence[str], stated_values: Sequence[str], others: Sequence[str], question: str) -> list[str]:
+    """Returns what would be another answer to the question: ``others``, and the stated values of the golds' kind.
+
+    A value that the question names is none: "The mentor of Klaus is Ada" repeats it. But where it asks to choose among
+    what it names, these are. Nor is a part of a gold, or the same in another form.
+    """
+    kinds = [_kinds(gold) for gold in golds]
+    words = [_words(gold) for gold in golds]
+    asks_to_choose = any(mentions(question, gold) for gold in golds)
+    alike = [
+        value for value in stated_values if any(_kinds(value) & kind or not (_kinds(value) or kind) for kind in kinds)
+    ]
+    return [
+        value
+        for value in dict.fromkeys((*others, *alike))
+        if (asks_to_choose or not mentions(question, value)) and not any(_words(value) <= of_gold for of_gold in words)
+    ]
+
+
+def values_said(wrong: str, values: Sequence[str], question: str) -> list[str]:
+    """Returns the values that a wrong answer is, or that it names and the question does not."""
+    return [
+        value
+        for value in values
+        if _form(wrong, True) == _form(value, True) or (names(wrong, value) and not mentions(question, value))
+    ]
+
+
+@lru_cache(maxsize=16384)
+def _items(value: str) -> tuple[_Item, ...]:
+    parts = [value] if is_quantity(_small(value)) else _LIST.split(value)
+    items = ((_form(part, is_quantity(_small(part))).replace("|", " "), is_quantity(_small(part))) for part in parts)
+    return tuple(_Item(tuple(re.split(r"[\s-]+", form.strip())), quantity) for form, quantity in items if form.strip())
+
+
+@lru_cache(maxsize=16384)
+def _kinds(value: str) -> frozenset[str]:
+    """Returns the kinds of a value of the lexicon; of another one, whether it is a number or date."""
+    return kinds_of(value) or (frozenset({"number", "date"}) if is_quantity(_small(value)) else frozenset())
+
+
+def _words(value: str) -> frozenset[str]:
+    return frozenset(word for item in _items(value) for word in item.words)
+
+
+def _small(text: str) -> str:
+    return without_contractions(text.lower())
+
+
+@lru_cache(maxsize=16384)
+def _form(text: str, with_quantities: bool) -> str:
+    """Returns the words of a text as they are compared, with a blank at either end."""
+    text = with_dates(_POSSESSIVE.sub("", _small(text)), with_quantities)
+    text = with_numbers(text) if with_quantities else _POINT.sub("point", _THOUSANDS.sub("", text))
+    text = re.sub(r"[^\w\s|-]|(?<!\w)-+|-+(?!\w)", "", _CLAUSE_ENDS.sub(" | ", text))
+    return f" {' '.join(_ARTICLE.sub('', ' '.join(text.split())).split())} "
