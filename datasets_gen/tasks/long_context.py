@@ -76,19 +76,6 @@ def lay_out(statements: Statements, depths: Sequence[float], prose: Sequence[str
     return Passage(" ".join(parts), tuple(facts)), tuple(distractors)
 
 
-LONG_CONTEXT = Task(
-    name="long_context",
-    version="2.1.0",
-    description="Facts about three or four people, scattered over 400 to 1,300 words of prose about no one",
-    make=make,
-    top_level=len(SIZES) - 1,
-    chance=12.9,
-    contexts={"quick": 12, "paper": 100},
-    paper="arXiv 2603.01426",
-    questions_per_context=10,
-)
-
-
 def long_context(words: tuple[int, int], depth: float | None = None) -> Task:
     """Returns the task with (fewest, most) words of prose, its facts scattered, or together at a relative depth."""
     return _variant(length_in_words(words), depth)
@@ -111,3 +98,17 @@ def _variant(length: Length, depth: float | None) -> Task:
     variant = f"{length.text} {where}".replace(" ", "-")
     filled = partial(make, fill=length.fill, depth=depth)
     return replace(LONG_CONTEXT, description=description, make=filled, variant=variant)
+
+
+LONG_CONTEXT = Task(
+    name="long_context",
+    version="2.1.0",
+    description="Facts about three or four people, scattered over 400 to 1,300 words of prose about no one",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=12.9,
+    contexts={"quick": 12, "paper": 100},
+    paper="arXiv 2603.01426",
+    questions_per_context=10,
+    with_length=context_of_tokens,  # it has prose of its own already
+)
