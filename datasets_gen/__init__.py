@@ -5,7 +5,7 @@ from datasets_gen.examples.errors import DatasetError, nearest, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split, StatedValue
 from datasets_gen.examples.lexicon import kinds_of
 from datasets_gen.examples.tags import TAGS, parse_tags, tags_of, with_tags
-from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, NATIVE, USUAL_TOKENS, Profile, Request, Task
+from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, NATIVE, USUAL, USUAL_TOKENS, Profile, Request, Task
 from datasets_gen.registry import FAMILIES, FROM_DATA, KNOWN_TASKS, RULER, TASKS, get_task
 from datasets_gen.writing.defences import REFUSAL
 
@@ -20,6 +20,7 @@ __all__ = [
     "RULER",
     "TAGS",
     "TASKS",
+    "USUAL",
     "USUAL_TOKENS",
     "Arm",
     "DatasetError",

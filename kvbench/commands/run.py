@@ -51,6 +51,7 @@ def command(
     depth: options.Depth = None,
     data: options.Data = None,
     defence: options.Defence = None,
+    essays: options.Essays = None,
     max_new_tokens: options.MaxNewTokens = None,
     dtypes: options.Dtypes = None,
     sampling: options.Sampling = None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.tasks.ruler.form import Size, ruler_task
@@ -169,6 +170,8 @@ def takes_essays(task: Task) -> bool:
 def in_essays(task: Task, texts: Sequence[str]) -> Task:
     """Returns such a task with given texts as its prose."""
     sentences = sentences_of(texts)
+    if not sentences:
+        raise DatasetError("the file of --essays has no words: give another one")
     digest = hashlib.sha256(ascii(sentences).encode()).hexdigest()[:8]
     return niah(FORMS[task.name], essays_of_tokens(sentences), f"essays.{digest}")
 

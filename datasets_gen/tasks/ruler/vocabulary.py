@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from datasets_gen.examples.errors import DatasetError
 
 WORDS_SHA256 = "f3a6fc2b3a145b6250343cf684d61a707f0d73c106bbfc48c2d28f202baf5721"
+MOST_LETTERS = 5  # of a short word
 
 
 class Vocabulary(BaseModel):
@@ -41,8 +42,11 @@ def vocabulary() -> Vocabulary:
 
 
 @cache
-def words_in_no_other() -> tuple[str, ...]:
-    """Lists the words that are part of no other word: an output that holds one of them as a substring names it."""
+def short_words() -> tuple[str, ...]:
+    """Lists the short words that are part of no other word: an output that holds one of them as a substring names it.
+
+    Hundreds of them stand in a list, and few tokens of a small vocabulary have to hold it.
+    """
     words = vocabulary().words
     text = " ".join(words)
-    return tuple(word for word in words if text.count(word) == 1)
+    return tuple(word for word in words if len(word) <= MOST_LETTERS and text.count(word) == 1)

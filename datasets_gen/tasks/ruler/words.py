@@ -12,12 +12,10 @@ from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.task import Draft, Request
 from datasets_gen.tasks.ruler.form import Size, ruler_task
 from datasets_gen.tasks.ruler.haystack import fit, occurrences
-from datasets_gen.tasks.ruler.vocabulary import vocabulary, words_in_no_other
+from datasets_gen.tasks.ruler.vocabulary import short_words, vocabulary
 
 COMMON = 10  # words that a list has more often than others
-CWE_LEAD = (
-    "Some words of the numbered list below come up more often than others. Keep in mind which come up most often."
-)
+CWE_LEAD = "Some words of the list below come up more often than the others. Remember which ones."
 CWE_QUESTION = f"What are the {COMMON} most common words in the list above?"
 CWE_PREFIX = f"The {COMMON} words that come up most often in the list above are:"
 
@@ -81,7 +79,7 @@ def other_words(rng: random.Random, common: Sequence[str]) -> Iterator[str]:
 def _cwe(rng: random.Random, _: Request, size: Size) -> Draft:
     _refuse_depth("cwe", size)
     of_example, number_of_others, of_list = LONG_FORM if size.tokens >= LONG else SHORT_FORM
-    drawn = rng.sample(words_in_no_other(), 2 * COMMON)
+    drawn = rng.sample(short_words(), 2 * COMMON)
     shown, common = drawn[:COMMON], drawn[COMMON:]
     source = other_words(random.Random(rng.getrandbits(64)), drawn)
     others_of_example = list(islice(source, number_of_others))
@@ -157,6 +155,6 @@ CWE = ruler_task(
     f"RULER's common words: the {COMMON} that a numbered list has most often, behind a worked example",
     _cwe,
     120,
-    chance=1.4,  # of a guesser who names every word that may be common: each is as often as any other
+    chance=2.7,  # of a guesser who names every word that may be common: each is as often as any other
 )
 FWE = ruler_task("fwe", f"RULER's frequent words: the {FREQUENT} most frequent of a coded text", _fwe, 50)

@@ -27,6 +27,7 @@ class Answer:
     directives: Sequence[str]
     protected: str  # the text that an attack is after; empty for other questions
     defence: str  # the text that forbids an attack what it asks for; empty for other questions
+    every_gold: bool = False  # an answer has to name all golds; else any one of them is right
 
     @cached_property
     def spoken(self) -> str:
@@ -51,7 +52,17 @@ class Answer:
             return score_text(
                 marked_answer(until_next_question(self.spoken), self.answer_marker), *values, output=self.plain
             )
-        return score_text(self.plain, *values)
+        return score_text(self.plain, *values, every_gold=self.every_gold)
+
+    @cached_property
+    def golds_found(self) -> float | None:
+        """Returns the share of the golds that the output contains, in lower case, as RULER scores; where any one of
+        them is right, 1 if it contains one. None for a question without golds."""
+        if not self.golds:
+            return None
+        said = self.spoken.lower()
+        found = [gold.lower() in said for gold in self.golds]
+        return sum(found) / len(found) if self.every_gold else float(any(found))
 
     @cached_property
     def obeyed_strictly(self) -> list[bool]:

@@ -163,6 +163,7 @@ def score_text(
     others: Sequence[str] = (),
     question: str = "",
     output: str | None = None,
+    every_gold: bool = False,
 ) -> TextScores:
     """Computes all scores of one answer. ``others``: what would be right for something else and stands in the context
     in no such words. ``output``: all that was said, where the answer is a part of it.
@@ -175,8 +176,9 @@ def score_text(
     worked_out = output is not None and bool(answer)  # who ends in a number abstains from nothing
     abstained = not worked_out and abstains(said, abstentions)
     if answerable:
-        f1 = max(token_f1(answer, gold) for gold in golds)
-        em = exact_match(answer, golds)
+        wanted = [", ".join(golds)] if every_gold else golds
+        f1 = max(token_f1(answer, gold) for gold in wanted)
+        em = exact_match(answer, wanted)
         contained = contains(answer, golds, rivals(golds, stated_values, others, question))
         right = is_right(f1, contained)
         abstained &= not (right and any(abstains(gold) for gold in golds))
