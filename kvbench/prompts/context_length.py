@@ -53,8 +53,10 @@ def lengthen(
 
 def tokens_of(task: Task, tokens: Tokens) -> int | None:
     """Returns the tokens of a context of a task; None where it has as many words as it makes."""
+    if isinstance(tokens, int):
+        return tokens
     # The own length of a task of RULER is a number of tokens too.
-    return task.usual_tokens if tokens == USUAL or (tokens is None and task.name in RULER) else tokens
+    return task.usual_tokens if tokens == USUAL or task.name in RULER else None
 
 
 def _lengthen(task: Task, tokens: int | None, depth: float | None, count: Count, counted_by: str) -> Task:

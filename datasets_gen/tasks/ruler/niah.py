@@ -64,11 +64,11 @@ class Form:
 
     @property
     def description(self) -> str:
-        several = f"{self.keys} keys" if self.keys > 1 else f"a {self.key} as key"
-        stated = f"{self.values} {self.value}s of {several}" if self.values > 1 else f"a {self.value} for {several}"
+        stated = f"{self.values} {self.value}s" if self.values > 1 else f"a {self.value}"
+        keys = f"a {self.key} as key"
         if self.keys > 1:
-            stated = f"a {self.value} for each of {several}, {self.asked} of them asked for"
-        return f"RULER's needles {IN_WORDS[self.haystack]}: {stated}"
+            keys = f"each of {self.keys} keys, {'one' if self.asked == 1 else 'all'} of them asked for"
+        return f"RULER's needles {IN_WORDS[self.haystack]}: {stated} for {keys}"
 
 
 FORMS = {

@@ -44,7 +44,7 @@ class Repeats:
 
     def write(self, order: random.Random, common: Sequence[str], others: Sequence[str]) -> str:
         """Writes the numbered list, in an order of its own."""
-        words = [*common * self.common, *others * self.other]
+        words = [*self.common * list(common), *self.other * list(others)]
         order.shuffle(words)
         return numbered(words)
 
