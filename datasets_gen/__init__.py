@@ -5,18 +5,32 @@ from datasets_gen.examples.errors import DatasetError, nearest, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split, StatedValue
 from datasets_gen.examples.lexicon import kinds_of
 from datasets_gen.examples.tags import TAGS, parse_tags, tags_of, with_tags
-from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, NATIVE, USUAL_TOKENS, Profile, Request, Task, at_level
-from datasets_gen.registry import FROM_DATA, TASKS, get_task
+from datasets_gen.examples.task import (
+    ABSTENTION,
+    INSTRUCTION,
+    NATIVE,
+    USUAL,
+    USUAL_TOKENS,
+    Profile,
+    Request,
+    Task,
+    at_level,
+)
+from datasets_gen.registry import FAMILIES, FROM_DATA, KNOWN_TASKS, RULER, TASKS, get_task
 from datasets_gen.writing.defences import REFUSAL
 
 __all__ = [
     "ABSTENTION",
+    "FAMILIES",
     "FROM_DATA",
     "INSTRUCTION",
+    "KNOWN_TASKS",
     "NATIVE",
     "REFUSAL",
+    "RULER",
     "TAGS",
     "TASKS",
+    "USUAL",
     "USUAL_TOKENS",
     "Arm",
     "DatasetError",

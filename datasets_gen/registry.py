@@ -16,6 +16,9 @@ from datasets_gen.tasks.long_context import LONG_CONTEXT
 from datasets_gen.tasks.multi_entity import MULTI_ENTITY
 from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
 from datasets_gen.tasks.prose import PROSE
+from datasets_gen.tasks.ruler import niah
+from datasets_gen.tasks.ruler.vt import VT
+from datasets_gen.tasks.ruler.words import CWE, FWE
 
 
 def by_name(tasks: Iterable[Task]) -> Mapping[str, Task]:
@@ -36,10 +39,20 @@ TASKS = by_name(
 # before they have rows.
 FROM_DATA = by_name((IFEVAL, GSM8K, PROSE))
 
+# The needles that the field knows. They take part where they or their family are named.
+RULER = by_name((*niah.TASKS, VT, CWE, FWE))
+
+KNOWN_TASKS = by_name((*TASKS.values(), *RULER.values(), *FROM_DATA.values()))
+
+# The tasks of each family, whose name stands for all of them.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    family: tuple(name for name, task in KNOWN_TASKS.items() if task.family == family)
+    for family in dict.fromkeys(task.family for task in KNOWN_TASKS.values() if task.family)
+}
+
 
 def get_task(name: str) -> Task:
     """Finds the task of that name; raises a :class:`DatasetError` that names the nearest one."""
-    known = {**TASKS, **FROM_DATA}
-    if name not in known:
-        raise DatasetError(unknown_name("task", name, known))
-    return known[name]
+    if name not in KNOWN_TASKS:
+        raise DatasetError(unknown_name("task", name, KNOWN_TASKS))
+    return KNOWN_TASKS[name]

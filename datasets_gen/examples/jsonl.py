@@ -7,17 +7,17 @@ from pathlib import Path
 from datasets_gen.examples.errors import DatasetError
 
 
-def read_entries(path: Path, kind: str) -> list[tuple[str, object]]:
+def read_entries(path: Path, kind: str, option: str = "--data") -> list[tuple[str, object]]:
     """Returns the entries of a file, each with its place; raises :class:`DatasetError` for the first line that is no
-    JSON. ``kind`` names the rows that the file should have."""
+    JSON. ``kind`` names the rows that the file should have, ``option`` that which names the file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise DatasetError(
-            f"--data {path} cannot be read ({error.strerror}): give a JSONL file of {kind} rows"
+            f"{option} {path} cannot be read ({error.strerror}): give a JSONL file of {kind} rows"
         ) from error
     except UnicodeDecodeError as error:
-        raise DatasetError(f"--data {path} is no text in UTF-8: give a JSONL file of {kind} rows") from error
+        raise DatasetError(f"{option} {path} is no text in UTF-8: give a JSONL file of {kind} rows") from error
     # Not splitlines: a string of JSON may hold other line separators as they are.
     lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     return [(where, _parse(line, where)) for where, line in lines]

@@ -18,6 +18,7 @@ ABSTENTION = "I don't know"
 # The tokens of a context of a run: of 768, a window of 64 and the sinks are a small part of what is kept at 0.9.
 USUAL_TOKENS = 768
 NATIVE = "native"  # instead of a number: each task has contexts of its own length
+USUAL: Literal["usual"] = "usual"  # likewise: those that a run has unless another length is asked for
 
 Profile = Literal["quick", "paper"]
 # Of the tokens of a context, what counts the tokens of a text, where the evidence stands (0 to 1, None: scattered), and

@@ -65,14 +65,17 @@ def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     return tuple("".join(article) for article in articles)
 
 
-def read_texts(path: Path) -> tuple[str, ...]:
-    """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one text."""
+def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
+    """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one text; the option names the
+    file."""
     if path.suffix == ".jsonl":
-        return tuple(text_of(mapping_of(entry, where), "text", where) for where, entry in read_entries(path, "text"))
+        return tuple(
+            text_of(mapping_of(entry, where), "text", where) for where, entry in read_entries(path, "text", option)
+        )
     try:
         return (path.read_text(encoding="utf-8"),)
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"--data {path} cannot be read as text in UTF-8: give a .txt or .jsonl file") from error
+        raise DatasetError(f"{option} {path} cannot be read as text in UTF-8: give a .txt or .jsonl file") from error
 
 
 def _cut(stretches: Sequence[str], rng: random.Random, request: Request) -> Draft:

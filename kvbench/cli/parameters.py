@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from datasets_gen.examples.task import NATIVE, USUAL_TOKENS
+from datasets_gen.examples.task import NATIVE, USUAL, USUAL_TOKENS
 from datasets_gen.tasks.ifeval import Placement
+from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
 from kvbench.cli.result import OUTPUT_OPTIONS, Result
 from kvbench.system.places import local_folder, place_of
 from policies.declaration.levels import KINDS
@@ -25,7 +26,9 @@ Dtype = Annotated[
 DeviceMap = Annotated[
     Literal["auto"] | None, typer.Option(help="auto: spread the weights of a model over all GPUs of a worker.")
 ]
-Tasks = Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")]
+Tasks = Annotated[
+    str | None, typer.Option(help="Names of tasks, or ruler, comma-separated. Default: all that are generated.")
+]
 EveryTask = Annotated[
     bool, typer.Option("--every-task", help="Count tasks too that the model cannot do with the full cache.")
 ]
@@ -51,8 +54,8 @@ Tag = Annotated[str, typer.Option(help="Only questions with these tags, comma-se
 ContextTokens = Annotated[
     str | None,
     typer.Option(
-        help=f"Tokens of every context, set in prose, or {NATIVE}: each task's own length. Default: {USUAL_TOKENS}; "
-        f"{NATIVE} in suites and for texts that are not generated.",
+        help=f"Tokens of every context, set in prose, or {NATIVE}: each task's own length. Default: {USUAL}, which is "
+        f"{USUAL_TOKENS}, and RULER's {USUAL_OF_RULER:,}; {NATIVE} in suites and for texts that are not generated.",
     ),
 ]
 ShownTokens = Annotated[
@@ -77,6 +80,10 @@ Data = Annotated[
 Defence = Annotated[
     Placement | None,
     typer.Option(help="Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."),
+]
+Essays = Annotated[
+    Path | None,
+    typer.Option(help="Text for the prose of RULER's tasks, .txt or .jsonl. Default: prose about no one."),
 ]
 Suite = Annotated[str | None, typer.Option(help="Its tasks and policies, and a page of its own: see ls suites.")]
 Policies = Annotated[

@@ -14,7 +14,7 @@ from datasets_gen.export.card import DatasetSplit, dataset_card
 from datasets_gen.export.dataset import to_dataset
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.experiments.data import with_data
+from kvbench.experiments.data import with_data, with_essays
 from kvbench.experiments.options import contexts_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.system.console import console
@@ -36,13 +36,14 @@ def command(
     tokenizer: options.Tokenizer = None,
     data: options.Data = None,
     defence: options.Defence = None,
+    essays: options.Essays = None,
     seed: options.ExampleSeed = 0,
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
 ) -> Result:
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too
-    (task_with_data,) = with_data([get_task(task)], data, defence)
+    (task_with_data,) = with_essays(with_data([get_task(task)], data, defence), essays)
     chosen = lengthen_by_tokenizer(tokenizer, task_with_data, context_tokens, depth)
     tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
@@ -70,6 +71,7 @@ def command(
         tokenizer=tokenizer,
         data=data,
         defence=defence,
+        essays=essays,
     )
     counts = counts_of(examples)
     exported = DatasetSplit(

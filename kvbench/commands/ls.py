@@ -8,7 +8,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from datasets_gen import FROM_DATA, TASKS, unknown_name
+from datasets_gen import FROM_DATA, KNOWN_TASKS, unknown_name
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import known_policies
 from kvbench.experiments.suites import SUITES
@@ -23,12 +23,13 @@ def _tasks() -> ResultTable:
     columns = (
         Column("task"),
         Column("version"),
+        Column("family", text=lambda family: family or "-"),
         Column("chance, percent", text=lambda chance: "-" if chance is None else f"{chance:.1f}"),
         Column("what it stresses", of_sentences=True),
     )
     rows = [
-        (t.name, t.version, None if t.name in FROM_DATA else t.chance, t.description)
-        for t in (*TASKS.values(), *FROM_DATA.values())
+        (t.name, t.version, t.family, None if t.name in FROM_DATA else t.chance, t.description)
+        for t in KNOWN_TASKS.values()
     ]
     return ResultTable("tasks", columns, rows)
 
@@ -96,15 +97,17 @@ def listing(kind: str) -> ResultTable:
 
 def command(
     kind: Annotated[str, typer.Argument(help="tasks, policies, metrics, models or suites", metavar="KIND")],
-    family: Annotated[str | None, typer.Option(help="Only policies of this family.", metavar="NAME")] = None,
+    family: Annotated[str | None, typer.Option(help="Only policies or tasks of this family.", metavar="NAME")] = None,
 ) -> Result:
     """Lists what a run can be made of."""
     table = listing(kind)
     if family is None:
         return Result([table])
-    if kind != "policies":
-        raise KVBenchError(f"--family is for policies: python -m kvbench ls policies --family {family}")
-    families = list(dict.fromkeys(policy.family for policy in known_policies().values()))
+    names = [column.name for column in table.columns]
+    if "family" not in names:
+        raise KVBenchError(f"--family is for policies and tasks: python -m kvbench ls policies --family {family}")
+    at = names.index("family")
+    families = [name for name in dict.fromkeys(row[at] for row in table.rows) if name]
     if family not in families:
         raise KVBenchError(unknown_name("family", family, families))
-    return Result([replace(table, rows=[row for row in table.rows if row[1] == family])])
+    return Result([replace(table, rows=[row for row in table.rows if row[at] == family])])

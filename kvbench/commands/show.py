@@ -8,10 +8,10 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from datasets_gen import FROM_DATA, TASKS, Question, get_task, parse_tags, tags_of
+from datasets_gen import KNOWN_TASKS, Question, get_task, parse_tags, tags_of
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.experiments.data import with_data
+from kvbench.experiments.data import with_data, with_essays
 from kvbench.experiments.options import check_count
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
@@ -45,6 +45,7 @@ def command(
     tokenizer: options.Tokenizer = None,
     data: options.Data = None,
     defence: options.Defence = None,
+    essays: options.Essays = None,
     seed: options.ExampleSeed = 0,
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
@@ -54,7 +55,7 @@ def command(
 ) -> Result:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them. Or the
     worst answers of a policy in a run: what is lost of what they needed."""
-    is_run = what not in {**TASKS, **FROM_DATA} and ("/" in what or Path(what).is_dir())
+    is_run = what not in KNOWN_TASKS and ("/" in what or Path(what).is_dir())
     for name in options.given_parameters(context):
         if name != "what" and (name in ("policy", *KINDS, "worst")) != is_run:
             option = "--" + name.replace("_", "-")
@@ -64,7 +65,7 @@ def command(
     if is_run:
         run = Store.open(place_of(what))
         return worst_of(run, policy, [Level(*one) for one in level.items()], check_count("--worst", worst))
-    (task,) = with_data([get_task(what)], data, defence)
+    (task,) = with_essays(with_data([get_task(what)], data, defence), essays)
     chosen = lengthen_by_tokenizer(tokenizer if context_tokens else None, task, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     tags = set(parse_tags(tag))

@@ -11,7 +11,7 @@ from kvbench.estimate.plan import Plan
 from kvbench.estimate.shape import DecoderShape
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import EVERYTHING
-from kvbench.prompts.context_length import check_takes_length, count_by
+from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 
@@ -24,19 +24,22 @@ class PlanRequest:
 
     shape: DecoderShape
     job: Job
-    context_tokens: int | None = None
+    context_tokens: Tokens = None
     questions: float | None = None
     machine: Machine = MACHINES["h100"]
 
     def plan(self, constants: Constants) -> Plan:
         """Counts what is to be run; raises :class:`KVBenchError` for an option that makes no sense."""
         for option, value in {"--context-tokens": self.context_tokens, "--questions": self.questions}.items():
-            if value is not None and not 1 <= value < math.inf:
+            if isinstance(value, int | float) and not 1 <= value < math.inf:
                 raise KVBenchError(f"{option} is 1 or more, not {value:g}")
         grid = build_grid(self.job, count_by(self.job.model))
         if self.context_tokens is not None:
             check_takes_length([task for task, _ in grid.tasks])
-        loads = [load_of(grid, task, contexts, self.context_tokens, self.questions) for task, contexts in grid.tasks]
+        loads = [
+            load_of(grid, task, contexts, tokens_of(task, self.context_tokens), self.questions)
+            for task, contexts in grid.tasks
+        ]
         return Plan(loads, self.shape, self.machine, constants)
 
 

@@ -15,7 +15,7 @@ from kvbench.experiments.catalogue import (
     press_and_others,
     with_references,
 )
-from kvbench.experiments.data import check_judges, with_data
+from kvbench.experiments.data import check_judges, with_data, with_essays
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import (
     QUICK,
@@ -46,7 +46,7 @@ def build_grid(job: Job, count: Count) -> Grid:
     """Builds the grid; ``count`` counts tokens of the model when an example is made. It raises :class:`KVBenchError`
     for options that make no sense."""
     coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
-    tasks = with_data(coverage.tasks, job.data, job.defence, coverage.defence)
+    tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
     check_judges(tasks, job.mode)
     check_scope(tasks, job.mode, coverage.scope)
     tasks = at_levels(tasks, job.difficulty)

@@ -67,19 +67,24 @@ def _check_kinds(policy: Policy, kinds: Sequence[str]) -> None:
 
 
 def choose(
-    kind: str, names: str | None, known: Mapping[str, Entry], if_named: Mapping[str, Entry] | None = None
+    kind: str,
+    names: str | None,
+    known: Mapping[str, Entry],
+    if_named: Mapping[str, Entry] | None = None,
+    families: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Entry]:
     """Finds the registered entries of a comma-separated list, in its order, each once; for ``None`` it takes all of
-    them, without those that take part only if they are named."""
+    them, without those that take part only if they are named. The name of a family stands for the names in it."""
     if names is None:
         return list(known.values())
-    known = {**known, **(if_named or {})}
-    chosen: Sequence[str] = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    known, families = {**known, **(if_named or {})}, families or {}
+    given = (name.strip() for name in names.split(",") if name.strip())
+    chosen: Sequence[str] = list(dict.fromkeys(name for one in given for name in families.get(one, (one,))))
     if not chosen:
         raise KVBenchError(f"no {kind} given: name one of {', '.join(sorted(known))}")
     for name in chosen:
         if name not in known:
-            raise KVBenchError(unknown_name(kind, name, known))
+            raise KVBenchError(unknown_name(kind, name, {**known, **families}))
     return [known[name] for name in chosen]
 
 

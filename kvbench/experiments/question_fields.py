@@ -32,6 +32,8 @@ def described_question(task: Task, example: Example, question: Question) -> dict
         "example_index": example.index,
         "question": question.text,
         "golds": list(question.golds),
+        "every_gold": question.every_gold,
+        "answer_prefix": question.answer_prefix,
         "target": question.perfect_output,
         "answerable": question.answerable,
         "direction": question.direction,

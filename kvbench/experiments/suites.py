@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from datasets_gen import FROM_DATA, TASKS, Task, unknown_name
+from datasets_gen import FAMILIES, FROM_DATA, RULER, TASKS, Task, unknown_name
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
@@ -93,7 +93,8 @@ def coverage_of(suite: str | None, tasks: str | None, policies: str | None, comp
     if suite is None:
         scope = compress or "context"
         known = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
-        return Coverage(choose("task", tasks, TASKS if tasks else known, FROM_DATA), policies, scope)
+        chosen = choose("task", tasks, TASKS if tasks else known, {**RULER, **FROM_DATA}, FAMILIES)
+        return Coverage(chosen, policies, scope)
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
     named = SUITES[suite]
@@ -124,5 +125,5 @@ def dtype_of(dtype: str, suite: str | None) -> str:
 
 def task_of_version(name: str, version: str) -> Task | None:
     """Finds the task, also of a suite, that makes the examples of this very version; None if there is none."""
-    tasks = (*TASKS.values(), *(task for suite in SUITES.values() for task in suite.tasks))
+    tasks = (*TASKS.values(), *RULER.values(), *(task for suite in SUITES.values() for task in suite.tasks))
     return next((task for task in tasks if (task.name, task.full_version) == (name, version)), None)

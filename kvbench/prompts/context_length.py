@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Literal
 
 from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
-from datasets_gen import FROM_DATA, NATIVE, USUAL_TOKENS, Task, unknown_name
+from datasets_gen import FROM_DATA, NATIVE, RULER, USUAL, Task, unknown_name
 from datasets_gen.writing.in_prose import in_tokens
 from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
@@ -17,45 +18,55 @@ from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.places import user_path
 
 Count = Callable[[str], int]
+Tokens = int | Literal["usual"] | None  # of a context; usual: what each task has in a run; None: its own length
 
 
-def default_tokens(suite: str | None, tasks: str | None) -> int | None:
-    """Returns the tokens of a context where none are given; None where each task keeps its own length: in a suite, and
-    where a task has texts that are not generated."""
+def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
+    """Returns the tokens of a context where none are given: None in a suite, and where a task has texts that are not
+    generated."""
     from_data = {name.strip() for name in (tasks or "").split(",")} & FROM_DATA.keys()
-    return None if suite or from_data else USUAL_TOKENS
+    return None if suite or from_data else USUAL
 
 
-def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> int | None:
-    """Returns the tokens of every context of a run, as ``--context-tokens`` takes them; None: their own."""
+def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> Tokens:
+    """Returns the tokens of every context of a run, as ``--context-tokens`` takes them."""
     if given is None:
         return default_tokens(suite, tasks)
     if given == NATIVE:
         return None
+    if given == USUAL:
+        return USUAL
     if not re.fullmatch(r"-?\d{1,9}", given):
         raise KVBenchError(f"--context-tokens is a number of tokens or {NATIVE}, not '{given}'")
     return int(given)
 
 
 def lengthen(
-    tasks: Sequence[Task], tokens: int | None, depth: float | None, count: Count, counted_by: str = ""
+    tasks: Sequence[Task], tokens: Tokens, depth: float | None, count: Count, counted_by: str = ""
 ) -> list[Task]:
     """Returns the tasks with contexts of so many tokens: what they state stands in prose about no one, scattered, or
     together at a relative depth. ``count`` counts the tokens of a text, ``counted_by`` names the model with these
     tokens."""
-    if tokens is None and depth is None:
-        return list(tasks)
-    check_takes_length(tasks)
-    if tokens is None:
-        raise KVBenchError("--depth needs a length: give --context-tokens too")
+    if tokens is not None or depth is not None:
+        check_takes_length(tasks)
     name = Path(counted_by).name
-    return [_lengthen(task, tokens, depth, count, name) for task in tasks]
+    return [_lengthen(task, tokens_of(task, tokens), depth, count, name) for task in tasks]
 
 
-def _lengthen(task: Task, tokens: int, depth: float | None, count: Count, counted_by: str) -> Task:
-    if task.with_length is not None:
-        return task.with_length(tokens, count, depth, counted_by)
-    return in_tokens(task, tokens, count, depth, counted_by)
+def tokens_of(task: Task, tokens: Tokens) -> int | None:
+    """Returns the tokens of a context of a task; None where it has as many words as it makes."""
+    if isinstance(tokens, int):
+        return tokens
+    # The own length of a task of RULER is a number of tokens too.
+    return task.usual_tokens if tokens == USUAL or task.name in RULER else None
+
+
+def _lengthen(task: Task, tokens: int | None, depth: float | None, count: Count, counted_by: str) -> Task:
+    if tokens is not None:
+        return (task.with_length or partial(in_tokens, task))(tokens, count, depth, counted_by)
+    if depth is not None:
+        raise KVBenchError("--depth needs a length: give --context-tokens too")
+    return task
 
 
 def check_takes_length(tasks: Sequence[Task]) -> None:
@@ -70,6 +81,8 @@ def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None,
     The tokenizer is loaded when it counts the first text."""
     if tokenizer is not None and tokens is None:
         raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
+    if tokens is None and depth is None:
+        return task
     name = tokenizer or "reference"
     (longer,) = lengthen([task], tokens, depth, count_by(name), name)
     return longer

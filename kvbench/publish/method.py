@@ -7,7 +7,7 @@ from typing import Any
 
 from pandas import DataFrame, concat
 
-from datasets_gen import FROM_DATA, TASKS, Task
+from datasets_gen import FROM_DATA, KNOWN_TASKS, TASKS, Task
 from kvbench.publish.reproduce_command import reproduction
 from kvbench.store.identity import PolicyIdentity, TaskIdentity
 from kvbench.store.run_file import RunFile
@@ -81,7 +81,7 @@ def _policy(name: str, entry: PolicyIdentity | None, used: str) -> PolicyEntry:
 
 def _task(name: str, entry: TaskIdentity | None, records: DataFrame | None, seed: int) -> TaskEntry:
     """Describes a task as the run has it, or as it is installed; with its records alone if it is not installed."""
-    known = {**TASKS, **FROM_DATA}.get(name)
+    known = KNOWN_TASKS.get(name)
     chance = entry.chance if entry else known.chance if known else 0.0
     return TaskEntry(
         name=name,

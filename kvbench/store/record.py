@@ -41,6 +41,8 @@ class StoredQuestion(BaseModel):
     example_index: int  # of its context
     question: str
     golds: list[str]
+    every_gold: bool  # an answer has to name all golds; else any one of them is right
+    answer_prefix: str  # the beginning of the sentence that states the answer
     target: str  # what a perfect output would be
     answerable: bool
     direction: str

@@ -40,10 +40,13 @@ class Job(BaseModel):
     profile: str = "quick"
     limit: int | None = None
     phrasings: Literal["common", "held-out"] = "common"
-    context_tokens: int | None = None  # None: each task has its own length
+    context_tokens: int | Literal["usual"] | None = (
+        None  # usual: as many as each task has in a run; None: its own length
+    )
     depth: float | None = None
     data: Path | None = None
     defence: Placement | None = None
+    essays: Path | None = None
     max_new_tokens: int | None = None
     answer_prefix: AnswerPrefix = "auto"
     difficulty: str | None = None  # a level for all tasks, or task=level,task=level; None: the highest of each

@@ -30,6 +30,7 @@ def text_scores(output: str | None, question: StoredQuestion, context: StoredCon
         directives=question.directives,
         protected=question.protected,
         defence=context.defence if question.protected else "",
+        every_gold=question.every_gold,
     )
     try:
         return {name: score(answer) for name, score in SCORES.items()}

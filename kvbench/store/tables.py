@@ -20,7 +20,7 @@ from policies.declaration.shape import MOST_LAYERS
 
 pc = LazyModule("pyarrow.compute")  # a tenth of a second, which a mistyped option does not wait for
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 VERSION_KEY = b"kvbench_schema_version"
 NOISE = 1e-9  # of a share that was computed from other numbers
 _ARROW = {str: pa.string(), bytes: pa.binary(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}

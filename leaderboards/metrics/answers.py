@@ -85,6 +85,15 @@ OVERLAP = Definition(
     "SQuAD, arXiv 1606.05250",
     chapter="answers",
 )
+GOLDS_FOUND = Definition(
+    "Golds found",
+    "The share of the gold answers that the output contains, letter by letter, in lower case; where any one gold is "
+    "right, 1 if it contains one. This is how RULER scores: an output that names other values beside them loses "
+    "nothing by it, and a gold counts that is part of a longer word.",
+    "golds found = golds that the output contains / golds",
+    "RULER, arXiv 2404.06654",
+    chapter="answers",
+)
 RIGHT = Definition(
     "Right",
     "The normalised gold stands in the output as whole words, of a list every item in any order, and no other stated "
@@ -213,6 +222,26 @@ METRICS = (
         bounds=(0, 100),
         of_answer=_score("em"),
         measures=(Measure(name="em", field="em", over=Over.GOLDS, scale=PERCENT, heading="EM"),),
+    ),
+    Metric(
+        name="golds_found",
+        type=float,
+        unit="share",
+        better="higher",
+        line="Share of the golds that the output contains, in lower case, as RULER scores",
+        definition=GOLDS_FOUND,
+        bounds=(0, 1),
+        of_answer=lambda answer: answer.golds_found,
+        measures=(
+            Measure(
+                name="golds-found",
+                field="golds_found",
+                over=Over.GOLDS,
+                scale=SHARE_IN_PERCENT,
+                has_interval=True,
+                heading="golds found",
+            ),
+        ),
     ),
     Metric(
         name="answered",

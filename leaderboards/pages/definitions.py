@@ -231,10 +231,12 @@ COLUMNS = Chapter(
         ),
         Definition(
             "Which question it is",
-            "A question of an example, its text, its gold answers and what a perfect output is; whether it can be "
+            "A question of an example, its text, its gold answers, whether all of them are to be named, the beginning "
+            "of the sentence that states the answer, and what a perfect output is; whether it can be "
             "answered, from how many facts, in which direction it is asked, and of what type question and answer are.",
             names=(
                 *("example_id", "example_index", "question_id", "context", "question", "golds", "target"),
+                *("every_gold", "answer_prefix"),
                 *("answerable", "direction", "answer_type", "question_type", "hops"),
                 *("stated_values", "other_values", "abstentions", "answer_marker", "protected"),
             ),

@@ -10,13 +10,14 @@ import pytest
 from datasets import load_dataset
 from rich.console import Console
 
-from datasets_gen import TASKS, Span, Task
+from datasets_gen import RULER, TASKS, Span, Task
 from datasets_gen.export.dataset import rows_of
 from kvbench.cli.program import main
 from kvbench.publish.coloured_context import STYLES, Marked, colour_spans
 from tests.support.models.runs import CommandLine
 
-every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+SHOWN = [*TASKS.values(), RULER["niah_multivalue"], RULER["fwe"]]
+every_task = pytest.mark.parametrize("task", SHOWN, ids=lambda task: task.name)
 
 
 def test_a_task_is_exported_with_its_spans(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from datasets_gen import TASKS, Directive, share_obeyed
 from kvbench.store.record import Record, StoredContext, StoredQuestion
 from kvbench.store.scoring import text_scores
 from leaderboards.errors import MetricError
-from leaderboards.metrics import METRICS, Survival
+from leaderboards.metrics import METRICS, Answer, Survival
 from leaderboards.metrics.declaration.measure import PERCENT, Measure, Over
 from leaderboards.metrics.judges.abstention import abstains
 from leaderboards.metrics.judges.text import marked_answer, normalise, score_text, token_f1, without_words_of_directives
@@ -332,3 +332,26 @@ def test_every_registered_metric_is_a_column_of_the_records() -> None:
 def test_a_curve_without_an_interval_is_refused_when_it_is_declared() -> None:
     with pytest.raises(MetricError, match="'words' has a curve and no interval: set has_interval=True"):
         Measure(name="words", field="words", over=Over.ALL, scale=PERCENT, curve=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "every_gold", "found", "f1"),
+    [
+        ("1234567 and 7654321.", True, 1.0, 100.0),
+        ("It is 1234567.", True, 0.5, 40.0),
+        ("It is 1234567.", False, 1.0, 50.0),
+        ("Nothing.", False, 0.0, 0.0),
+        ("", True, 0.0, 0.0),
+    ],
+)
+def test_golds_found_is_the_share_contained_where_all_are_asked_for(
+    said: str, every_gold: bool, found: float, f1: float
+) -> None:
+    golds = ["1234567", "7654321"]
+    answer = Answer(said, "", golds, golds[0], True, [], [], [], "", [], "", "", every_gold)
+    assert (answer.golds_found, answer.scores.f1 if answer.scores else None) == (found, f1)
+
+
+def test_golds_are_found_in_lower_case() -> None:
+    assert Answer("They are: RKSRN", "", ["rksrn"], "rksrn", True, [], [], [], "", [], "", "").golds_found == 1
+    assert Answer("anything", "", [], "", True, [], [], [], "", [], "", "").golds_found is None

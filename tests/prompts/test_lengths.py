@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from datasets_gen import FROM_DATA, TASKS
+from datasets_gen import FROM_DATA, RULER, TASKS, USUAL
 from kvbench.cli.program import main
-from kvbench.prompts.context_length import count_by, lengthen, tokens_of_run
+from kvbench.prompts.context_length import count_by, lengthen, tokens_of, tokens_of_run
+from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import toy_tokenizer
@@ -73,11 +74,29 @@ def test_a_run_takes_them_too(cli: CommandLine) -> None:
 
 
 def test_contexts_of_a_run_have_768_tokens_unless_a_suite_or_a_text_has_its_own_length() -> None:
-    assert tokens_of_run(None, None, None) == tokens_of_run(None, None, "base,hops") == 768
+    assert tokens_of_run(None, None, None) == tokens_of_run(None, None, "base,hops") == USUAL
+    assert {tokens_of(task, USUAL) for task in TASKS.values()} == {768}
+    assert {tokens_of(task, USUAL) for task in RULER.values()} == {4096}
     assert tokens_of_run("native", None, None) is None
+    assert {tokens_of(task, None) for task in TASKS.values()} == {None}
+    assert {tokens_of(task, None) for task in RULER.values()} == {4096}, "their own length is one in tokens"
+    assert {tokens_of(task, 900) for task in (*TASKS.values(), *RULER.values())} == {900}
     assert tokens_of_run("900", "faults", "base") == 900
     for suite, tasks in (("faults", None), (None, "base, ifeval"), (None, "prose")):
         assert tokens_of_run(None, suite, tasks) is None
+
+
+def test_usual_and_own_lengths_are_counted_by_the_model() -> None:
+    base, vt = lengthen([TASKS["base"], RULER["vt"]], "usual", None, len, "a/model")
+    assert (base.variant, vt.variant) == ("768-tokens-of-model-scattered", "4096-tokens-of-model-scattered")
+    base, vt = lengthen([TASKS["base"], RULER["vt"]], None, None, len, "a/model")
+    assert (base, vt.variant) == (TASKS["base"], "4096-tokens-of-model-scattered")
+    with pytest.raises(KVBenchError, match="--depth needs a length"):
+        lengthen([TASKS["base"]], None, 0.5, len)
+
+
+def test_an_old_run_file_with_a_number_is_read() -> None:
+    assert [Job(context_tokens=tokens).context_tokens for tokens in (768, "usual", None)] == [768, "usual", None]
 
 
 def test_texts_that_are_not_generated_take_no_length() -> None:

@@ -58,6 +58,16 @@ class Answer:
         return score_text(self.plain, *values)
 
     @cached_property
+    def golds_found(self) -> float | None:
+        """Returns the share of the golds that the output contains, in lower case, as RULER scores; where any one of
+        them is right, 1 if it contains one. None for a question without golds."""
+        if not self.golds:
+            return None
+        said = self.spoken.lower()
+        found = [gold.lower() in said for gold in self.golds]
+        return sum(found) / len(found) if self.every_gold else float(any(found))
+
+    @cached_property
     def obeyed_strictly(self) -> list[bool]:
         """Tells for each directive whether the output obeys it as it stands."""
         return strictly(self.directives, self.spoken)

@@ -1,0 +1,179 @@
+"""Tasks ``niah_*``: needles that state values of keys, in noise, prose or other needles (arXiv 2404.06654)."""
+
+import hashlib
+import random
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from datasets_gen.examples.errors import DatasetError
+from datasets_gen.examples.example import Question, Span
+from datasets_gen.examples.task import Draft, Request, Task
+from datasets_gen.tasks.ruler.form import Size, ruler_task
+from datasets_gen.tasks.ruler.haystack import (
+    Fill,
+    Needle,
+    essays_of_tokens,
+    lay_out,
+    needles_of_tokens,
+    noise_of_tokens,
+    occurrences,
+    sentences_of,
+)
+from datasets_gen.tasks.ruler.vocabulary import vocabulary
+from datasets_gen.writing.prose import prose_of_tokens
+
+MAX_NEW_TOKENS = 128
+NEEDLE = "One of the special magic {kind} for {{subject}} is: {{answer}}."
+LEAD = "A special magic {one} is hidden in the text below. Remember it: you will be asked for the {one} afterwards."
+LEAD_OF_SEVERAL = (
+    "Several special magic {several} are hidden in the text below. Remember them: you will be asked for the {several} "
+    "afterwards."
+)
+QUESTION = "What is the special magic {one} for {keys} that the text mentions?"
+QUESTION_OF_SEVERAL = "What are all the special magic {several} for {keys} that the text mentions?"
+PREFIX = "The special magic {one} for {keys} mentioned in the provided text is"
+PREFIX_OF_SEVERAL = "The special magic {several} for {keys} mentioned in the provided text are"
+
+Kind = Literal["word", "number", "uuid"]
+Haystack = Literal["noise", "essays", "needles"]
+IN_WORDS = {
+    "noise": "in sentences of noise, repeated",
+    "essays": "in prose",
+    "needles": "in a haystack of such needles",
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What tells one of these tasks from the others."""
+
+    name: str
+    haystack: Haystack
+    key: Kind = "word"
+    value: Kind = "number"
+    keys: int = 1  # with needles of their own, beside those of the haystack
+    values: int = 1  # of each key
+    asked: int = 1  # of the keys
+
+    @property
+    def golds(self) -> int:
+        return self.values * self.asked
+
+    @property
+    def description(self) -> str:
+        stated = f"{self.values} {self.value}s" if self.values > 1 else f"a {self.value}"
+        keys = f"a {self.key} as key"
+        if self.keys > 1:
+            keys = f"each of {self.keys} keys, {'one' if self.asked == 1 else 'all'} of them asked for"
+        return f"RULER's needles {IN_WORDS[self.haystack]}: {stated} for {keys}"
+
+
+FORMS = {
+    form.name: form
+    for form in (
+        Form("niah_single_1", "noise"),
+        Form("niah_single_2", "essays"),
+        Form("niah_single_3", "essays", value="uuid"),
+        Form("niah_multikey_1", "essays", keys=4),
+        Form("niah_multikey_2", "needles"),
+        Form("niah_multikey_3", "needles", key="uuid", value="uuid"),
+        Form("niah_multivalue", "essays", values=4),
+        Form("niah_multiquery", "essays", keys=4, asked=4),
+    )
+}
+
+
+def draw_new(rng: random.Random, kind: Kind, used: set[str]) -> str:
+    """Draws a key or a value that is not used yet, and adds it to those that are."""
+    while True:
+        match kind:
+            case "word":
+                text = f"{rng.choice(vocabulary().adjectives)}-{rng.choice(vocabulary().nouns)}"
+            case "number":
+                text = str(rng.randint(10**6, 10**7 - 1))
+            case "uuid":
+                text = str(uuid.UUID(int=rng.getrandbits(128), version=4))
+        if text not in used:
+            used.add(text)
+            return text
+
+
+def _make(rng: random.Random, _: Request, size: Size, form: Form, essays: Fill) -> Draft:
+    used: set[str] = set()
+    template = NEEDLE.format(kind=f"{form.value}s")
+
+    def needle(key: str, drawn_from: random.Random) -> Needle:
+        return Needle(template, {"subject": key, "answer": draw_new(drawn_from, form.value, used)})
+
+    keys = [draw_new(rng, form.key, used) for _ in range(form.keys)]
+    needles = [needle(key, rng) for key in keys for _ in range(form.values)]
+    rng.shuffle(needles)
+    depths = size.depths(rng, len(needles))
+    fills: dict[Haystack, Fill] = {
+        "noise": noise_of_tokens,
+        "essays": essays,
+        "needles": needles_of_tokens(lambda own: needle(draw_new(own, form.key, used), own)),
+    }
+    lead = (LEAD if form.golds == 1 else LEAD_OF_SEVERAL).format(one=form.value, several=f"{form.value}s")
+    write = partial(lay_out, lead, needles=needles, depths=depths, joint=" " if form.haystack == "essays" else "\n")
+    # Of one seed, contexts of any length tell and ask the same: the haystack has a generator of its own.
+    hay = fills[form.haystack](random.Random(rng.getrandbits(64)), size.tokens, size.count, lambda hay: write(hay).text)
+    laid = write(hay)
+    asked = keys[: form.asked]
+    of_key = {
+        key: [spans for one, spans in zip(needles, laid.needles, strict=True) if one.words["subject"] == key]
+        for key in keys
+    }
+    evidence = [spans for key in asked for spans in of_key[key]]
+    others = (spans[0].as_a("distractor") for spans in laid.needles if spans not in evidence)
+    question = _question(form, asked, laid.text, evidence)
+    return Draft(laid.text, occurrences(laid.text, used), (question,), (*laid.distractors, *others))
+
+
+def _question(form: Form, asked: Sequence[str], text: str, spans: Sequence[tuple[Span, ...]]) -> Question:
+    golds = tuple(text[span.start : span.end] for of_needle in spans for span in of_needle if span.kind == "answer")
+    keys = asked[0] if len(asked) == 1 else f"{', '.join(asked[:-1])} and {asked[-1]}"
+    words = {"one": form.value, "several": f"{form.value}s", "keys": keys}
+    single = form.golds == 1
+    return Question(
+        id="",
+        text=(QUESTION if single else QUESTION_OF_SEVERAL).format(**words),
+        golds=golds,
+        answerable=True,
+        direction="forward",
+        answer_type="numeral" if form.value == "number" else "thing",
+        hops=len(golds),
+        spans=tuple(span for of_needle in spans for span in of_needle),
+        type="standard" if single else "part",
+        target=None if single else ", ".join(golds),
+        answer_prefix=(PREFIX if single else PREFIX_OF_SEVERAL).format(**words),
+        every_gold=not single,
+    )
+
+
+def niah(form: Form, essays: Fill = prose_of_tokens, variant: str = "") -> Task:
+    """Returns the task of a form; ``essays`` makes the prose of those that are hidden in it."""
+    make = partial(_make, form=form, essays=essays)
+    return ruler_task(
+        form.name, form.description, make, MAX_NEW_TOKENS, "line" if form.golds == 1 else "tokens", variant=variant
+    )
+
+
+def takes_essays(task: Task) -> bool:
+    """Tells whether a task hides its needles in prose."""
+    return task.name in FORMS and FORMS[task.name].haystack == "essays"
+
+
+def in_essays(task: Task, texts: Sequence[str]) -> Task:
+    """Returns such a task with given texts as its prose."""
+    sentences = sentences_of(texts)
+    if not sentences:
+        raise DatasetError("the file of --essays has no words: give another one")
+    digest = hashlib.sha256(ascii(sentences).encode()).hexdigest()[:8]
+    return niah(FORMS[task.name], essays_of_tokens(sentences), f"essays.{digest}")
+
+
+TASKS = tuple(niah(form) for form in FORMS.values())

@@ -1,0 +1,79 @@
+"""Task ``vt``: a chain of variables with one value, in noise, behind a worked example (arXiv 2404.06654)."""
+
+import random
+import string
+from functools import partial
+
+from datasets_gen.examples.example import Question, Span
+from datasets_gen.examples.task import Draft, Request
+from datasets_gen.tasks.ruler.form import Size, ruler_task
+from datasets_gen.tasks.ruler.haystack import Needle, lay_out, noise, noise_of_tokens, occurrences
+
+HOPS = 4
+LETTERS, LETTERS_OF_EXAMPLE = 5, 3  # of a variable
+NOISE_OF_EXAMPLE = 60  # sentences: with its chain and its answer about 500 tokens
+FIRST = "VAR {answer} = {subject}"
+NEXT = "VAR {answer} = VAR {before}"
+LEAD = "A chain of variable assignments is hidden in the text below. Follow it from its value to its last variable.\n"
+QUESTION = "Which variables are assigned the value {value} in the text above? Name all of them."
+PREFIX = (
+    "By the chain of variable assignments in the text above, {variables} variables are assigned the value {value}, "
+    "they are:"
+)
+
+
+def draw_chain(rng: random.Random, letters: int) -> list[Needle]:
+    """Draws the assignments of a chain: a value of five digits, and a variable for it and for each hop."""
+    names: list[str] = []
+    while len(names) < HOPS + 1:
+        name = "".join(rng.choices(string.ascii_uppercase, k=letters))
+        names += [name] if name not in names else []
+    first = Needle(FIRST, {"answer": names[0], "subject": str(rng.randint(10_000, 99_999))})
+    return [first, *(Needle(NEXT, {"answer": name, "before": names[at]}) for at, name in enumerate(names[1:]))]
+
+
+def _ask(chain: list[Needle]) -> tuple[str, str, list[str]]:
+    """Returns the question about a chain, its answer prefix and the variables to be named."""
+    value, variables = chain[0].words["subject"], [one.words["answer"] for one in chain]
+    return QUESTION.format(value=value), PREFIX.format(value=value, variables=len(chain)), variables
+
+
+def _example(rng: random.Random, other: list[Needle]) -> tuple[str, list[str]]:
+    """Writes the worked example; returns it with the value and the variables of its chain, which is another one."""
+    while True:
+        chain = draw_chain(rng, LETTERS_OF_EXAMPLE)
+        if chain[0].words["subject"] != other[0].words["subject"]:
+            break
+    depths = Size().depths(rng, len(chain))
+    question, prefix, variables = _ask(chain)
+    text = lay_out(LEAD, noise(NOISE_OF_EXAMPLE), chain, depths, "\n").text
+    return f"{text}\n{question}\n{prefix} {' '.join(variables)}\n\n", [chain[0].words["subject"], *variables]
+
+
+def _make(rng: random.Random, _: Request, size: Size) -> Draft:
+    chain = draw_chain(rng, LETTERS)
+    example, said = _example(rng, chain)
+    depths = size.depths(rng, len(chain))
+    write = partial(lay_out, example + LEAD, needles=chain, depths=depths, joint="\n")
+    laid = write(noise_of_tokens(rng, size.tokens, size.count, lambda hay: write(hay).text))
+    text, prefix, variables = _ask(chain)
+    question = Question(
+        id="",
+        text=text,
+        golds=tuple(variables),
+        answerable=True,
+        direction="reverse",  # from the value to those that have it
+        answer_type="thing",
+        hops=len(chain),
+        spans=tuple(span for of_needle in laid.needles for span in of_needle),
+        type="part",
+        target=" ".join(variables),  # as in the worked example
+        answer_prefix=prefix,
+        every_gold=True,
+    )
+    stated = occurrences(laid.text, {chain[0].words["subject"], *variables, *said})
+    worked = Span("distractor", 0, len(example) - 2)
+    return Draft(laid.text, stated, (question,), (worked, *laid.distractors))
+
+
+VT = ruler_task("vt", f"RULER's variable tracking: a chain of {HOPS} hops in noise, behind a worked example", _make, 30)

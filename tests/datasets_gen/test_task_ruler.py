@@ -1,0 +1,345 @@
+"""RULER's tasks: what stands in a context is what was declared, read back from its text."""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets_gen import FAMILIES, RULER, DatasetError, Example, Question, Split, Task, get_task
+from datasets_gen.tasks.ruler import niah
+from datasets_gen.tasks.ruler.haystack import NOISE, fit, occurrences, sentences_of
+from datasets_gen.tasks.ruler.vocabulary import WORDS_SHA256, short_words, vocabulary
+from datasets_gen.tasks.ruler.words import COMMON, DOTS, counts_of_ranks
+from kvbench.prompts.context_length import count_by
+
+every_task = pytest.mark.parametrize("task", RULER.values(), ids=RULER)
+lengths = pytest.mark.parametrize("tokens", [1024, 4096, 16_384])
+count = count_by("reference")
+ROOT = Path(__file__).parents[2]
+NEEDLE = re.compile(r"One of the special magic (numbers|uuids) for ([\w-]+) is: ([\w-]+)\.")
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+DIGEST = """
+import hashlib, datasets_gen
+written = [repr(list(t.generate(7, 3, s))) for t in datasets_gen.RULER.values() for s in ("train", "test")]
+print(hashlib.sha256("".join(written).encode()).hexdigest())
+"""
+ESSAYS = ["It was late. The train had left, and nobody knew when another would come!", "Was it worth it? Yes."]
+
+
+def of_tokens(task: Task, tokens: int, depth: float | None = None, counted: Callable[[str], int] = count) -> Task:
+    assert task.with_length is not None
+    return task.with_length(tokens, counted, depth, "reference")
+
+
+def only_question(example: Example) -> Question:
+    (question,) = example.questions
+    return question
+
+
+def needles_in(text: str) -> list[tuple[str, str]]:
+    """Every (key, value), in order."""
+    return [(key, value) for _, key, value in NEEDLE.findall(text)]
+
+
+def chain_in(text: str) -> tuple[str, list[str]]:
+    """The value and the variables of the one chain of a text, in its order."""
+    ((first, value),) = re.findall(r"^VAR (\w+) = (\d{5})$", text, re.MULTILINE)
+    variables = [first]
+    for name, before in re.findall(r"^VAR (\w+) = VAR (\w+)$", text, re.MULTILINE):
+        assert before == variables[-1]
+        variables.append(name)
+    return value, variables
+
+
+def lists_in(text: str) -> list[list[str]]:
+    """The words of every numbered list, in order."""
+    lists: list[list[str]] = []
+    for number, word in re.findall(r"(\d+)\. (\S+)", text):
+        if number == "1":
+            lists.append([])
+        lists[-1].append(word)
+        assert int(number) == len(lists[-1])
+    return lists
+
+
+# --- the contract of every task
+
+
+def test_the_family_is_the_eleven_tasks() -> None:
+    needles = "single_1 single_2 single_3 multikey_1 multikey_2 multikey_3 multivalue multiquery"
+    assert [*RULER] == [*(f"niah_{name}" for name in needles.split()), "vt", "cwe", "fwe"] == [*FAMILIES["ruler"]]
+    assert all(get_task(name) is task and task.family == "ruler" for name, task in RULER.items())
+    assert {name: task.max_new_tokens for name, task in RULER.items() if "niah" not in name} == {
+        "vt": 30,
+        "cwe": 120,
+        "fwe": 50,
+    }
+    assert {task.max_new_tokens for name, task in RULER.items() if "niah" in name} == {128}
+    assert {(task.contexts["paper"], task.top_level, task.instruction) for task in RULER.values()} == {(500, 0, "")}
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "31337"])
+def test_same_seed_same_bytes_in_another_process(hash_seed: str) -> None:
+    here = [repr(list(t.generate(7, 3, split))) for t in RULER.values() for split in ("train", "test")]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    there = subprocess.run(
+        [sys.executable, "-c", DIGEST], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert there.stdout.strip() == hashlib.sha256("".join(here).encode()).hexdigest()
+
+
+@given(
+    st.sampled_from(list(RULER.values())), st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["train", "test"])
+)
+def test_a_longer_run_begins_with_the_shorter_one(task: Task, seed: int, shorter: int, split: Split) -> None:
+    longer = list(islice(task.generate(seed, shorter + 2, split), shorter))
+    assert longer == list(task.generate(seed, shorter, split))
+    assert longer[0] != task.example(seed + 1, 0, split)
+
+
+@every_task
+def test_every_span_and_every_stated_value_is_where_it_says(task: Task) -> None:
+    for example in of_tokens(task, 2000).generate(3, 6):
+        question = only_question(example)
+        for value in example.stated:
+            assert example.context[value.start : value.end] == value.text
+        of_kind: dict[str, list[str]] = {}
+        for span in (*question.spans, *example.spans):
+            assert 0 <= span.start < span.end <= len(example.context)
+            of_kind.setdefault(span.kind, []).append(example.context[span.start : span.end])
+        assert set(of_kind["answer"]) == set(question.golds) <= set(example.stated_values)
+        assert all(subject in question.text for subject in of_kind.get("subject", []))
+        assert len(of_kind.get("fact", [])) == (question.hops if "fact" in of_kind else 0)
+        facts = [span for span in question.spans if span.kind == "fact"]
+        for span in question.spans if facts else ():
+            assert any(fact.start <= span.start and span.end <= fact.end for fact in facts)
+        assert re.search(r"\S$", question.answer_prefix)
+
+
+@lengths
+@every_task
+def test_a_context_has_the_tokens_asked_for_or_a_little_less(task: Task, tokens: int) -> None:
+    """By the model's own tokenizer; a haystack of needles may lack one more needle."""
+    for example in of_tokens(task, tokens).generate(5, 2 if tokens > 10_000 else 6):
+        least = 0.98 * tokens
+        if task.name in ("niah_multikey_2", "niah_multikey_3"):
+            least = min(least, tokens - max(count(one[0]) for one in NEEDLE.finditer(example.context)) - 1)
+        assert least <= count(example.context) <= tokens
+
+
+@every_task
+def test_without_a_tokenizer_a_context_has_four_characters_a_token(task: Task) -> None:
+    assert 0.98 * 4096 <= len(task.example(0, 0).context) / 4 <= 4097
+
+
+@pytest.mark.parametrize("name", [name for name in RULER if name not in ("cwe", "fwe")])
+def test_of_one_seed_every_length_and_depth_asks_the_same(name: str) -> None:
+    asked = {
+        only_question(of_tokens(RULER[name], tokens, depth).example(1, 4)).text
+        for tokens, depth in ((1024, None), (3000, None), (3000, 0.5))
+    }
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("depth", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", [name for name in RULER if name not in ("cwe", "fwe")])
+def test_a_depth_sets_all_needles_together(name: str, depth: float) -> None:
+    task = of_tokens(RULER[name], 3000, depth)
+    assert f"depth-{depth}" in task.variant
+    for example in task.generate(0, 3):
+        facts = [span for span in only_question(example).spans if span.kind == "fact"]
+        start = max(span.end for span in example.spans if span.start == 0) if name == "vt" else 0
+        length = len(example.context) - start
+        assert all(abs((fact.start - start) / length - depth) < 0.12 for fact in facts)
+
+
+@pytest.mark.parametrize("name", ["cwe", "fwe"])
+def test_what_has_no_needles_has_no_depth(name: str) -> None:
+    with pytest.raises(DatasetError, match=f"{name} has none"):
+        of_tokens(RULER[name], 3000, 0.5).example(0, 0)
+
+
+@every_task
+def test_too_few_tokens_are_one_clear_line(task: Task) -> None:
+    with pytest.raises(DatasetError, match="too few"):
+        of_tokens(task, 30).example(0, 0)
+
+
+def test_depths_are_uniform() -> None:
+    """Of the needles of multikey_1 and multiquery, a tenth stands in each tenth of the haystack."""
+    found = Counter(
+        int(10 * span.start / len(example.context))
+        for example in RULER["niah_multiquery"].generate(0, 200)
+        for span in only_question(example).spans
+        if span.kind == "fact"
+    )
+    assert all(50 <= found[tenth] <= 115 for tenth in range(10)), found
+
+
+# --- needles
+
+
+@pytest.mark.parametrize("name", niah.FORMS)
+def test_needles_are_as_many_as_declared(name: str) -> None:
+    form = niah.FORMS[name]
+    for example in of_tokens(RULER[name], 2500).generate(2, 8):
+        question, needles = only_question(example), needles_in(example.context)
+        keys, values = Counter(key for key, _ in needles), [value for _, value in needles]
+        assert len(set(values)) == len(values)
+        asked = [key for key in keys if key in question.text]
+        assert len(asked) == form.asked
+        assert {value for key, value in needles if key in asked} == set(question.golds)
+        assert set(keys.values()) == {form.values}
+        if form.haystack == "needles":
+            assert len(keys) > 20
+            assert re.fullmatch(r"[^\n]*\n+", NEEDLE.sub("", example.context)), "nothing but needles"
+        else:
+            assert len(needles) == form.keys * form.values
+        assert set(example.stated_values) == {*keys, *values}
+        pattern = {"word": r"[a-z]+-[a-z]+", "number": r"\d{7}", "uuid": UUID}
+        assert all(re.fullmatch(pattern[form.key], key) for key in keys)
+        assert all(re.fullmatch(pattern[form.value], value) for value in values)
+        assert question.every_gold == (form.golds > 1)
+        assert len(question.golds) == form.golds
+        assert all(key in question.answer_prefix for key in asked)
+
+
+def test_noise_is_the_same_line_again_and_again() -> None:
+    example = RULER["niah_single_1"].example(0, 0)
+    _, *lines = NEEDLE.sub("", example.context).split("\n")
+    assert Counter(lines[:-1]).most_common(1)[0][0] == " ".join(NOISE)
+    assert len({*lines[:-1]} - {""}) == 1
+    assert " ".join(NOISE).startswith(lines[-1])
+
+
+@pytest.mark.parametrize("name", [name for name, form in niah.FORMS.items() if form.haystack == "essays"])
+def test_essays_are_the_texts_of_the_user(name: str) -> None:
+    task = of_tokens(niah.in_essays(RULER[name], ESSAYS), 1024)
+    assert re.match(r"essays\.[0-9a-f]{8}\+1024-tokens", task.variant)
+    assert task.variant != of_tokens(niah.in_essays(RULER[name], ESSAYS[:1]), 1024).variant
+    whole = set(sentences_of(ESSAYS))
+    assert len(whole) == 4
+    for example in task.generate(0, 4):
+        assert 0.98 * 1024 <= count(example.context) <= 1024
+        prose = [
+            sentence
+            for span in example.spans
+            for sentence in sentences_of([example.context[span.start : span.end]])
+            if not NEEDLE.fullmatch(sentence)
+        ]
+        assert set(prose[:-1]) == whole, "but for the last, which is cut"
+        assert any(sentence.startswith(prose[-1]) for sentence in whole)
+        assert only_question(example).text == only_question(RULER[name].example(0, example.index)).text
+
+
+def test_other_needles_take_no_essays() -> None:
+    assert [name for name, task in RULER.items() if niah.takes_essays(task)] == [
+        *("niah_single_2", "niah_single_3", "niah_multikey_1", "niah_multivalue", "niah_multiquery")
+    ]
+
+
+# --- variables
+
+
+def test_a_chain_has_four_hops_and_stands_behind_a_worked_one() -> None:
+    for example in RULER["vt"].generate(0, 20):
+        question = only_question(example)
+        halves = example.context.split("A chain of variable assignments")
+        assert len(halves) == 3
+        (shown, names), (value, variables) = map(chain_in, halves[1:])
+        assert (len(names), len(variables)) == (5, 5)
+        assert question.golds == tuple(variables)
+        assert f"the value {value}" in question.text
+        assert shown != value
+        assert halves[1].rstrip().endswith(f"5 variables are assigned the value {shown}, they are: {' '.join(names)}")
+        assert question.answer_prefix.replace(value, shown) in halves[1]
+        assert question.text.replace(value, shown) in halves[1]
+        assert set(example.stated_values) == {shown, value, *names, *variables}
+
+
+# --- words
+
+
+@pytest.mark.parametrize(
+    ("tokens", "others_of_example", "of_example", "of_list"),
+    [
+        (2000, 10, (3, 1), (6, 1)),
+        (4095, 10, (3, 1), (6, 1)),
+        (4096, 30, (10, 3), (30, 3)),
+        (40_000, 30, (10, 3), (30, 3)),
+    ],
+)
+def test_the_common_words_are_as_frequent_as_declared_and_no_other_word_is(
+    tokens: int, others_of_example: int, of_example: tuple[int, int], of_list: tuple[int, int]
+) -> None:
+    for example in of_tokens(RULER["cwe"], tokens).generate(0, 3):
+        question = only_question(example)
+        worked, shown, asked = lists_in(example.context)
+        for words, golds, (common, other) in ((worked, shown, of_example), (asked, question.golds, of_list)):
+            counts = Counter(words)
+            assert {counts.pop(gold) for gold in golds} == {common}
+            assert len(set(golds)) == COMMON
+            assert set(counts.values()) == {other}
+        assert len(set(worked)) == COMMON + others_of_example
+        assert not set(worked) & set(asked)
+        assert sum(span.kind == "answer" for span in question.spans) == COMMON * of_list[0]
+        assert not [(gold, word) for gold in question.golds for word in set(asked) if gold in word and gold != word]
+        assert question.target == " ".join(f"{number}. {gold}" for number, gold in enumerate(question.golds, 1))
+
+
+@lengths
+def test_coded_words_follow_zipf_and_the_three_stand_out(tokens: int) -> None:
+    for example in of_tokens(RULER["fwe"], tokens).generate(0, 3):
+        question, counts = only_question(example), Counter(example.context.split("\n")[1].split(" "))
+        ranked = counts.most_common()
+        assert ranked[0][0] == DOTS
+        assert [word for word, _ in ranked[1:4]] == list(question.golds)
+        assert ranked[3][1] > ranked[4][1], "the third is more frequent than the fourth"
+        declared = [times for times in counts_of_ranks(round(ranked[0][1] * 1.645), tokens // 50) if times]
+        assert all(abs(times - said) <= 1 for (_, times), said in zip(ranked, declared, strict=False))
+        assert abs(len(ranked) - len(declared)) <= 1
+        assert all(re.fullmatch("[a-z]{6}", word) for word in counts if word != DOTS)
+        assert len(question.spans) == sum(counts[gold] for gold in question.golds)
+
+
+def test_chance_of_common_words_is_what_the_best_blind_guesser_scores() -> None:
+    """It names any number of the words that may be common, of which each is as often as any other."""
+    words = len(short_words())
+    scores = [100 * 2 * (COMMON * named / words) / (COMMON + named) for named in range(1, words + 1)]
+    assert RULER["cwe"].chance == pytest.approx(max(scores), abs=0.05)
+    assert all(task.chance == 0 for name, task in RULER.items() if name != "cwe")
+
+
+# --- parts
+
+
+def test_the_words_are_the_released_ones_each_once() -> None:
+    content = files("datasets_gen.tasks.ruler").joinpath("words.json").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == WORDS_SHA256
+    words = vocabulary().words
+    assert len(set(words)) == len(words) > 1500
+    assert all(re.fullmatch("[a-z]+", word) for word in words)
+    assert len(short_words()) > 500
+
+
+@given(st.integers(1, 9), st.integers(0, 50), st.integers(60, 5000))
+def test_the_most_units_that_fit_are_found(unit: int, fixed: int, tokens: int) -> None:
+    units = fit(tokens, len, lambda number: "x" * (fixed + unit * number))
+    length = fixed + unit * units
+    assert length <= tokens
+    assert length >= 0.98 * tokens - 1 or length + unit > tokens
+
+
+def test_a_value_is_found_as_a_whole_word() -> None:
+    found = occurrences("old-lamp lamp, lamp-post 12 lamp.", {"lamp", "12"})
+    assert [(one.text, one.start) for one in found] == [("lamp", 9), ("12", 25), ("lamp", 28)]
