@@ -6,7 +6,7 @@ from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind
 from datasets_gen.examples.lexicon import kinds_of
 from datasets_gen.examples.tags import TAGS, parse_tags, tags_of, with_tags
 from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, NATIVE, USUAL_TOKENS, Profile, Request, Task
-from datasets_gen.registry import FROM_DATA, TASKS, get_task
+from datasets_gen.registry import FROM_DATA, TASKS, by_name, get_task, is_file_of_questions
 from datasets_gen.writing.defences import REFUSAL
 
 __all__ = [
@@ -30,9 +30,11 @@ __all__ = [
     "Split",
     "StatedValue",
     "Task",
+    "by_name",
     "check",
     "family_of",
     "get_task",
+    "is_file_of_questions",
     "kinds_of",
     "nearest",
     "parse_tags",

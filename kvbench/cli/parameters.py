@@ -25,7 +25,10 @@ Dtype = Annotated[
 DeviceMap = Annotated[
     Literal["auto"] | None, typer.Option(help="auto: spread the weights of a model over all GPUs of a worker.")
 ]
-Tasks = Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")]
+Tasks = Annotated[
+    str | None,
+    typer.Option(help="Task names, or files of own questions such as mine.jsonl, comma-separated. Default: all."),
+]
 EveryTask = Annotated[
     bool, typer.Option("--every-task", help="Count tasks too that the model cannot do with the full cache.")
 ]

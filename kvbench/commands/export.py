@@ -26,7 +26,7 @@ _SPLIT = TypeAdapter(DatasetSplit)
 
 
 def command(
-    task: Annotated[str, typer.Option(help="Name of the task.")],
+    task: Annotated[str, typer.Option(help="Name of the task, or a file of own questions.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")] = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,

@@ -8,7 +8,7 @@ from pathlib import Path
 from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
-from datasets_gen import FROM_DATA, NATIVE, USUAL_TOKENS, Task, unknown_name
+from datasets_gen import FROM_DATA, NATIVE, USUAL_TOKENS, Task, is_file_of_questions, unknown_name
 from datasets_gen.tasks.long_context import LONG_CONTEXT, context_of_tokens
 from datasets_gen.writing.in_prose import in_tokens
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of, is_mistyped
@@ -21,8 +21,9 @@ Count = Callable[[str], int]
 def default_tokens(suite: str | None, tasks: str | None) -> int | None:
     """Returns the tokens of a context where none are given; None where each task keeps its own length: in a suite, and
     where a task has texts that are not generated."""
-    from_data = {name.strip() for name in (tasks or "").split(",")} & FROM_DATA.keys()
-    return None if suite or from_data else USUAL_TOKENS
+    names = [name.strip() for name in (tasks or "").split(",")]
+    given = any(name in FROM_DATA or is_file_of_questions(name) for name in names)
+    return None if suite or given else USUAL_TOKENS
 
 
 def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> int | None:
@@ -60,7 +61,7 @@ def _lengthen(task: Task, tokens: int, depth: float | None, count: Count, counte
 def check_takes_length(tasks: Sequence[Task]) -> None:
     """Raises :class:`KVBenchError` for a task whose contexts are not generated."""
     for task in tasks:
-        if task.name in FROM_DATA:
+        if task.name in FROM_DATA or task.most is not None:
             raise KVBenchError(f"--context-tokens and --depth are for generated contexts: those of {task.name} are not")
 
 
