@@ -70,10 +70,8 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         raise DatasetError(f"{path} has no questions: give a JSON object a line, with context, question and answers")
     for row in rows:
         if row.is_system != rows[0].is_system:
-            others = (
-                "a system prompt and the first is none" if row.is_system else "none and the first is a system prompt"
-            )
-            raise DatasetError(f"{row.where}: the context is {others}: keep them in two files")
+            which = "a system prompt, and the first is none" if row.is_system else "no system prompt, and the first is"
+            raise DatasetError(f"{row.where}: the context is {which}: keep them in two files")
     drafts = _drafts(rows)
     says_how = rows[0].is_system or any(row.is_whole_prompt for row in rows)
     begun = any(question.answer_prefix for draft in drafts for question in draft.questions)

@@ -27,7 +27,7 @@ DeviceMap = Annotated[
 ]
 Tasks = Annotated[
     str | None,
-    typer.Option(help="Task names, or files of own questions such as mine.jsonl, comma-separated. Default: all."),
+    typer.Option(help="Task names, or files of questions such as mine.jsonl, comma-separated. Default: all."),
 ]
 EveryTask = Annotated[
     bool, typer.Option("--every-task", help="Count tasks too that the model cannot do with the full cache.")

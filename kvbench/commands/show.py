@@ -32,9 +32,7 @@ from policies import KINDS, Level
 
 def command(
     context: typer.Context,
-    what: Annotated[
-        str, typer.Argument(help="Name of a task, file of own questions, or folder of a run, such as runs/x.")
-    ],
+    what: Annotated[str, typer.Argument(help="Name of a task, file of questions, or folder of a run, such as runs/x.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
     tag: options.Tag = "",
