@@ -39,9 +39,7 @@ def _parse(line: str, where: str) -> object:
         try:
             json.dumps(entry, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise DatasetError(
-                f"{where}: half a character, of the two that \\ud800 to \\udfff are, stands alone"
-            ) from error
+            raise DatasetError(f"{where}: it holds half a character (\\ud800 to \\udfff come in twos)") from error
     return entry
 
 

@@ -39,7 +39,7 @@ OURS_ALONE = ("questions", "answers", "evidence", "directives", "protected", "sy
 # Where the question begins at the end of RULER's prompts: a line of its own, or what it says behind the last full stop
 # where line ends were taken out.
 BORDERS = tuple(
-    map(re.compile, (r"\s*\n(?=[^\n]*$)", r"\s(?=Question: (?!.*Question: ))", r"(?<=[.!?])\s(?=[^.!?]*\?$)"))
+    map(re.compile, (r"\s*\n(?=[^\n]*$)", r"\s(?=Question: (?!.*Question: ))", r"(?<=[.!?])\s+(?=[^.!?\s][^.!?]*\?$)"))
 )
 
 Fields = Mapping[str, object]
