@@ -16,7 +16,16 @@ from datasets_gen.examples.task import (
     Task,
     at_level,
 )
-from datasets_gen.registry import FAMILIES, FROM_DATA, KNOWN_TASKS, RULER, TASKS, get_task
+from datasets_gen.registry import (
+    FAMILIES,
+    FROM_DATA,
+    KNOWN_TASKS,
+    RULER,
+    TASKS,
+    by_name,
+    get_task,
+    is_file_of_questions,
+)
 from datasets_gen.writing.defences import REFUSAL
 
 __all__ = [
@@ -45,9 +54,11 @@ __all__ = [
     "StatedValue",
     "Task",
     "at_level",
+    "by_name",
     "check",
     "family_of",
     "get_task",
+    "is_file_of_questions",
     "kinds_of",
     "nearest",
     "parse_tags",

@@ -1,6 +1,7 @@
 """The registry of tasks: add a task by writing its file and naming it here."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.task import Task
@@ -15,6 +16,7 @@ from datasets_gen.tasks.knowledge import KNOWLEDGE
 from datasets_gen.tasks.long_context import LONG_CONTEXT
 from datasets_gen.tasks.multi_entity import MULTI_ENTITY
 from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
+from datasets_gen.tasks.own_questions import own_questions
 from datasets_gen.tasks.prose import PROSE
 from datasets_gen.tasks.ruler import niah
 from datasets_gen.tasks.ruler.vt import VT
@@ -51,8 +53,16 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def is_file_of_questions(name: str) -> bool:
+    """Tells whether what stands for a task is a file of a user's own questions: no task has that name."""
+    return name not in KNOWN_TASKS and (name.endswith(".jsonl") or Path(name).is_file())
+
+
 def get_task(name: str) -> Task:
-    """Finds the task of that name; raises a :class:`DatasetError` that names the nearest one."""
+    """Finds the task of that name, or makes the one of a file; raises a :class:`DatasetError` that names the nearest
+    one, or the line of the file that is wrong."""
+    if is_file_of_questions(name):
+        return own_questions(Path(name), KNOWN_TASKS)
     if name not in KNOWN_TASKS:
         raise DatasetError(unknown_name("task", name, KNOWN_TASKS))
     return KNOWN_TASKS[name]

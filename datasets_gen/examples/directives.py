@@ -254,6 +254,16 @@ def kind_of(directive: Directive) -> DirectiveKind:
     return KINDS[directive.kind]
 
 
+def check_argument(directive: Directive) -> None:
+    """Raises :class:`DatasetError` for a directive of unknown kind, or with an argument that nobody could obey."""
+    takes_word = "{argument}" in kind_of(directive).phrasings.common[0]
+    forms = {"exactly": r"[1-9]\d{0,3}", "brackets": "|".join(BRACKETS), "twice": "|".join(MARKS)}
+    if not re.fullmatch(forms.get(directive.kind, r"[^\W_]+" if takes_word else ""), directive.argument):
+        marks = {kind: f"one of {forms[kind].replace('|', ', ')}" for kind in ("brackets", "twice")}
+        takes = {"exactly": "a number of words", **marks}.get(directive.kind, "one word" if takes_word else "no word")
+        raise DatasetError(f"'{directive}': {directive.kind} takes {takes}")
+
+
 def family_of(directive: Directive) -> str:
     if not directive.is_of_ifeval:
         return kind_of(directive).family

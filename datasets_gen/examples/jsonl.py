@@ -1,17 +1,23 @@
 """Reads rows from a file of JSON lines, and the fields of a row; every fault names the file and the line."""
 
+import ast
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from datasets_gen.examples.errors import DatasetError
 
+QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+LIST = re.compile(rf"\[\s*{QUOTED}(?:[\s,]+{QUOTED})*\s*\]", re.DOTALL)  # numpy writes no commas
+HALF = re.compile(r"\\u[dD][89a-fA-F]")  # how JSON writes half of a character
+
 
 def read_entries(path: Path, kind: str, option: str = "--data") -> list[tuple[str, object]]:
     """Returns the entries of a file, each with its place; raises :class:`DatasetError` for the first line that is no
-    JSON. ``kind`` names the rows that the file should have, ``option`` that which names the file."""
+    JSON. ``kind`` names the rows that the file should have, ``option`` the one that names the file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin a file with a mark
     except OSError as error:
         raise DatasetError(
             f"{option} {path} cannot be read ({error.strerror}): give a JSONL file of {kind} rows"
@@ -29,6 +35,11 @@ def _parse(line: str, where: str) -> object:
     except (ValueError, RecursionError) as error:
         said = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise DatasetError(f"{where}: no JSON ({said}): each line is one row") from error
+    if HALF.search(line):
+        try:
+            json.dumps(entry, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise DatasetError(f"{where}: it holds half a character (\\ud800 to \\udfff come in twos)") from error
     return entry
 
 
@@ -52,3 +63,14 @@ def text_of(entry: Mapping[str, object], name: str, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise DatasetError(f"{where}: '{name}' is no text, or an empty one")
     return value
+
+
+def golds_in(text: str) -> list[str]:
+    """Returns the gold answers in a cell: a text, or a list as Python or numpy write it.
+
+    >>> golds_in("['Ada' 'Ada Lovelace']")
+    ['Ada', 'Ada Lovelace']
+    """
+    if LIST.fullmatch(text.strip()):
+        return [str(ast.literal_eval(quoted)) for quoted in re.findall(QUOTED, text, re.DOTALL)]
+    return [text] if text.strip() not in ("", "[]") else []

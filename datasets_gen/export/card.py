@@ -49,7 +49,7 @@ PART = """## Split {split}
 | questions | {questions:,} |
 | by tag | {tags} |
 
-    python -m kvbench export --task {name} --split {split} {options}
+    python -m kvbench export --task {task} --split {split} {options}
 """
 # What holds of generated contexts, and of those that were given.
 GENERATED = {
@@ -63,9 +63,9 @@ GENERATED = {
 GIVEN = {
     "header": "",
     "synthetic": "",
-    "facts": "| licence | that of the prompts; Apache-2.0 for those of IFEval |",
-    "origin": "The prompts were given, to be judged by checkers and not by gold answers; attacks and defences are "
-    "drawn. The same\ncommand over the same prompts writes the same rows on every machine.",
+    "facts": "| licence | that of the given rows; Apache-2.0 for those of IFEval |",
+    "origin": "The rows were given; attacks on prompts of IFEval, and their defences, are drawn. The same command over "
+    "the same\nrows writes the same on every machine.",
 }
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
@@ -83,6 +83,7 @@ class DatasetSplit:
     questions: int
     tags: Mapping[str, int]  # questions by tag
     options: str  # of the command, behind task and split
+    source: str = ""  # the file of its questions, where they are somebody's own
 
 
 def dataset_card(task: Task, splits: Sequence[DatasetSplit]) -> str:
@@ -103,7 +104,7 @@ def dataset_card(task: Task, splits: Sequence[DatasetSplit]) -> str:
 
 def _describe(task: Task, one: DatasetSplit) -> str:
     return PART.format(
-        name=task.name,
+        task=one.source or task.name,
         split=one.split,
         seed=one.seed,
         phrasings=one.phrasings,

@@ -27,7 +27,10 @@ DeviceMap = Annotated[
     Literal["auto"] | None, typer.Option(help="auto: spread the weights of a model over all GPUs of a worker.")
 ]
 Tasks = Annotated[
-    str | None, typer.Option(help="Names of tasks, or ruler, comma-separated. Default: all that are generated.")
+    str | None,
+    typer.Option(
+        help="Names of tasks, ruler, or files of questions such as mine.jsonl, comma-separated. Default: all."
+    ),
 ]
 EveryTask = Annotated[
     bool, typer.Option("--every-task", help="Count tasks too that the model cannot do with the full cache.")

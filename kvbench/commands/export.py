@@ -8,7 +8,7 @@ import typer
 from datasets import disable_progress_bars
 from pydantic import TypeAdapter, ValidationError
 
-from datasets_gen import Split, get_task, parse_tags, with_tags
+from datasets_gen import Split, get_task, is_file_of_questions, parse_tags, with_tags
 from datasets_gen.examples.tags import counts_of
 from datasets_gen.export.card import DatasetSplit, dataset_card
 from datasets_gen.export.dataset import to_dataset
@@ -26,7 +26,7 @@ _SPLIT = TypeAdapter(DatasetSplit)
 
 
 def command(
-    task: Annotated[str, typer.Option(help="Name of the task.")],
+    task: Annotated[str, typer.Option(help="Name of the task, or a file of questions.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")] = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
@@ -75,7 +75,8 @@ def command(
     )
     counts = counts_of(examples)
     exported = DatasetSplit(
-        chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given
+        *(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given),
+        source=shlex.quote(task) if is_file_of_questions(task) else "",
     )
     dataset = to_dataset(chosen, examples)
     for before in existing:

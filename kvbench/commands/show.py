@@ -8,7 +8,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from datasets_gen import KNOWN_TASKS, Question, get_task, parse_tags, tags_of
+from datasets_gen import KNOWN_TASKS, Question, get_task, is_file_of_questions, parse_tags, tags_of
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.data import with_data, with_essays
@@ -36,7 +36,7 @@ prompts = LazyModule("kvbench.prompts.prompt")
 
 def command(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="Name of a task, or folder of a run, such as runs/x.")],
+    what: Annotated[str, typer.Argument(help="Name of a task, file of questions, or folder of a run, such as runs/x.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
     tag: options.Tag = "",
@@ -55,7 +55,8 @@ def command(
 ) -> Result:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them. Or the
     worst answers of a policy in a run: what is lost of what they needed."""
-    is_run = what not in KNOWN_TASKS and ("/" in what or Path(what).is_dir())
+    is_task = what in KNOWN_TASKS or is_file_of_questions(what)
+    is_run = not is_task and ("/" in what or Path(what).is_dir())
     for name in options.given_parameters(context):
         if name != "what" and (name in ("policy", *KINDS, "worst")) != is_run:
             option = "--" + name.replace("_", "-")

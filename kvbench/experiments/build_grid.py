@@ -18,7 +18,6 @@ from kvbench.experiments.catalogue import (
 from kvbench.experiments.data import check_judges, with_data, with_essays
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import (
-    QUICK,
     at_levels,
     cell_bound,
     choose,
@@ -52,9 +51,7 @@ def build_grid(job: Job, count: Count) -> Grid:
     tasks = at_levels(tasks, job.difficulty)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model)
     tasks = with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
-    of_suite = coverage.limit if job.profile == QUICK else None
-    limit = of_suite if job.limit is None else job.limit
-    counts = [(task, contexts_of(task, job.profile, limit)) for task in tasks]
+    counts = [(task, contexts_of(task, job.profile, job.limit, coverage.limit)) for task in tasks]
     if job.press is None:
         chosen = choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True)
         policies = with_references(chosen, job.controls)

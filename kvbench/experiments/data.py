@@ -1,12 +1,12 @@
 """Gives tasks whose rows come from elsewhere their rows, from a file or from their data set on the hub."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from huggingface_hub import constants
 
-from datasets_gen import FROM_DATA, RULER, Directive, Task
+from datasets_gen import FROM_DATA, RULER, Directive, Example, Task
 from datasets_gen.tasks import gsm8k, prose
 from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of
 from datasets_gen.tasks.ifeval_rows import read_rows, rows_of
@@ -69,11 +69,10 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
     to be compressed with it. It runs before anything is loaded."""
     if mode == "aware" and any(task.role == "text" for task in tasks):
         raise KVBenchError("--mode aware: prose asks nothing that could be compressed with it: use --mode agnostic")
-    if mode == "aware" and any(task.name == gsm8k.GSM8K.name for task in tasks):
-        raise KVBenchError("--mode aware: contexts of gsm8k hold their problem already: use --mode agnostic")
+    for task in tasks if mode == "aware" else ():
+        if task.most and not all(one.text for example in _examples_of(task) for one in example.questions):
+            raise KVBenchError(f"--mode aware: contexts of {task.name} hold what is asked already: use --mode agnostic")
     for task in (task for task in tasks if task.name == IFEVAL.name):
-        if mode == "aware" and task.role == "user":
-            raise KVBenchError("--mode aware: plain rows of ifeval hold their request already: use --mode agnostic")
         try:
             official()
             check_directives(_directives_of(task))
@@ -82,8 +81,13 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
 
 
 def _directives_of(task: Task) -> list[tuple[str, Directive]]:
-    examples = task.generate(0, task.most or 1)
+    examples = _examples_of(task)
     return [(one.id, directive) for one in examples for question in one.questions for directive in question.directives]
+
+
+def _examples_of(task: Task) -> Iterator[Example]:
+    """Generates all examples of a task over rows."""
+    return task.generate(0, task.most or 1)
 
 
 def hub_entries(hub: str, split: str = "train", **named: str) -> list[tuple[str, object]]:

@@ -94,14 +94,17 @@ def check_count(option: str, value: int) -> int:
     return value
 
 
-def contexts_of(task: Task, profile: str, limit: int | None) -> int:
-    """Counts the contexts of a task that a profile takes, or a limit where one is given."""
+def contexts_of(task: Task, profile: str, limit: int | None, of_suite: int | None = None) -> int:
+    """Counts the contexts of a task that a profile takes, or a limit where one is given; the limit of a suite takes all
+    of a task that has fewer."""
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
     if limit is not None:
         if task.most is not None and limit > task.most:
             raise KVBenchError(f"--limit {limit}: {task.name} has {task.most:,} contexts, give so many at most")
         return check_count("--limit", limit)
+    if of_suite is not None and profile == QUICK:
+        return of_suite if task.most is None else min(of_suite, task.most)
     return next(contexts for name, contexts in task.contexts.items() if name == profile)
 
 

@@ -3,7 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from datasets_gen import FAMILIES, FROM_DATA, RULER, TASKS, Task, unknown_name
+from datasets_gen import (
+    FAMILIES,
+    FROM_DATA,
+    RULER,
+    TASKS,
+    Task,
+    by_name,
+    get_task,
+    is_file_of_questions,
+    unknown_name,
+)
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
@@ -93,14 +103,14 @@ def coverage_of(suite: str | None, tasks: str | None, policies: str | None, comp
     if suite is None:
         scope = compress or "context"
         known = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
-        chosen = choose("task", tasks, TASKS if tasks else known, {**RULER, **FROM_DATA}, FAMILIES)
+        chosen = _choose_tasks(tasks, TASKS if tasks else known, {**RULER, **FROM_DATA})
         return Coverage(chosen, policies, scope)
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
     named = SUITES[suite]
     by_default, if_named = ({task.name: task for task in part} for part in (named.tasks, named.if_named))
     try:
-        chosen = choose("task", tasks, by_default, if_named)
+        chosen = _choose_tasks(tasks, by_default, if_named)
     except KVBenchError as error:
         raise KVBenchError(f"--suite {suite}: {error}") from error
     names = policies or ",".join(named.policies)
@@ -115,6 +125,13 @@ def coverage_of(suite: str | None, tasks: str | None, policies: str | None, comp
         named.repeats,
         named.limit,
     )
+
+
+def _choose_tasks(names: str | None, known: Mapping[str, Task], if_named: Mapping[str, Task]) -> list[Task]:
+    """Finds the tasks of a comma-separated list of names and of files with the user's own questions."""
+    words = [word.strip() for word in (names or "").split(",")]
+    files = {word: get_task(word) for word in words if is_file_of_questions(word)}
+    return list(by_name(choose("task", names, known, {**if_named, **files}, FAMILIES)).values())
 
 
 def dtype_of(dtype: str, suite: str | None) -> str:

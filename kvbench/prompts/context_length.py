@@ -9,7 +9,7 @@ from typing import Literal
 from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
-from datasets_gen import FROM_DATA, NATIVE, RULER, USUAL, Task, unknown_name
+from datasets_gen import FROM_DATA, NATIVE, RULER, USUAL, Task, is_file_of_questions, unknown_name
 from datasets_gen.writing.in_prose import in_tokens
 from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
@@ -24,8 +24,9 @@ Tokens = int | Literal["usual"] | None  # of a context; usual: what each task ha
 def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
     """Returns the tokens of a context where none are given: None in a suite, and where a task has texts that are not
     generated."""
-    from_data = {name.strip() for name in (tasks or "").split(",")} & FROM_DATA.keys()
-    return None if suite or from_data else USUAL
+    names = [name.strip() for name in (tasks or "").split(",")]
+    given = any(name in FROM_DATA or is_file_of_questions(name) for name in names)
+    return None if suite or given else USUAL
 
 
 def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> Tokens:
@@ -72,7 +73,7 @@ def _lengthen(task: Task, tokens: int | None, depth: float | None, count: Count,
 def check_takes_length(tasks: Sequence[Task]) -> None:
     """Raises :class:`KVBenchError` for a task whose contexts are not generated."""
     for task in tasks:
-        if task.name in FROM_DATA:
+        if task.name in FROM_DATA or task.most is not None:
             raise KVBenchError(f"--context-tokens and --depth are for generated contexts: those of {task.name} are not")
 
 

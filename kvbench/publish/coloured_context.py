@@ -77,17 +77,25 @@ def render_answer(number: int, answer: WorstAnswer) -> RenderableType:
         _exchange(answer),
         Text(_shares_kept(answer)),
     ]
-    spans = (
-        () if answer.example is None or answer.generated is None else (*answer.example.spans, *answer.generated.spans)
-    )
+    spans = _spans_of(answer)
     label, style = fate(record)
     strip = colour_spans(answer.context.context, spans, style)
     parts.append(Padding(Marked(_excerpt(strip, spans)), (1, 0, 0, 2)))
+    parts.append(Padding(legend(spans, label, style), (1, 0)))
     if answer.generated is None:
-        parts.append(Text("the example cannot be generated here: its spans are not known", style="yellow"))
-    else:
-        parts.append(Padding(legend(spans, label, style), (1, 0)))
+        parts.append(Text("the example cannot be generated here: all of its evidence is shown as fact", style="yellow"))
     return Group(*parts)
+
+
+def _spans_of(answer: WorstAnswer) -> tuple[Span, ...]:
+    """Returns the spans of the example, or those that are stored of the question, which do not tell their kinds."""
+    if answer.example is not None and answer.generated is not None:
+        return (*answer.example.spans, *answer.generated.spans)
+    stored: Mapping[SpanKind, Sequence[int]] = {
+        "answer": answer.question.answer_spans,
+        "fact": answer.question.evidence_spans,
+    }
+    return tuple(Span(kind, *pair) for kind, flat in stored.items() for pair in zip(flat[::2], flat[1::2], strict=True))
 
 
 def fate(record: Record) -> tuple[str, str]:

@@ -4,11 +4,9 @@
 for each task (RULER, LooGLE). A repeated evaluation lies in a numbered folder within the first.
 """
 
-import ast
 import csv
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -17,14 +15,13 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from datasets_gen.examples.jsonl import golds_in
 from kvbench.system.errors import KVBenchError, first_line
 from leaderboards.aggregate.imported import Imported
 from leaderboards.metrics.judges.text import exact_match, token_f1
 
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")
 GOLDS = ("answer", "answers")
-QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-LIST = re.compile(rf"\[\s*{QUOTED}(?:[\s,]+{QUOTED})*\s*\]", re.DOTALL)  # numpy writes no commas
 # The entries of a configuration that make another setting of the same data set, with their usual values.
 SETTINGS = {
     "fraction": 1.0,
@@ -170,17 +167,6 @@ def _answer_scores(predictions: pd.DataFrame) -> Iterator[tuple[float, float]]:
     for answer, golds in zip(predictions["predicted_answer"], map(golds_in, predictions[column]), strict=True):
         if golds:
             yield max(token_f1(answer, gold) for gold in golds), exact_match(answer, golds)
-
-
-def golds_in(text: str) -> list[str]:
-    """Returns the gold answers in a cell: a text, or a list as Python or numpy write it.
-
-    >>> golds_in("['Ada' 'Ada Lovelace']")
-    ['Ada', 'Ada Lovelace']
-    """
-    if LIST.fullmatch(text.strip()):
-        return [str(ast.literal_eval(quoted)) for quoted in re.findall(QUOTED, text, re.DOTALL)]
-    return [text] if text.strip() not in ("", "[]") else []
 
 
 def merge_runs(rows: Sequence[Imported]) -> list[Imported]:

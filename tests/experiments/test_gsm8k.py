@@ -118,7 +118,7 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--mode", "aware"], "contexts of gsm8k hold their problem already: use --mode agnostic"),
+        (["--mode", "aware"], "contexts of gsm8k hold what is asked already: use --mode agnostic"),
         (["--defence", "after"], "--defence is for the task ifeval, not for gsm8k"),
         (["--tasks", "gsm8k,ifeval"], "has rows of one task: name one of"),
         (["--data", "/nowhere"], "--data /nowhere cannot be read"),

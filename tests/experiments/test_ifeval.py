@@ -238,7 +238,7 @@ def test_a_run_of_plain_rows(cli: CommandLine, tmp_path: Path) -> None:
     [
         (["--defence", "before"], "--defence before is for rows that are split"),
         (["--defence", "befor"], "'befor' is not one of 'none', 'before', 'after', 'both'"),
-        (["--mode", "aware"], "plain rows of ifeval hold their request already"),
+        (["--mode", "aware"], "contexts of ifeval hold what is asked already"),
         (["--limit", "3"], "--limit 3: ifeval has 2 contexts"),
         (["--tasks", "base"], "--data is for the tasks ifeval, gsm8k, prose, not for base"),
         (["--tasks", "ifevl"], "unknown task 'ifevl': did you mean 'ifeval'?"),

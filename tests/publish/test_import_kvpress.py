@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kvbench.publish.kvpress_results import golds_in, read_result, results_in
+from datasets_gen.examples.jsonl import golds_in
+from kvbench.publish.kvpress_results import read_result, results_in
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.imported import Imported
 from leaderboards.pages.imported import build_imported
