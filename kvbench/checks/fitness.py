@@ -20,7 +20,7 @@ from kvbench.checks.read_profile import (
     part_name,
     reads_of,
 )
-from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of, longest_sequence
+from kvbench.models.load import LoadedModel, is_compressed, decoder_of, longest_sequence
 from kvbench.prompts.prompt import chat_template
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.lead import DIRECTIVES, lead_of
@@ -122,7 +122,7 @@ class Examination:
         windows = [window for window in map(attention_window, attentions) if window is not None]
         if not windows:
             return "ok", f"{text}; no sliding layers"
-        left = sum(not compressed_by_kvpress(network, attention) for attention in attentions)
+        left = sum(not is_compressed(network, attention) for attention in attentions)
         whole = f", and presses leave {left} of them whole" if left else ""
         text += f"; {len(windows)} sliding layers, so that sequences end at {longest_sequence(self.model):,} tokens"
         return "note", text + whole

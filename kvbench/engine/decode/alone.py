@@ -12,7 +12,7 @@ from kvbench.engine.decode.generation import FinalCache, Generation, GoldTokens,
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.decode.loop import Decoding, PendingAnswer, write_answers
 from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
-from kvbench.engine.treat.guard import attention_modules, clearing_masks, masks_of
+from kvbench.engine.treat.guard import attention_modules, clearing_masks, leaving_sliding_layers, masks_of
 from kvbench.engine.treat.keep import LayerCache, digest_of, survivors
 from kvbench.models.load import LoadedModel
 
@@ -52,7 +52,7 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
         clearing_masks(model),
     ):
         cache = _copied(model, branch.press_cache)
-        with branch.treatment.policy.press(branch.treatment.situation)(model.network):
+        with leaving_sliding_layers(), branch.treatment.policy.press(branch.treatment.situation)(model.network):
             yield cache
 
 

@@ -1,6 +1,6 @@
 """A branch holds what one treatment leaves of a prefilled context, or the reason why its press failed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -66,6 +66,7 @@ class Trace:
     values: list[torch.Tensor]
     seconds: float
     branches: list[Branch]
+    windows: Sequence[int | None] = ()  # as :attr:`LoadedModel.windows`; empty where every layer reads all
 
     @property
     def length(self) -> int:

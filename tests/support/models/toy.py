@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import BasePress, KVPressTextGenerationPipeline, ScorerPress, attention_patch
+from kvpress import BasePress, ScorerPress, attention_patch
 from transformers import (
     Gemma3Config,
+    Gemma3ForCausalLM,
     Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
     LlamaConfig,
@@ -33,7 +34,7 @@ from transformers import (
 )
 
 from datasets_gen import TASKS, Example
-from kvbench.benchmarks.pipeline import AS_WRITTEN
+from kvbench.benchmarks.pipeline import AS_WRITTEN, pipeline_of
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation, until_end
 from kvbench.engine.decode.waves import rows_of, waves
@@ -51,6 +52,7 @@ from policies.declaration.draws import drawing_from, seed_of
 
 STEPS = 6  # of an answer
 PLENTY = 10**9  # bytes
+WINDOW = 32  # tokens, of the sliding layers of the toy Gemma 3 without images
 LAYERS, QUERY_HEADS, KEY_HEADS, HEAD_SIZE = 2, 4, 2, 128
 RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}  # without a download
 AGNOSTIC = {name: policy for name, policy in RUNNABLE.items() if not (policy.needs_question or policy.needs_spans)}
@@ -102,6 +104,19 @@ def gemma3(layer_types: Sequence[str] = ("full_attention",) * LAYERS) -> PreTrai
     )
     config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, tie_word_embeddings=False)
     return Gemma3ForConditionalGeneration(config)
+
+
+def gemma3_text(layer_types: Sequence[str] = ("sliding_attention", "full_attention")) -> PreTrainedModel:
+    """Gemma 3 without images: layers that see 32 tokens before layers that see all, as in the published models."""
+    config = Gemma3TextConfig(
+        **sizes(
+            num_hidden_layers=len(layer_types),
+            query_pre_attn_scalar=HEAD_SIZE,
+            sliding_window=WINDOW,
+            layer_types=list(layer_types),
+        )
+    )
+    return Gemma3ForCausalLM(config)
 
 
 NETWORKS: dict[str, Callable[[], PreTrainedModel]] = {
@@ -265,7 +280,7 @@ def kvpress_answers(
 ) -> list[list[int]]:
     """Token ids that kvpress's own pipeline decodes for each question."""
     listener = DecodeListener(model.tokenizer)
-    pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
+    pipeline = pipeline_of(model)
     pipeline.tokenizer = listener
     # A pipeline that raises leaves masks.
     with clearing_masks(model), pytest.MonkeyPatch.context() as patched:
