@@ -124,6 +124,7 @@ def _final_cache(model: LoadedModel, trace: Trace, branch: Branch, cache: Dynami
     masked = any(masks_of(module) is not None for module in attention_modules(model))
     keep = None
     if not masked and not branch.treatment.policy.rewrites:
-        keep = tuple(survivors(full, rows) for full, rows in zip(trace.keys, keys, strict=True))
+        keep = tuple(survivors(trace.keys[layer], keys[layer]) for layer in trace.compressed)
     layers = [LayerCache(None, 0, *states) for states in zip(keys, values, strict=True)]
-    return FinalCache(keep, sum(rows.shape[0] * rows.shape[1] for rows in keys), tokens, digest_of(layers))
+    rows = sum(keys[layer].shape[0] * keys[layer].shape[1] for layer in trace.compressed)
+    return FinalCache(keep, rows, tokens, digest_of(layers))

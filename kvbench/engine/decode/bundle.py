@@ -67,7 +67,7 @@ class Bundle:
         self.values: list[torch.Tensor] = []
         self.hidden: list[torch.Tensor] = []
         self.spare: list[torch.Tensor] = []
-        self.windows = trace.windows or (None,) * len(trace.keys)
+        self.windows = trace.windows
         self.kept_positions: dict[int, torch.Tensor] = {}
         for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
             self._add_layer(keys, values, [row.of.layers[layer] for row in rows[: self.reading]])

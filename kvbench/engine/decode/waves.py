@@ -54,13 +54,12 @@ def waves(trace: Trace, steps: int, max_kv_bytes: int, gold: bool = True) -> lis
     """Divides the sound branches whose presses are done into waves of at most ``max_kv_bytes`` of cache. ``gold``: with
     the copies of rows that are there for right answers alone."""
     heads, _, head_size = trace.keys[0].shape
-    windows = trace.windows or (None,) * len(trace.keys)
-    size = CacheSize(2 * heads * head_size * trace.keys[0].element_size(), trace.length, windows)
+    size = CacheSize(2 * heads * head_size * trace.keys[0].element_size(), trace.length, trace.windows)
     sound = [branch for branch in trace.branches if branch.error is None and branch.press_cache is None]
     rows = [
         row
         for branch in sound
-        for layers in [[layer for layer, window in zip(branch.layers, windows, strict=True) if window is None]]
+        for layers in [[branch.layers[number] for number in trace.compressed]]
         for row in _rows(branch, branch.treatment, _longest(layers), _even(layers), trace.prompt, steps, size, gold)
     ]
     return in_waves(rows, max_kv_bytes, trace.keys[0].device)

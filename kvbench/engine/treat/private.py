@@ -58,7 +58,7 @@ def _observed(
     if keys is None or values is None:
         raise PressError("it emptied the cache")
     cache = observe(*full, keys, values, masked, nan=branch.treatment.policy.corrupts)
-    if trace.windows and trace.windows[number] is not None and (cache.keep is None or not cache.keep.all()):
+    if trace.windows[number] is not None and (cache.keep is None or not cache.keep.all()):
         raise PressError(f"it compresses layer {number}, whose sliding window is left whole")
     same = torch.equal(full[0][0], trace.keys[number]) and torch.equal(full[1][0], trace.values[number])
     if cache.keep is None or same:

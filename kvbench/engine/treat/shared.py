@@ -20,7 +20,7 @@ from kvbench.engine.treat.branch import Branch, draws_of, faults_of
 from kvbench.engine.treat.guard import is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
 from kvbench.engine.treat.plan import Scoring
-from kvbench.models.load import LoadedModel, is_compressed, decoder_of
+from kvbench.models.load import LoadedModel, decoder_of, is_compressed
 from policies import replaced_hooks
 
 
