@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from kvpress import BasePress, KVPressTextGenerationPipeline
-from transformers import PreTrainedTokenizerBase
+from transformers import Cache, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Task
 from kvbench.engine.decode.answers import decode
+from kvbench.engine.treat.guard import leaving_sliding_layers
 from kvbench.engine.treat.plan import Treatment, plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import policies_for
@@ -100,6 +101,40 @@ class PipelineComparison:
         return self.pipeline_seconds / self.engine_seconds
 
 
+class SlidingPipeline(KVPressTextGenerationPipeline):
+    """kvpress's pipeline for a model whose sliding layers presses leave whole, with what kvpress 0.5.5 does otherwise
+    there, or cannot do.
+
+    It leaves these layers whole in the text model too (:func:`is_compressed`). And where layers hold different numbers
+    of rows, it passes the question token by token: transformers 5.2 masks every layer by the length of the first, which
+    fails in the next. A single token needs no mask but that of the window; the eager attention wants one, and so the
+    fused one writes answers.
+    """
+
+    def _forward(self, *arguments: Any, **options: Any) -> Any:
+        with leaving_sliding_layers():
+            return super()._forward(*arguments, **options)
+
+    def generate_answer(
+        self, question_ids: torch.Tensor, cache: Cache, context_length: int, max_new_tokens: int
+    ) -> str:
+        answer = super().generate_answer
+        if len({cache.get_seq_length(layer) for layer in range(len(cache))}) == 1:
+            return str(answer(question_ids, cache, context_length, max_new_tokens))
+        last = context_length + question_ids.shape[1] - 1
+        with attention(self.model, "sdpa"):
+            for position, token in zip(range(context_length, last), question_ids[0], strict=False):
+                positions = torch.tensor([[position]], device=question_ids.device)
+                self.model(input_ids=token.view(1, 1), past_key_values=cache, position_ids=positions)
+            return str(answer(question_ids[:, -1:], cache, last, max_new_tokens))
+
+
+def pipeline_of(model: LoadedModel) -> KVPressTextGenerationPipeline:
+    """Returns kvpress's own pipeline, as far as it can run the model."""
+    pipeline = SlidingPipeline if any(model.windows) else KVPressTextGenerationPipeline
+    return pipeline(model=model.network, tokenizer=model.tokenizer)
+
+
 class PipelineRunner:
     """kvpress's ``KVPressTextGenerationPipeline``, with the token ids that it decodes kept.
 
@@ -108,7 +143,7 @@ class PipelineRunner:
 
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
-        self.pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
+        self.pipeline = pipeline_of(model)
 
     def answer(
         self, task: Task, context: str, questions: Sequence[str], press: BasePress, implementation: str

@@ -144,9 +144,10 @@ def _budget(patient: Patient) -> Result:
             return "wrong", error
         if patient.policy.while_decoding:
             return "note", "it is spent while decoding: see realised_ratio of a run"
-        slots = len(trace.keys) * trace.keys[0].shape[0]
+        slots = len(trace.compressed) * trace.keys[0].shape[0]
         for branch in trace.branches:
-            read = sum(layer.read_rows * layer.filled for layer in branch.layers)
+            layers = [branch.layers[layer] for layer in trace.compressed]
+            read = sum(layer.read_rows * layer.filled for layer in layers)
             compressed |= read < slots * trace.length
             off = abs(read / slots - trace.length * (1 - branch.treatment.ratio))
             if off / trace.length > largest / length:
@@ -202,8 +203,8 @@ def _short(patient: Patient) -> Result:
 
 def _freed(patient: Patient) -> Result:
     trace = patient.treat(patient.prompts[0], [patient.middle])
-    held = sum(layer.held_rows for layer in trace.branches[0].layers)
-    rows = len(trace.keys) * trace.keys[0].shape[0] * trace.length
+    held = sum(trace.branches[0].layers[layer].held_rows for layer in trace.compressed)
+    rows = len(trace.compressed) * trace.keys[0].shape[0] * trace.length
     outcome: Outcome = "ok" if held < rows else "note"
     return outcome, f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}"
 

@@ -20,11 +20,13 @@ from kvbench.checks.read_profile import (
     part_name,
     reads_of,
 )
-from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of, longest_sequence
+from kvbench.experiments.catalogue import unfit_for
+from kvbench.models.load import LoadedModel, decoder_of, longest_sequence
+from kvbench.models.shape import cache_shape
 from kvbench.prompts.prompt import chat_template
 from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies import attention_window
+from policies import POLICIES, attention_window
 
 # What a model that reads by many routes loses, in points of exact match.
 MOST_BY_A_LAYER = 25.0  # with any single layer
@@ -107,20 +109,24 @@ class Examination:
         return "ok", "there is one, and the turns of system and user stand apart: every task can be asked"
 
     def slots(self) -> tuple[Outcome, str]:
+        """Tells how many slots presses compress, and what sliding layers mean for them."""
         config, network = self.model.network.config.get_text_config(), self.model.network
+        shape = cache_shape(config, self.model.dtype_name)
         attentions = [layer.self_attn for layer in decoder_of(network).layers]
-        heads = int(config.num_key_value_heads)
-        text = (
-            f"{self.layers} layers with {heads} key heads each: {self.layers * heads} (layer, head) slots, and a token "
-            "counts as gone (GER) when all have lost it"
+        sliding = sum(attention_window(attention) is not None for attention in attentions)
+        compressed = f"{shape.slots} (layer, head) slots, and a token counts as gone (GER) when all have lost it"
+        text = f"{self.layers} layers with {shape.kv_heads} key heads each"
+        if not sliding:
+            return "ok", f"{text}: {compressed}; no sliding layers"
+        if not shape.windows:
+            limit = f"sequences end at {longest_sequence(self.model):,} tokens"
+            return "note", f"{text}: {compressed}; {sliding} sliding layers, so that {limit}"
+        others = self.layers - len(shape.windows)
+        return "note", (
+            f"{text}, {sliding} of them sliding over {max(shape.windows):,} tokens, which presses leave whole; the "
+            f"other {others} have {compressed}; ratios, budgets and GER are of these, bytes of all; cannot run here: "
+            f"{', '.join(unfit_for(list(POLICIES.values()), shape))}"
         )
-        windows = [window for window in map(attention_window, attentions) if window is not None]
-        if not windows:
-            return "ok", f"{text}; no sliding layers"
-        left = sum(not compressed_by_kvpress(network, attention) for attention in attentions)
-        whole = f", and presses leave {left} of them whole" if left else ""
-        text += f"; {len(windows)} sliding layers, so that sequences end at {longest_sequence(self.model):,} tokens"
-        return "note", text + whole
 
     def _masters(self) -> tuple[Outcome, str]:
         lacking = [one.task for one in self.masteries if one.reason]

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from datasets_gen import TASKS
 from kvbench.cli.parameters import Device, MaxKVGB, Mode, Model, Seed, given_parameters
 from kvbench.cli.result import Result
-from kvbench.experiments.catalogue import check_ratios, choose_policies
+from kvbench.experiments.catalogue import check_ratios, choose_policies, unfit_for, without
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.prompts.answers import asked_of
 from kvbench.system.console import console
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 engine = LazyModule("kvbench.benchmarks.engine")
 measurement = LazyModule("kvbench.benchmarks.measurement")
 models = LazyModule("kvbench.models.load")
+model_shape = LazyModule("kvbench.models.shape")
 pipeline = LazyModule("kvbench.benchmarks.pipeline")
 process = LazyModule("kvbench.system.process")
 profiling = LazyModule("kvbench.benchmarks.profiling")
@@ -78,6 +79,8 @@ def command(
     chosen_tasks = choose("task", tasks, TASKS)
     chosen = choose_policies(policies, chosen_tasks, mode)
     check_ratios("bench", chosen)
+    if shape := model_shape.shape_of(model, device, "float32"):
+        chosen = without(chosen, unfit_for(chosen, shape), policies)
     points = parse_points({RATIO.name: ratios}, chosen)
     chosen_tasks = asked_of(chosen_tasks, model)
     work = [(task, task.example(seed, index)) for task in chosen_tasks for index in contexts]

@@ -14,6 +14,7 @@ from kvbench.experiments.catalogue import (
     choose_policies,
     press_and_others,
     with_references,
+    without,
 )
 from kvbench.experiments.data import check_judges, with_data, with_essays
 from kvbench.experiments.grid import Grid
@@ -36,8 +37,6 @@ from kvbench.store.next_tokens import NEXT_TOKENS
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED, WEIGHTS
 from kvbench.store.run_file import Job
-from kvbench.system.console import console
-from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES
 
 
@@ -89,11 +88,5 @@ def check_job(job: Job) -> Grid:
 
 
 def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:
-    """Leaves out the policies without weights, and prints the reason of each; raises :class:`KVBenchError` with the
-    reason if one of them was named."""
-    if missing and (job.policies or "").strip() != EVERYTHING:
-        raise KVBenchError(f"{next(iter(missing.values()))}: leave it out")
-    for reason in missing.values():
-        console.print(f"left out: {reason}", soft_wrap=True, markup=False)
-    remaining = [policy for policy in grid.setting.policies if policy.name not in missing]
-    return replace(grid, setting=grid.setting.only(remaining))
+    """Leaves out the policies that cannot run on the model (:func:`without`)."""
+    return replace(grid, setting=grid.setting.only(without(grid.setting.policies, missing, job.policies)))

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from datasets_gen import Task, nearest, unknown_name
 from kvbench.prompts.mode import Mode, Scope
+from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import (
     FULL,
@@ -146,14 +147,32 @@ def check_donors(policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
             raise KVBenchError(f"{policy.name} takes rows of another context, and {alone[0]} has one: give more data")
 
 
-def check_model(policies: Sequence[Policy], shape: ModelShape) -> None:
-    """Raises :class:`KVBenchError` for a policy that cannot treat a model of that shape."""
+def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
+    """Lists the policies that cannot treat a model of that shape, each with one line that says so."""
+    reasons = {}
     for policy in policies:
         try:
             if policy.check_model:
                 policy.check_model(shape)
         except PolicyError as error:
-            raise KVBenchError(f"{policy.name}: {error}") from error
+            reasons[policy.name] = f"{policy.name}: {error}"
+    return reasons
+
+
+def check_model(policies: Sequence[Policy], shape: ModelShape) -> None:
+    """Raises :class:`KVBenchError` for a policy that cannot treat a model of that shape."""
+    if reasons := unfit_for(policies, shape):
+        raise KVBenchError(next(iter(reasons.values())))
+
+
+def without(policies: Sequence[Policy], missing: Mapping[str, str], names: str | None) -> list[Policy]:
+    """Leaves out the policies that cannot run on a model, by name with a reason each, and prints the reasons; raises
+    :class:`KVBenchError` with the reason if policies were named."""
+    if missing and (names or DEFAULT).strip() not in (DEFAULT, EVERYTHING):
+        raise KVBenchError(f"{next(iter(missing.values()))}: leave it out")
+    for reason in missing.values():
+        console.print(f"left out: {reason}", soft_wrap=True, markup=False)
+    return [policy for policy in policies if policy.name not in missing]
 
 
 def check_names(policies: Sequence[Policy]) -> None:

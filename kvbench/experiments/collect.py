@@ -16,6 +16,7 @@ from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.loop import Observer
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.donor import lazy_donor
+from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.question_fields import described_context, described_question
@@ -170,8 +171,9 @@ def _finished(
     for branch in trace.branches:
         if branch.treatment.reference:
             continue
-        masks = [cache.keep for cache in branch.layers if cache.keep is not None]
-        survival = _survival(masks if len(masks) == len(branch.layers) else [])
+        layers = _compressed(trace, branch)
+        masks = [cache.keep for cache in layers if cache.keep is not None]
+        survival = _survival(masks if len(masks) == len(layers) else [])
         for number in branch.treatment.questions:
             generation = answers.get((id(branch), number))
             if generation and generation.final_cache:
@@ -183,6 +185,11 @@ def _finished(
             record = Record.model_validate(values)
             made = (model, setting, trace, branch, generation, full, question, context, record, observers, again)
             yield FinishedAnswer(*made, task.max_new_tokens)
+
+
+def _compressed(trace: Trace, branch: Branch) -> list[LayerCache]:
+    """Returns what is left of the layers that presses compress; nothing of a branch that failed."""
+    return [branch.layers[layer] for layer in trace.compressed] if branch.layers else []
 
 
 def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:
@@ -254,7 +261,8 @@ def _digest(branch: Branch, generation: Generation) -> str | None:
 
 
 def _stored_bytes(trace: Trace, branch: Branch) -> int:
-    """Counts the bytes that an allocator holds for a branch once the context is read, head by head."""
+    """Counts the bytes that an allocator holds for a branch once the context is read, head by head, with the windows of
+    sliding layers that presses leave whole."""
     heads, _, size = trace.keys[0].shape
     treatment, number_bytes = branch.treatment, trace.keys[0].element_size()
     stored = treatment.policy.stored_bytes
@@ -267,19 +275,20 @@ def _stored_bytes(trace: Trace, branch: Branch) -> int:
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:
     """Returns output and costs of a sound branch."""
     heads, length, size = trace.keys[0].shape
-    ids = list(generation.token_ids)
+    ids, slots = list(generation.token_ids), heads * len(trace.compressed)
     if final := generation.final_cache:
-        read, tokens, kv_bytes = float(final.rows), final.tokens, 2 * size * final.rows * trace.keys[0].element_size()
+        held = final.rows + heads * sum(min(final.tokens, window - 1) for window in trace.windows if window is not None)
+        read, tokens, kv_bytes = float(final.rows), final.tokens, 2 * size * held * trace.keys[0].element_size()
     else:
-        read = sum(cache.read_rows * cache.filled for cache in branch.layers)
+        read = sum(cache.read_rows * cache.filled for cache in _compressed(trace, branch))
         tokens, kv_bytes = length, _stored_bytes(trace, branch)
     return {
         "output_text": answer_text(model.tokenizer, ids),
         "output_token_ids": ids,
         "ended": generation.ended,
         "cache_digest": _digest(branch, generation),
-        "realised_ratio": 1 - read / (len(trace.keys) * heads * tokens),
-        "kept_tokens": read / (len(trace.keys) * heads),
+        "realised_ratio": 1 - read / (slots * tokens),
+        "kept_tokens": read / slots,
         "kv_bytes": kv_bytes,
         "compression_seconds": branch.seconds,
         "decode_seconds": generation.seconds,

@@ -18,7 +18,8 @@ from huggingface_hub import logging as hub_logging
 from kvpress import SUPPORTED_MODELS
 from transformers import (
     AutoModelForCausalLM,
-    Gemma3ForConditionalGeneration,
+    Gemma3ForCausalLM,
+    Gemma3PreTrainedModel,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -42,6 +43,8 @@ DESCRIPTIONS = (
     "full_cache.json",
     "learning_curve.csv",
 )  # files beside the weights that only describe the model
+# kvpress names Gemma 3 with its images alone; of the text model it says "not tested".
+RUNNABLE_MODELS = (*SUPPORTED_MODELS, Gemma3ForCausalLM)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -65,6 +68,13 @@ class LoadedModel:
     def full_answers(self) -> dict[Hashable, Any]:
         """Holds what the full cache answered in this process before any press of a user ran, by what it was asked."""
         return {}
+
+    @cached_property
+    def windows(self) -> tuple[int | None, ...]:
+        """Returns by layer how many tokens back a sliding layer sees that presses leave whole, ``None`` for a layer
+        that presses compress."""
+        layers = [layer.self_attn for layer in decoder_of(self.network).layers]
+        return tuple(None if is_compressed(self.network, layer) else attention_window(layer) for layer in layers)
 
     @property
     def dtype_name(self) -> str:
@@ -97,18 +107,25 @@ def decoder_of(network: PreTrainedModel) -> Any:
     return decoder if inner is None else inner
 
 
-def compressed_by_kvpress(network: PreTrainedModel, attention: Any) -> bool:
-    """Tells whether kvpress compresses this layer: it skips the sliding layers of Gemma 3."""
-    return not (isinstance(network, Gemma3ForConditionalGeneration) and attention.is_sliding)
+def is_compressed(network: PreTrainedModel, attention: Any) -> bool:
+    """Tells whether presses compress this layer: they leave the sliding layers of Gemma 3 whole.
+
+    kvpress 0.5.5 skips them by the class ``Gemma3ForConditionalGeneration`` and so compresses them in the text model
+    ``Gemma3ForCausalLM``, whose layers are the same. What is kept of a context would then stand right before the
+    question, inside a window that the model has learned to end 512 tokens back. Here both are treated as the first.
+    """
+    return not (isinstance(network, Gemma3PreTrainedModel) and attention.is_sliding)
 
 
 def longest_sequence(model: LoadedModel) -> int:
     """Returns the most tokens, of context, question and answer together, that the model can be measured on.
 
-    A token that falls out of a layer's attention window is lost by the model and not by the press; the decoder reads
-    full attention and refuses longer sequences instead of measuring something else.
+    A token that falls out of a layer's attention window is lost by the model and not by the press. Where presses
+    compress a sliding layer (Mistral), the two cannot be told apart, and longer sequences are refused; a sliding layer
+    that presses leave whole (Gemma 3) sets no limit.
     """
-    windows = [attention_window(layer.self_attn) for layer in decoder_of(model.network).layers]
+    layers = [layer.self_attn for layer in decoder_of(model.network).layers]
+    windows = [attention_window(layer) for layer in layers if is_compressed(model.network, layer)]
     positions = int(model.network.config.get_text_config().max_position_embeddings)
     return min(
         [int(model.tokenizer.model_max_length), positions, *(window for window in windows if window is not None)]
@@ -241,13 +258,13 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 def _check_architecture(name: str, architectures: Sequence[str]) -> None:
     """Refuses an architecture before any weight is read."""
-    known = [model.__name__ for model in SUPPORTED_MODELS]
+    known = [model.__name__ for model in RUNNABLE_MODELS]
     if architectures and not set(architectures) & set(known):
         raise _unsupported_error(name, architectures[0])
 
 
 def _unsupported_error(name: str, architecture: str) -> KVBenchError:
-    known = ", ".join(sorted(model.__name__ for model in SUPPORTED_MODELS))
+    known = ", ".join(sorted(model.__name__ for model in RUNNABLE_MODELS))
     return KVBenchError(f"kvpress does not support {architecture} ('{name}'): use one of {known}")
 
 
@@ -279,7 +296,7 @@ def wrap_model(
     name: str, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fingerprint: str
 ) -> LoadedModel:
     """Wraps a network that is in memory; raises :class:`KVBenchError` if kvpress does not know its architecture."""
-    if not isinstance(network, SUPPORTED_MODELS):
+    if not isinstance(network, RUNNABLE_MODELS):
         raise _unsupported_error(name, type(network).__name__)
     network = network.eval()
     return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network))

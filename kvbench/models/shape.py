@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from transformers import Gemma3TextConfig
+
 from kvbench.models.load import choose_device, choose_dtype
 from kvbench.models.names import model_source
 from kvbench.models.pretrained import read_config
@@ -14,9 +16,23 @@ def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShap
     numbers = str(choose_dtype(dtype, choose_device(device), model)).removeprefix("torch.")
     try:
         config = read_config(model_source(model)).get_text_config()
-        return ModelShape(config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), numbers)
+        return cache_shape(config, numbers)
     except Exception:  # damaged files raise anything
         return None
+
+
+def cache_shape(config: Any, dtype: str) -> ModelShape:
+    """Returns the shape of a cache of such numbers; ``config``: that of a decoder of text."""
+    heads = config.num_key_value_heads
+    return ModelShape(config.num_hidden_layers, heads, head_size_of(config), dtype, windows_of(config))
+
+
+def windows_of(config: Any) -> tuple[int, ...]:
+    """Returns the windows of the sliding layers that presses leave whole (:func:`is_compressed`); ``config``: that of a
+    decoder of text."""
+    if not isinstance(config, Gemma3TextConfig):
+        return ()
+    return (int(config.sliding_window),) * list(config.layer_types).count("sliding_attention")
 
 
 def head_size_of(config: Any) -> int:

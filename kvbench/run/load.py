@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kvbench.experiments.build_grid import build_grid, leave_out
-from kvbench.experiments.catalogue import check_model
+from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of
 from kvbench.models.load import LoadedModel, choose_device, choose_dtype, load_model, missing_weights
@@ -22,7 +22,7 @@ class LoadedJob:
 
     model: LoadedModel
     grid: Grid  # what can be run with that model
-    missing: dict[str, str]  # policies without weights for it, with the reason
+    missing: dict[str, str]  # policies that cannot run on it, with the reason
 
 
 def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
@@ -30,10 +30,12 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
     model cannot read, raise :class:`KVBenchError`, the options before anything is loaded."""
     dtype = dtype_of(job.dtype, job.suite)
     grid = build_grid(job, lambda text: model.count_tokens(text))
+    unfit: dict[str, str] = {}
     if any(policy.check_model for policy in grid.setting.policies) and (
         shape := shape_of(job.model, job.device, dtype)
     ):
-        check_model(grid.setting.policies, shape)
+        unfit = unfit_for(grid.setting.policies, shape)
+        grid = leave_out(grid, unfit, job)
     if NUMERICS.name in grid.setting.tables:
         check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
         if grid.setting.numerics.deterministic:
@@ -47,4 +49,4 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
     missing = missing_weights(grid.setting.policies, model)
     grid = leave_out(grid, missing, job)
     check_first_contexts(model, grid)
-    return LoadedJob(model, grid, missing)
+    return LoadedJob(model, grid, unfit | missing)

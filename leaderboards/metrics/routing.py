@@ -29,7 +29,8 @@ def global_eviction_ratio(survival: Survival, answer_tokens: Sequence[int]) -> f
 
 
 def eviction_ratio_by_layer(survival: Survival, answer_tokens: Sequence[int]) -> list[float] | None:
-    """Computes GER of each layer alone: the share of the answer tokens that survive in none of its heads."""
+    """Computes GER of each layer alone: the share of the answer tokens that survive in none of its heads. Layers are
+    those that presses compress, in their order."""
     if not answer_tokens:
         return None
     by_layer: list[float] = survival.evicted_by_layer[:, list(answer_tokens)].mean(axis=1).tolist()
@@ -64,7 +65,9 @@ GER = Definition(
     "GER, the Global Eviction Ratio",
     "The share of the answer’s tokens that survive in no layer and no head. It has no value for a question "
     "without an answer in the context. A union over slots can look perfect while each layer holds another "
-    "fragment: hence it is shown beside slot coverage, and layer by layer.",
+    "fragment: hence it is shown beside slot coverage, and layer by layer. Slots are those of the layers that presses "
+    "compress: a token that has slid out of the window of a sliding layer (Gemma 3) is lost by the model and not by a "
+    "press.",
     "GlobalEvicted(t) = 1 if token t survives in no (layer, head) slot, else 0\n"
     "GER = mean of GlobalEvicted over the answer tokens",
     ROUTING,

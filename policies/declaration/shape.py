@@ -1,6 +1,9 @@
 """The shape of a model, as its configuration tells it before any weight is loaded."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from policies.declaration.errors import PolicyError
 
 MOST_LAYERS = 1000  # of a model: each is an object, and a number of every record
 
@@ -13,3 +16,34 @@ class ModelShape:
     kv_heads: int
     head_size: int  # numbers in a key, and in a value
     dtype: str  # as torch names it, such as bfloat16
+    windows: tuple[int, ...] = ()  # tokens that each sliding layer sees, of those that presses leave whole
+
+    @property
+    def slots(self) -> int:
+        """Counts the (layer, head) slots of the layers that presses compress."""
+        return (self.layers - len(self.windows)) * self.kv_heads
+
+    def window_rows(self, tokens: int) -> list[int]:
+        """Returns the rows that each head of each sliding layer holds of so many tokens."""
+        return [min(tokens, window - 1) for window in self.windows for _ in range(self.kv_heads)]
+
+    @property
+    def number_bytes(self) -> int:
+        return 4 if self.dtype == "float32" else 2
+
+
+def without_sliding(reason: str) -> Callable[[ModelShape], None]:
+    """Makes the check of a policy that cannot treat a model with sliding layers that presses leave whole."""
+
+    def check(shape: ModelShape) -> None:
+        if shape.windows:
+            raise PolicyError(f"{len(shape.windows)} of {shape.layers} layers of this model slide, and {reason}")
+
+    return check
+
+
+# What presses of kvpress 0.5.5 do that fails on Gemma 3, or means something else there.
+ONE_ROTATION = without_sliding("its press takes the rotation of keys to be the same in all of them")
+EVERY_LAYER = without_sliding("its press compresses these too, which are to stay whole")
+NOT_GEMMA = without_sliding("kvpress says that its press does not support such a model")
+LEVEL_QUESTION = without_sliding("it reads a question with one mask for all layers, which are then of different length")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.shape import LEVEL_QUESTION, ModelShape
 from policies.eviction.scorers import SINK
 
 kvpress = LazyModule("kvpress")
@@ -54,6 +55,7 @@ def _policy(
     more_tokens_than: int = 1,
     rewrites: bool = False,
     random: bool = False,
+    check_model: Callable[[ModelShape], None] | None = None,
 ) -> Policy:
     return Policy(
         name=name,
@@ -68,6 +70,7 @@ def _policy(
         more_tokens_than=more_tokens_than,
         rewrites=rewrites,
         random=random,
+        check_model=check_model,
     )
 
 
@@ -103,6 +106,7 @@ DECODING = (
         "arXiv 2406.11430",
         "Keys of small norm, cut after context and every token",
         _prefill_decoding,
+        check_model=LEVEL_QUESTION,
     ),
     _policy(
         "cam_knorm",

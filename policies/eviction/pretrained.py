@@ -2,6 +2,7 @@
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
 from policies.eviction.private_prefill import over_the_cache
 from policies.eviction.scorers import SINK, expected_attention_press, observation_window
 
@@ -34,6 +35,7 @@ PRETRAINED = (
         paper="arXiv 2510.00636",
         description="Attention expected from queries of other texts",
         build=lambda situation: kvpress.ExpectedAttentionStatsPress(situation.ratio, n_sink=SINK),
+        check_model=ONE_ROTATION,
         ratio_free_score=True,
         more_tokens_than=SINK,
         weights="the statistics of its queries (hub: alessiodevoto)",
@@ -56,6 +58,7 @@ PRETRAINED = (
         paper="arXiv 2601.17668",
         description="KVzip's scores, predicted by gates",
         build=lambda situation: kvpress.FastKVzipPress(situation.ratio, n_sink=SINK),
+        check_model=EVERY_LAYER,
         weights="its gates (hub: Jang-Hyun/Fast-KVzip)",
     ),
     Policy(
@@ -64,6 +67,7 @@ PRETRAINED = (
         paper="arXiv 2602.08585",
         description="Expected attention, budgets of heads as measured",
         build=_lukv,
+        check_model=ONE_ROTATION,
         budget="a share for each head, from the curve",
         counted="nowhere",
         frees=False,
@@ -75,6 +79,7 @@ PRETRAINED = (
         paper="arXiv 2608.01247",
         description="KVzip, with learned tokens that restore some of it",
         build=lambda situation: kvpress.RestoreKVPress(situation.ratio, n_sink=SINK),
+        check_model=NOT_GEMMA,
         rewrites=True,
         renumbers=True,
         more_tokens_than=16,

@@ -4,6 +4,7 @@ from functools import partial
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
 from policies.eviction.scorers import SINK, observation_window
 
 kvpress = LazyModule("kvpress")
@@ -34,6 +35,7 @@ PRIVATE_PREFILL = (
         paper="arXiv 2505.23416",
         description="Attention received while the model repeats the context",
         build=lambda situation: kvpress.KVzipPress(situation.ratio, n_sink=SINK),
+        check_model=NOT_GEMMA,
         more_tokens_than=16,
     ),
     over_the_cache(
@@ -41,6 +43,7 @@ PRIVATE_PREFILL = (
         paper="arXiv 2505.23416",
         description="KVzip, weighed by norms of values and hidden states",
         build=lambda situation: kvpress.KVzipPress(situation.ratio, n_sink=SINK, kvzip_plus_normalization=True),
+        check_model=NOT_GEMMA,
         more_tokens_than=16,
     ),
     over_the_cache(
@@ -48,6 +51,7 @@ PRIVATE_PREFILL = (
         paper="openreview cg1wTCJjjk",
         description="KVzip, weighed by the gradient of the last hidden states",
         build=lambda situation: kvpress.KVgradPress(situation.ratio, n_sink=SINK),
+        check_model=NOT_GEMMA,
         more_tokens_than=16,
     ),
     Policy(
@@ -56,6 +60,7 @@ PRIVATE_PREFILL = (
         paper="arXiv 2509.05165",
         description="Attention in a second reading; layers of any size",
         build=lambda situation: kvpress.KVComposePress(compression_ratio=situation.ratio),
+        check_model=EVERY_LAYER,
         budget=OVER_THE_CACHE,
         counted="nowhere",
         prefill="private",
@@ -66,6 +71,7 @@ PRIVATE_PREFILL = (
         paper="arXiv 2509.05165",
         description="The same, heads of any size",
         build=lambda situation: presses.TrimmedKVComposePress(structured=False, compression_ratio=situation.ratio),
+        check_model=EVERY_LAYER,
         budget=OVER_THE_CACHE,
         counted="nowhere",
         frees=False,
@@ -77,6 +83,7 @@ PRIVATE_PREFILL = (
         paper="arXiv 2410.10819",
         description="Heads that look back keep all, others the two ends",
         build=_duo_attention,
+        check_model=ONE_ROTATION,
         budget="as many streaming heads as it takes",
         counted="nowhere",
         frees=False,

@@ -62,6 +62,7 @@ def protect_scorer(plain: Policy, way: str) -> Policy:
         needs_spans=True,
         paper_arguments=plain.paper_arguments,
         weights=plain.weights,
+        check_model=plain.check_model,
         origin=plain.origin,
         around=plain,
     )

@@ -8,6 +8,7 @@ from functools import partial
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Baseline, Policy, Press, Situation
+from policies.declaration.shape import ONE_ROTATION
 
 kvpress = LazyModule("kvpress")
 finch = LazyModule("policies.presses.finch")
@@ -102,6 +103,7 @@ EXPECTED_ATTENTION = scorer(
     paper="arXiv 2510.00636",
     description="Attention expected from future queries",
     build=expected_attention_press,
+    check_model=ONE_ROTATION,
     ratio_free_score=True,
     more_tokens_than=SINK,
     by_default=True,
@@ -167,6 +169,7 @@ CAPKV = scorer(
     paper="arXiv 2604.25975",
     description="What a token adds to the capacity of the cache",
     build=lambda situation: kvpress.CapPress(situation.ratio, n_sink=SINK),
+    check_model=ONE_ROTATION,
     ratio_free_score=True,
     more_tokens_than=SINK,
 )
@@ -184,6 +187,7 @@ FINCH = scorer(
     paper="doi 10.1162/tacl_a_00716",
     description="Attention from the question; positions renumbered",
     build=lambda situation: finch.KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens),
+    check_model=ONE_ROTATION,
     needs_question=True,
     rewrites=True,
     renumbers=True,

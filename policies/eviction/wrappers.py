@@ -4,6 +4,7 @@ from functools import partial
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.shape import ONE_ROTATION
 from policies.eviction.scorers import SINK, WINDOW, expected_attention_press, snapkv_press
 
 kvpress = LazyModule("kvpress")
@@ -67,6 +68,7 @@ WRAPPERS = (
         paper="arXiv 2407.11550",
         description="Expected attention, heads share a layer's budget",
         build=lambda situation: kvpress.AdaKVPress(expected_attention_press(situation)),
+        check_model=ONE_ROTATION,
         budget=SHARED_OUT,
         counted="layer",
         frees=False,
@@ -85,6 +87,7 @@ WRAPPERS = (
         paper="arXiv 2502.03805",
         description="The same around expected attention",
         build=_criticalkv_expected_attention,
+        check_model=ONE_ROTATION,
         more_tokens_than=SINK,
     ),
     wrapper(
@@ -139,6 +142,7 @@ WRAPPERS = (
         paper="arXiv 2309.17453",
         description="StreamingLLM of its paper: positions renumbered",
         build=lambda situation: kvpress.KeyRerotationPress(kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK)),
+        check_model=ONE_ROTATION,
         more_tokens_than=SINK,
         rewrites=True,
         renumbers=True,
@@ -148,6 +152,7 @@ WRAPPERS = (
         paper="arXiv 2404.14469",
         description="SnapKV, positions of kept keys renumbered",
         build=lambda situation: kvpress.KeyRerotationPress(snapkv_press(situation)),
+        check_model=ONE_ROTATION,
         ratio_free_score=True,
         rewrites=True,
         renumbers=True,

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from transformers import AttentionInterface
+from transformers import AttentionInterface, MistralConfig, MistralForCausalLM
 
 from datasets_gen import TASKS
 from kvbench.checks.answering import answers_of
@@ -12,7 +12,7 @@ from kvbench.models.load import load_model
 from kvbench.reference.training.attention import PACKED_ATTENTION, packed_attention
 from kvbench.reference.training.batches import evaluation_batch
 from kvbench.reference.training.read_profile import destroyed_slots, read_profile, right_answers
-from tests.support.models.toy import KEY_HEADS, LAYERS, gemma3, model_of, toy_model
+from tests.support.models.toy import KEY_HEADS, LAYERS, gemma3, model_of, sizes, toy_model
 
 SEED = 1000  # that of the contexts that training watches
 CONTEXTS, NEAR = 3, 8.0  # points by which profiles of so few questions may differ: one of eighteen is 6
@@ -90,13 +90,23 @@ def test_the_findings_of_a_toy_model() -> None:
 
 
 def test_sliding_layers_are_told() -> None:
-    """Without them nothing is left whole; kvpress skips those of Gemma 3."""
+    """Presses leave those of Gemma 3 whole, with images and without; others end where the window does."""
     outcome, text = Examination(model_of("qwen3"), 1).slots()
     assert (outcome, "no sliding layers" in text) == ("ok", True)
-    model = toy_model("gemma3", lambda: gemma3(("sliding_attention", "full_attention")))
-    outcome, text = Examination(model, 1).slots()
+    mistral = toy_model("mistral", lambda: MistralForCausalLM(MistralConfig(**sizes(sliding_window=40))))
+    outcome, text = Examination(mistral, 1).slots()
     assert outcome == "note"
-    assert "; 1 sliding layers, so that sequences end at 4,096 tokens, and presses leave 1 of them whole" in text
+    assert f"; {LAYERS} sliding layers, so that sequences end at 40 tokens" in text
+    for model in (
+        toy_model("gemma3", lambda: gemma3(("sliding_attention", "full_attention"))),
+        model_of("gemma3_text"),
+    ):
+        outcome, text = Examination(model, 1).slots()
+        assert outcome == "note"
+        assert "1 of them sliding over" in text
+        assert f"the other 1 have {KEY_HEADS} (layer, head) slots" in text
+        assert "cannot run here: expected_attention, " in text
+        assert "snapkv" not in text.partition("cannot run here")[2].split(", ")
 
 
 @pytest.mark.parametrize("architecture", ["phi3", "qwen3", "gemma3"])

@@ -14,13 +14,13 @@ from kvbench.store.record import Record, StoredAnswer, StoredQuestion
 from kvbench.store.tables import NOISE
 from policies import FULL, KINDS, HeadRows, Policy, Situation
 from policies.composition import built_in
+from policies.declaration.shape import ModelShape
 
 RATES = ("realised_ratio", "eviction_rate", "ger", "slot_coverage", "defence_kept", "directives_kept")
 RATES_BY_LAYER = ("ger_by_layer", "defence_kept_by_layer", "directives_kept_by_layer")
 TIMES = ("prefill_seconds", "compression_seconds", "decode_seconds")
 OF_FULL = {"realised_ratio": 0.0, "eviction_rate": 0.0, "ger": 0.0, "slot_coverage": 1.0}
 Lengths = Mapping[str, tuple[int, int, int]]
-Heads = tuple[int, int, int]  # how many, numbers in a key, bytes of each
 
 
 def check_costs(submission: Submission) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def check_costs(submission: Submission) -> Iterator[Finding]:
         if first:
             faults.append(f"{question.question_id}: {first}")
     for answer in submission.answers:
-        first = next(_faults(answer, whole.get(answer.record.question_id), submission.heads), None)
+        first = next(_faults(answer, whole.get(answer.record.question_id), submission.shape), None)
         if first:
             faults.append(f"{place_of(answer.record)}: {first}")
     yield finding_of("costs", "ratios, tokens, bytes, times and routing metrics are possible", faults)
@@ -60,7 +60,7 @@ def _faults_of_counts(question: StoredQuestion, lengths: Lengths) -> Iterator[st
         yield f"context, answer and evidence have {counted} tokens, the tokenizer makes {expected}"
 
 
-def _faults(answer: StoredAnswer, whole: Record | None, heads: Heads | None) -> Iterator[str]:
+def _faults(answer: StoredAnswer, whole: Record | None, shape: ModelShape | None) -> Iterator[str]:
     record, context_tokens = answer.record, answer.question.context_tokens
     rates = [(name, getattr(record, name)) for name in RATES]
     rates += [(name, value) for name in RATES_BY_LAYER for value in getattr(record, name) or ()]
@@ -78,7 +78,7 @@ def _faults(answer: StoredAnswer, whole: Record | None, heads: Heads | None) -> 
         if (record.ratio is None) != (ratio is None) or abs((record.ratio or 0.0) - (ratio or 0.0)) > NOISE:
             yield f"ratio is {record.ratio}, {record.point.where} of {context_tokens} tokens is {ratio}"
     if record.status == "ok":
-        yield from _faults_of_kept(record, context_tokens, whole, heads)
+        yield from _faults_of_kept(record, context_tokens, whole, shape)
         yield from faults_of_routes(answer)
         if whole is not None and whole.ger_by_layer is not None:
             yield from faults_of_layers(record, len(whole.ger_by_layer))
@@ -93,8 +93,11 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None, heads: Heads | None) -> Iterator[str]:
-    """Compares the three numbers of what is kept: share, tokens and bytes."""
+def _faults_of_kept(
+    record: Record, context_tokens: int, whole: Record | None, shape: ModelShape | None
+) -> Iterator[str]:
+    """Compares the three numbers of what is kept: share, tokens and bytes. The windows of sliding layers, which are
+    held whatever is kept, are known of a model that is here."""
     realised, kept, size = record.realised_ratio, record.kept_tokens, record.kv_bytes
     if realised is None or kept is None or size is None or context_tokens < 1:
         yield "it has no realised ratio, kept tokens, bytes or context"
@@ -112,15 +115,17 @@ def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None, h
     if policy and not policy.while_decoding:
         if abs(1 - share - realised) > NOISE:
             yield f"realised_ratio is {realised}, {kept:g} of {context_tokens} tokens are kept"
-        by_shape = 2 * math.prod(heads) * context_tokens if heads else size
+        windows = _row_bytes(shape) * sum(shape.window_rows(context_tokens)) if shape else 0
+        by_shape = _row_bytes(shape) * shape.slots * context_tokens + windows if shape else size
         if record.policy == FULL and size != by_shape:
             yield f"{size} bytes hold the full cache, by the model's shape it takes {by_shape}"
         if policy.stored_bytes:
-            yield from _faults_of_stored(policy, record, context_tokens, heads)
+            yield from _faults_of_stored(policy, record, context_tokens, shape)
         elif whole and whole.kv_bytes is not None:
             held = share if policy.frees else 1.0  # of one that masks, all of it
             blanks = policy.rewrites and policy.counted == "nowhere"  # numbers of what it keeps, which are held
-            if not -1 <= size - held * whole.kv_bytes <= (whole.kv_bytes if blanks else 1):
+            expected = windows + held * (whole.kv_bytes - windows)
+            if not -1 <= size - expected <= (1 if shape and not blanks else whole.kv_bytes):
                 yield f"{size} bytes hold {held:.3f} of the {whole.kv_bytes} bytes of the full cache"
         asked = record.point.level.share(context_tokens)
         off = 0.0 if asked is None or policy.counted == "nowhere" else abs(realised - asked)
@@ -130,15 +135,21 @@ def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None, h
         yield f"realised_ratio is {realised}, and {kept:g} tokens are kept of {context_tokens} or more"
 
 
-def _faults_of_stored(policy: Policy, record: Record, context_tokens: int, heads: Heads | None) -> Iterator[str]:
+def _row_bytes(shape: ModelShape) -> int:
+    """Counts the bytes of a key with its value."""
+    return 2 * shape.head_size * shape.number_bytes
+
+
+def _faults_of_stored(policy: Policy, record: Record, context_tokens: int, shape: ModelShape | None) -> Iterator[str]:
     """Counts codes, scales and zero points again, where all heads of a model that is here keep as many tokens."""
     kept, size = record.kept_tokens, record.kv_bytes
-    if policy.stored_bytes is None or heads is None or kept is None or kept != int(kept):
+    if policy.stored_bytes is None or shape is None or kept is None or kept != int(kept):
         return
     if policy.counted == "head" and policy.frees and not policy.rewrites:
         level = record.point.level
         situation = Situation(level.share(context_tokens) or 0.0, context_tokens, 0, "", level=level)
-        count, numbers, number_bytes = heads
-        expected = count * policy.stored_bytes(situation, HeadRows(int(kept), numbers, number_bytes))
+        held = [int(kept)] * shape.slots + shape.window_rows(context_tokens)
+        of_heads = (HeadRows(rows, shape.head_size, shape.number_bytes) for rows in held)
+        expected = sum(policy.stored_bytes(situation, rows) for rows in of_heads)
         if size != expected:
             yield f"{size} bytes hold {kept:g} tokens, {policy.name} stores them in {expected}"

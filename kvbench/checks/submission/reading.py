@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
-import torch
 from pandas import DataFrame
 from pydantic import ValidationError
 from transformers import PreTrainedTokenizerBase
@@ -18,7 +17,8 @@ from kvbench.experiments.source import source_hash
 from kvbench.experiments.suites import task_of_version
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
 from kvbench.models.names import local_source
-from kvbench.models.pretrained import read_config, read_ends, read_tokenizer
+from kvbench.models.pretrained import read_ends, read_tokenizer
+from kvbench.models.shape import shape_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.run.resume import chunks
 from kvbench.store.identity import Identity
@@ -28,6 +28,7 @@ from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.places import is_remote
 from leaderboards.studies.registry import studies
+from policies.declaration.shape import ModelShape
 
 Described = Mapping[str, object]
 
@@ -77,15 +78,9 @@ class Submission:
         return None if place is None else str(place)
 
     @cached_property
-    def heads(self) -> tuple[int, int, int] | None:
-        """Counts the key-value heads of all layers, the numbers in a key, and the bytes of each, of a model that is
-        here."""
-        if self.model_source is None:
-            return None
-        config = read_config(self.model_source).get_text_config()
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        number_bytes = getattr(torch, self.identity.dtype).itemsize
-        return config.num_hidden_layers * config.num_key_value_heads, size, number_bytes
+    def shape(self) -> ModelShape | None:
+        """Returns the shape of the cache, of a model that is here."""
+        return None if self.model_source is None else shape_of(self.model_source, "cpu", self.identity.dtype)
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:

@@ -12,7 +12,7 @@ from kvbench.engine.decode.generation import FinalCache, Generation, GoldTokens
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.decode.loop import Decoding, PendingAnswer, write_answers
 from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
-from kvbench.engine.treat.guard import attention_modules, clearing_masks, masks_of
+from kvbench.engine.treat.guard import attention_modules, clearing_masks, leaving_sliding_layers, masks_of
 from kvbench.engine.treat.keep import LayerCache, digest_of, survivors
 from kvbench.models.load import LoadedModel
 
@@ -51,7 +51,7 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
         clearing_masks(model),
     ):
         cache = _copied(model, branch.press_cache)
-        with branch.treatment.policy.press(branch.treatment.situation)(model.network):
+        with leaving_sliding_layers(), branch.treatment.policy.press(branch.treatment.situation)(model.network):
             yield cache
 
 
@@ -123,6 +123,7 @@ def _final_cache(model: LoadedModel, trace: Trace, branch: Branch, cache: Dynami
     masked = any(masks_of(module) is not None for module in attention_modules(model))
     keep = None
     if not masked and not branch.treatment.policy.rewrites:
-        keep = tuple(survivors(full, rows) for full, rows in zip(trace.keys, keys, strict=True))
+        keep = tuple(survivors(trace.keys[layer], keys[layer]) for layer in trace.compressed)
     layers = [LayerCache(None, 0, *states) for states in zip(keys, values, strict=True)]
-    return FinalCache(keep, sum(rows.shape[0] * rows.shape[1] for rows in keys), tokens, digest_of(layers))
+    rows = sum(keys[layer].shape[0] * keys[layer].shape[1] for layer in trace.compressed)
+    return FinalCache(keep, rows, tokens, digest_of(layers))

@@ -14,6 +14,9 @@ columns that do not see one another nothing is computed then. Attention does not
 Before answers are written, the right answers may be passed where the steps will stand, to learn how likely they are;
 the steps are written over them. Where rows are treated between steps, a copy of each passes its right answer step by
 step: copies stand behind the rows that read questions, and are made when these have been treated for the first step.
+
+A sliding layer that presses leave whole (:attr:`LoadedModel.windows`) holds the newest tokens of the context. What a
+place sees of them, and of its own column, is counted in positions: those less than a window back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,6 +38,8 @@ class Bundle:
     which ``grown`` places have been passed. ``reading``: how many rows read questions; behind them stand so many
     ``copies``. ``shared_kept``: how many places of the shared start count as kept. ``hidden``: by layer bool (rows,
     1 or num_kv_heads, kept), that padding, and ``spare``, shape (rows,), how much of it all heads of a row have.
+    ``positions``: int64 (rows, places), of what follows the context, and ``kept_positions``, by sliding layer, int64 of
+    the shape of ``hidden``, of what is kept.
     ``places``, ``rows_read``, ``skipped``: of the pass announced last, ``skipped`` by layer: how much padding its
     rows have in common. ``active``: bool (rows, columns), the answers that are still written, and ``answering``,
     how many these are. ``row_numbers``: by row, where it stood before others had finished.
@@ -62,24 +67,28 @@ class Bundle:
         self.values: list[torch.Tensor] = []
         self.hidden: list[torch.Tensor] = []
         self.spare: list[torch.Tensor] = []
+        self.windows = trace.windows
+        self.kept_positions: dict[int, torch.Tensor] = {}
         for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
             self._add_layer(keys, values, [row.of.layers[layer] for row in rows[: self.reading]])
         self.kept = [hidden.shape[-1] for hidden in self.hidden]
-        # Where every layer keeps as many rows of each branch, one mask serves all layers.
-        self.uniform = all(torch.equal(self.hidden[0], hidden) for hidden in self.hidden[1:])
+        # Where every layer keeps as many rows of each branch, one mask serves all layers of a window.
+        self.uniform = all(self._masked_alike(self.windows.index(window), n) for n, window in enumerate(self.windows))
         # Where nothing is padded, one mask serves all rows.
         self.padded = bool(columns.padding.any()) or any(bool(hidden.any()) for hidden in self.hidden)
+        self.padded |= any(bool((kept != kept[:1]).any()) for kept in self.kept_positions.values())
         self._golds_padded = self.padded or bool(self.golds.padding.any())
         self._spare_of_all = self._least_spare(slice(None))
         self.column = torch.zeros_like(columns.shared_ids[0])
         self.padding = torch.zeros_like(columns.shared_ids, dtype=torch.bool)
+        self.positions = columns.shared_positions
         # A NaN in padding would be read through any mask.
         self._may_overflow = any(row.of.treatment.policy.own_rows for row in rows)
         self.active = torch.ones(len(rows), columns.count, dtype=torch.bool, device=device)
         self.row_numbers = list(range(len(rows)))
         self.answering = self.active.numel()
         self._answering: tuple[torch.Tensor, torch.Tensor] | None = None
-        self._bias: torch.Tensor | None = None
+        self._biases: dict[int | None, torch.Tensor] = {}  # by window
 
     @property
     def rows(self) -> int:
@@ -112,10 +121,27 @@ class Bundle:
         hidden = (torch.arange(longest, device=keys.device) < longest - counts[..., None]).to(self.device)
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
+        if self.windows[len(self.hidden)] is not None:
+            self.kept_positions[len(self.hidden)] = self._positions_of(caches, hidden)
         if self.copies:
             hidden = hidden.repeat(2, 1, 1)
         self.hidden.append(hidden)
         self.spare.append(hidden.sum(-1).amin(-1).cpu())
+
+    def _positions_of(self, caches: Sequence[LayerCache], hidden: torch.Tensor) -> torch.Tensor:
+        """Returns the position of each row that is kept, shape (rows, 1 or num_kv_heads, kept)."""
+        tokens = [F.pad(cache.tokens, (hidden.shape[-1] - cache.tokens.shape[1], 0)) for cache in caches]
+        positions = torch.stack(tokens).to(self.device)
+        if bool((positions == positions[:, :1]).all()):
+            positions = positions[:, :1]
+        return positions.repeat(1 + (self.copies > 0), 1, 1)
+
+    def _masked_alike(self, one: int, other: int) -> bool:
+        """Tells whether the same mask serves two layers of one window."""
+        alike = torch.equal(self.hidden[one], self.hidden[other])
+        return alike and (
+            one not in self.kept_positions or torch.equal(self.kept_positions[one], self.kept_positions[other])
+        )
 
     def settle(self) -> None:
         """Counts the shared start of all questions, which has been read, as kept from now on; the columns come next."""
@@ -126,6 +152,12 @@ class Bundle:
         steps_column = torch.arange(self.columns.count, device=self.column.device).repeat(self.steps)
         self.column = torch.cat([self.columns.column, steps_column])
         self.padding = F.pad(self.columns.padding, (0, len(steps_column)))
+        for layer, kept in self.kept_positions.items():
+            shared = self.columns.shared_positions[:, None].expand(-1, kept.shape[1], -1)
+            self.kept_positions[layer] = torch.cat([kept, shared], dim=-1)
+        last = self.columns.positions[:, None, self.columns.last]
+        of_steps = last + torch.arange(1, self.steps + 1, device=last.device)[:, None]
+        self.positions = torch.cat([self.columns.positions, of_steps.flatten(1)], dim=1)
 
     def begin_shared(self, rows: slice) -> None:
         """Announces a pass of some rows over the shared start of their questions."""
@@ -151,6 +183,7 @@ class Bundle:
         self._begin(slice(start, start + places.stop - places.start), rows, alone=False)
         self._column = torch.cat([self.columns.column, self.golds.column[places]])
         self._padding = torch.cat([self.columns.padding, self.golds.padding[:, places]], dim=1)
+        self._positions = torch.cat([self.columns.positions, self.golds.positions[:, places]], dim=1)
         self._by_row = self._golds_padded
 
     def begin_step(self) -> None:
@@ -158,8 +191,9 @@ class Bundle:
         self._begin(slice(self.grown, self.grown + self.columns.count), slice(None), alone=False)
 
     def _begin(self, places: slice, rows: slice, alone: bool) -> None:
-        self._bias = None
+        self._biases.clear()
         self._column, self._padding, self._by_row = self.column, self.padding, self.padded
+        self._positions = self.positions
         self.places, self.rows_read, self.alone = places, rows, alone
         self.skipped = self._spare_of_all if rows == slice(None) else self._least_spare(rows)
 
@@ -232,28 +266,32 @@ class Bundle:
     def _bias_of(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
         """Returns 0 where a query sees a key, else -inf; shape (1 or rows, 1 or num_kv_heads, places * groups, keys).
 
-        A place sees the kept context, its own column up to itself, and nothing else; padding sees itself as well, so
-        that no row of the softmax is empty.
+        A place sees the kept context, its own column up to itself, and nothing else, and of both only what is within
+        the window of a sliding layer; padding sees itself as well, so that no row of the softmax is empty.
         """
-        if self._bias is None or not self.uniform:
+        window = self.windows[layer]
+        if window not in self._biases or not self.uniform:
             read = slice(self.places.start if self.alone else 0, self.places.stop)
             places = torch.arange(read.start, read.stop, device=self._column.device)
             query_places = places[self.places.start - read.start :, None]
             same = self._column[read] == self._column[self.places, None]
-            hidden, padding = self.hidden[layer][self.rows_read], self._padding[self.rows_read]
-            if not self._by_row:
-                hidden, padding = hidden[:1], padding[:1]
-            seen = same & (places <= query_places) & ~padding[:, None, read]
+            chosen = self.rows_read if self._by_row else slice(self.rows_read.start, (self.rows_read.start or 0) + 1)
+            hidden = self.hidden[layer][chosen, :, None, self.skipped[layer] :]
+            seen = same & (places <= query_places) & ~self._padding[chosen, None, read]
+            if window is not None:
+                positions, kept_positions = self._positions[chosen], self.kept_positions[layer][chosen]
+                first = positions[:, self.places, None] - window + 1  # that each place sees
+                hidden = hidden | (kept_positions[:, :, None, self.skipped[layer] :] < first[:, None])
+                seen &= positions[:, None, read] >= first
             seen = seen | (places == query_places)
-            hidden = hidden[:, :, self.skipped[layer] :]
-            rows, heads, kept = hidden.shape
-            mask = torch.zeros((rows, heads, len(query_places), kept + len(places)), dtype=dtype, device=hidden.device)
+            (rows, heads, _, kept), width = hidden.shape, len(query_places)
+            mask = torch.zeros((rows, heads, width, kept + len(places)), dtype=dtype, device=hidden.device)
             columns = slice(0, len(places)) if self.alone else slice(kept, None)
             context = slice(len(places), None) if self.alone else slice(0, kept)
-            mask[..., context].masked_fill_(hidden[:, :, None], float("-inf"))
+            mask[..., context].masked_fill_(hidden, float("-inf"))
             mask[..., columns].masked_fill_(~seen[:, None], float("-inf"))
-            self._bias = mask.repeat_interleave(groups, dim=2)
-        return self._bias
+            self._biases[window] = mask.repeat_interleave(groups, dim=2)
+        return self._biases[window]
 
     def keep_answering(self, going: torch.Tensor) -> None:
         """Drops answers that have ended. ``going``: bool, whether each of the answers so far is still written."""
@@ -278,7 +316,8 @@ class Bundle:
                 storage[layer] = smaller
             self.hidden[layer] = self.hidden[layer][rows]
             self.spare[layer] = self.spare[layer][rows.cpu()]
-        self.padding, self.active = self.padding[rows], self.active[rows]
+        self.kept_positions = {layer: kept[rows] for layer, kept in self.kept_positions.items()}
+        self.padding, self.active, self.positions = self.padding[rows], self.active[rows], self.positions[rows]
         self.row_numbers = [self.row_numbers[row] for row in rows.tolist()]
         self._spare_of_all = self._least_spare(slice(None)) if len(rows) else []
 

@@ -12,9 +12,10 @@ from kvbench.engine.treat.branch import Branch
 class FinalCache:
     """Describes the cache at the end of an answer whose press acts while it is written."""
 
-    # By layer bool (num_kv_heads, seq_len), which tokens of the context survive; None where the press rewrites.
+    # By layer that presses compress bool (num_kv_heads, seq_len), which tokens of the context survive; None where the
+    # press rewrites.
     keep: tuple[torch.Tensor, ...] | None
-    rows: int  # of keys over all layers and heads, with the rows of question and answer
+    rows: int  # of keys over all heads of these layers, with the rows of question and answer
     tokens: int  # that the model read
     digest: str  # a hash of the cache
 

@@ -114,7 +114,9 @@ def _passes(
     room = 1.0
     for bundle, span in zip(wave.bundles, places, strict=True):
         width, start = span.stop - span.start, 0
+        # A mask for each kind of layer, at most of the longest of them.
         longest = max(bundle.kept) + bundle.grown + max(bundle.front, bundle.columns.shared.stop)
+        longest *= len(set(bundle.windows))
         of_a_token = groups * max(hidden.shape[1] for hidden in bundle.hidden) * longest
         of_a_row = width * max(1 / TOKENS_AT_ONCE, of_a_token / MASK_NUMBERS, of_logits)
         while width > 0 and start < bundle.reading:

@@ -24,8 +24,8 @@ class Row(Generic[Of]):
     of: Of
     questions: tuple[int, ...]  # their numbers in the prompt
     even: bool  # every head reads as many tokens in every layer
-    # Bytes of its keys and values, and of those of its copy: every head taken to read as many as the longest, with room
-    # for questions and answers
+    # Bytes of its keys and values, and of those of its copy: every head that its press compresses taken to read as many
+    # as the longest, with room for questions and answers
     size: int
     steps: int = 1  # the places that each answer may take
     # A copy of it passes the right answer of its question token by token, from where the question has been read.

@@ -13,6 +13,7 @@ from kvpress.utils import compute_n_kept
 from kvbench.engine.decode.columns import PLACES_AT_ONCE
 from kvbench.engine.decode.rows import Of, Row, shared_start
 from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import Scoring, Treatment
 from kvbench.models.load import LoadedModel
 from kvbench.models.shape import head_size_of
@@ -20,6 +21,21 @@ from kvbench.prompts.prompt import Prompt
 
 # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.
 PADDING = {"cpu": 2 * 10**6, "cuda": 2 * 10**8}
+
+
+@dataclass(frozen=True)
+class CacheSize:
+    """Counts what rows of a batch take."""
+
+    layer_bytes: int  # of the keys and values of one token in one layer
+    length: int  # of the context
+    windows: Sequence[int | None]  # by layer, as :attr:`LoadedModel.windows`
+
+    def of(self, kept: int, room: int) -> int:
+        """Counts the bytes of a row that keeps so many tokens in each layer that its press compresses. A sliding layer
+        that presses leave whole holds the newest ones, whatever the press."""
+        held = (kept if window is None else min(self.length, window - 1) for window in self.windows)
+        return self.layer_bytes * sum(of_layer + room for of_layer in held)
 
 
 @dataclass(frozen=True)
@@ -37,15 +53,14 @@ Rows = list[Row[Of]]  # of a bundle
 def waves(trace: Trace, steps: int, max_kv_bytes: int, gold: bool = True) -> list[list[Rows[Branch]]]:
     """Divides the sound branches whose presses are done into waves of at most ``max_kv_bytes`` of cache. ``gold``: with
     the copies of rows that are there for right answers alone."""
-    heads, _, size = trace.keys[0].shape
-    token_bytes = 2 * len(trace.keys) * heads * size * trace.keys[0].element_size()
+    heads, _, head_size = trace.keys[0].shape
+    size = CacheSize(2 * heads * head_size * trace.keys[0].element_size(), trace.length, trace.windows)
     sound = [branch for branch in trace.branches if branch.error is None and branch.press_cache is None]
     rows = [
         row
         for branch in sound
-        for row in _rows(
-            branch, branch.treatment, _longest(branch), _even(branch), trace.prompt, steps, token_bytes, gold
-        )
+        for layers in [[branch.layers[number] for number in trace.compressed]]
+        for row in _rows(branch, branch.treatment, _longest(layers), _even(layers), trace.prompt, steps, size, gold)
     ]
     return in_waves(rows, max_kv_bytes, trace.keys[0].device)
 
@@ -55,7 +70,8 @@ def forecast(
 ) -> Forecast:
     """Predicts the waves of a prompt before it is read, with no less memory than they take: a policy that spreads its
     budget over heads or layers may leave one of them whole."""
-    length, token_bytes = len(prompt.token_ids), token_bytes_of(model)
+    length = len(prompt.token_ids)
+    size = CacheSize(token_bytes_of(model) // len(model.windows), length, model.windows)
     rows, alone = [], 0
     for treatment in (treatment for scoring in scorings for treatment in scoring.treatments):
         if treatment.policy.while_decoding:
@@ -64,7 +80,7 @@ def forecast(
         known = treatment.policy.counted == "head"
         kept = compute_n_kept(length, treatment.ratio) if known else length
         even = known and not treatment.policy.rewrites
-        rows += _rows(treatment, treatment, kept, even, prompt, steps, token_bytes)
+        rows += _rows(treatment, treatment, kept, even, prompt, steps, size)
     fitting = [row for row in rows if row.size <= max_kv_bytes]
     of_waves = in_waves(fitting, max_kv_bytes, model.device)
     sizes = tuple((sum(1 + row.paired for row in rows_of([wave])), size_of(wave)) for wave in of_waves)
@@ -132,22 +148,22 @@ def _rows(
     even: bool,
     prompt: Prompt,
     steps: int,
-    token_bytes: int,
+    size: CacheSize,
     gold: bool = True,
 ) -> list[Row[Of]]:
-    """Makes the rows of a branch. ``tokens``: how many of the context a head reads."""
+    """Makes the rows of a branch. ``tokens``: how many of the context a head reads, where a press compresses."""
     by_step = treatment.policy.step_treatment is not None
     if not by_step and not treatment.policy.own_rows:
-        size = (tokens + _room(prompt, treatment.questions, steps)) * token_bytes
-        return [Row(of, treatment.questions, even, size, steps)]
+        taken = size.of(tokens, _room(prompt, treatment.questions, steps))
+        return [Row(of, treatment.questions, even, taken, steps)]
     longest_gold = max(len(question.gold_ids) for question in prompt.questions)
     paired = by_step and gold and longest_gold > 0
     if paired:
         steps = max(steps, longest_gold)
     rows = []
     for number in treatment.questions:
-        size = (1 + paired) * (tokens + _room(prompt, (number,), steps)) * token_bytes
-        rows.append(Row(of, (number,), even, size, steps, paired))
+        taken = (1 + paired) * size.of(tokens, _room(prompt, (number,), steps))
+        rows.append(Row(of, (number,), even, taken, steps, paired))
     return rows
 
 
@@ -165,15 +181,15 @@ def _room(prompt: Prompt, numbers: Sequence[int], steps: int) -> int:
     return shared + sum(lengths) + answers + max(PLACES_AT_ONCE, *lengths)
 
 
-def _even(branch: Branch) -> bool:
-    """Tells whether the branch keeps as many rows in every head and layer."""
-    counts = [cache.keep.sum(-1) for cache in branch.layers if cache.keep is not None]
-    return len(counts) == len(branch.layers) and all(bool((count == counts[0][0]).all()) for count in counts)
+def _even(layers: Sequence[LayerCache]) -> bool:
+    """Tells whether as many rows are kept in every head and layer."""
+    counts = [cache.keep.sum(-1) for cache in layers if cache.keep is not None]
+    return len(counts) == len(layers) and all(bool((count == counts[0][0]).all()) for count in counts)
 
 
-def _longest(branch: Branch) -> int:
-    """Counts the most rows that a head of the branch reads in any layer."""
+def _longest(layers: Sequence[LayerCache]) -> int:
+    """Counts the most rows that a head reads in any layer."""
     return max(
         int(cache.keep.sum(-1).max()) if cache.keep is not None else cache.read_rows // cache.keys.shape[0]  # type: ignore[union-attr]
-        for cache in branch.layers
+        for cache in layers
     )

@@ -1,5 +1,6 @@
 """Observes the attention between the tokens of a context in the uncompressed prefill."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ class ContextReading:
 def read_context_attention(model: LoadedModel, prompt: Prompt, epsilon: float = EPSILON) -> ContextReading:
     """Reads a context once more and notes its attention, of one head and a block of queries at a time: no matrix of all
     tokens by all tokens is held."""
-    watcher = _ContextWatcher(epsilon)
+    watcher = _ContextWatcher(epsilon, model.windows)
     token_ids = torch.tensor([prompt.token_ids], device=model.device)
     with observed(model):
         decoder_of(model.network)(input_ids=token_ids, use_cache=False, watchers=[watcher])
@@ -35,12 +36,12 @@ def read_context_attention(model: LoadedModel, prompt: Prompt, epsilon: float = 
 
 
 class _ContextWatcher:
-    """Notes edges and top tokens, layer by layer."""
+    """Notes edges and top tokens, layer by layer. ``windows``: as :attr:`LoadedModel.windows`."""
 
-    def __init__(self, epsilon: float) -> None:
+    def __init__(self, epsilon: float, windows: Sequence[int | None]) -> None:
         self.edges: list[Edges] = []
         self.top: list[npt.NDArray[np.int32]] = []
-        self._epsilon = epsilon
+        self._epsilon, self._windows = epsilon, windows
 
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
@@ -53,6 +54,8 @@ class _ContextWatcher:
         parts = []
         for block in places.split(max(1, WEIGHTS_AT_ONCE // tokens)):
             seen = places <= block[:, None]
+            if window := self._windows[layer]:
+                seen &= places > block[:, None] - window
             strongest = query.new_zeros(len(block), tokens, dtype=torch.float32)
             total = torch.zeros_like(strongest)
             for head in range(heads):

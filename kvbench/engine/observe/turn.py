@@ -126,6 +126,7 @@ class TurnObserver:
                 self._spans[answer.question],
                 self._epsilon,
                 self._keep_attention,
+                self._model.windows,
             )
             for place, answer, question in zip(places, answers, questions, strict=True)
         ]
@@ -146,16 +147,24 @@ class TurnObserver:
 
 
 class _TurnWatcher:
-    """Reads the rows of one answer's cache, layer by layer. ``turn``: the rows behind the context."""
+    """Reads the rows of one answer's cache, layer by layer. ``turn``: the rows behind the context. ``windows``: by
+    layer, as :attr:`LoadedModel.windows`."""
 
     def __init__(
-        self, cache: BranchCache, length: int, turn: int, spans: Spans, epsilon: float, keep_attention: bool
+        self,
+        cache: BranchCache,
+        length: int,
+        turn: int,
+        spans: Spans,
+        epsilon: float,
+        keep_attention: bool,
+        windows: Sequence[int | None],
     ) -> None:
         self.cache, self.length, self.spans = cache, length, spans
         self.layers: list[LayerReading] = []
         self.values: list[npt.NDArray[np.float32]] = []
         self.placed: list[npt.NDArray[np.float32]] = []
-        self._turn, self._epsilon, self._keep_attention = turn, epsilon, keep_attention
+        self._turn, self._epsilon, self._keep_attention, self._windows = turn, epsilon, keep_attention, windows
         # A last column takes the attention to rows that are no single token.
         self._members = torch.zeros(length + turn + 1, len(spans))
         for number, tokens in enumerate(spans.values()):
@@ -170,6 +179,8 @@ class _TurnWatcher:
         columns, absent = self._columns(tokens), tokens == ABSENT
         places = torch.arange(rows, device=query.device)
         before = places <= places[rows - passed :, None]
+        if window := self._windows[layer]:  # of a sliding layer, whose rows all have a token
+            before = before & (tokens[:, None] > tokens[:, rows - passed :, None] - window)
         seen = (before & ~absent[:, None])[:, None]
         grouped = query.view(kv_heads, heads // kv_heads, passed, size)
         weights = weights_of(grouped, keys[:, None], seen, scaling)

@@ -1,6 +1,6 @@
 """A branch holds what one treatment leaves of a prefilled context, or the reason why its press failed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -66,6 +66,16 @@ class Trace:
     values: list[torch.Tensor]
     seconds: float
     branches: list[Branch]
+    windows: Sequence[int | None] = ()  # as :attr:`LoadedModel.windows`; none where nothing is said
+
+    def __post_init__(self) -> None:
+        self.windows = self.windows or (None,) * len(self.keys)
+
+    @property
+    def compressed(self) -> list[int]:
+        """Returns the layers that presses compress: all but the sliding ones that they leave whole. What is lost and
+        what is kept is counted in these; what slides out of a window is lost by the model and not by a press."""
+        return [layer for layer, window in enumerate(self.windows) if window is None]
 
     @property
     def length(self) -> int:

@@ -25,4 +25,4 @@ def read_context(model: LoadedModel, prompt: Prompt) -> Trace:
         decoder_of(model.network)(input_ids=token_ids, past_key_values=plain)
     keys = [layer.keys[0] for layer in plain.layers if layer.keys is not None]
     values = [layer.values[0] for layer in plain.layers if layer.values is not None]
-    return Trace(prompt, keys, values, model.clock() - started, [])
+    return Trace(prompt, keys, values, model.clock() - started, [], model.windows)

@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from kvpress.presses import base_press
 from torch import nn
+from transformers import Gemma3PreTrainedModel
 
 from kvbench.models.load import LoadedModel, decoder_of
 
@@ -26,6 +28,18 @@ def masks_of(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
     """Returns the indices that a head-wise press has masked out of the module's keys."""
     masked: Any = getattr(module, "masked_key_indices", None)
     return None if masked is None else tuple(masked)
+
+
+@contextmanager
+def leaving_sliding_layers() -> Iterator[None]:
+    """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_compressed`), not of that with images
+    alone."""
+    original = base_press.Gemma3ForConditionalGeneration
+    base_press.Gemma3ForConditionalGeneration = Gemma3PreTrainedModel
+    try:
+        yield
+    finally:
+        base_press.Gemma3ForConditionalGeneration = original
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,14 @@ class LayerCache:
     keys: torch.Tensor | None = None
     values: torch.Tensor | None = None
     filled: float = 1.0  # the share of the numbers read that are not in channels blanked for a whole head
+
+    def within(self, window: int) -> "LayerCache":
+        """Returns what is read of a sliding layer: the ``window - 1`` newest tokens of the context, which the first
+        token behind it sees."""
+        assert self.keep is not None
+        keep = self.keep.clone()
+        keep[:, : max(0, keep.shape[1] - window + 1)] = False
+        return replace(self, keep=keep, held_rows=int(keep.sum()))
 
     @cached_property
     def tokens(self) -> torch.Tensor:

@@ -24,6 +24,9 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
         for branch in branches:
             if branch.treatment.policy.prefill == "private" and branch.error is None:
                 prefill_alone(model, trace, branch)
+            if branch.error is None:
+                layers = zip(branch.layers, model.windows, strict=True)
+                branch.layers = [layer if window is None else layer.within(window) for layer, window in layers]
     trace.branches = branches
     return trace
 
@@ -38,4 +41,4 @@ def _read(model: LoadedModel, prompt: Prompt, groups: Sequence[Group]) -> Trace:
         seconds = model.clock() - started - treating()
     keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
     values = [layer.values[0] for layer in cache.layers if layer.values is not None]
-    return Trace(prompt, keys, values, seconds, [])
+    return Trace(prompt, keys, values, seconds, [], model.windows)

@@ -9,7 +9,7 @@ import torch
 from transformers import DynamicCache
 
 from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
-from kvbench.engine.treat.guard import attention_modules, clearing_masks, masks_of
+from kvbench.engine.treat.guard import attention_modules, clearing_masks, leaving_sliding_layers, masks_of
 from kvbench.engine.treat.keep import LayerCache, PressError, observe
 from kvbench.models.load import LoadedModel, attention, decoder_of
 
@@ -31,7 +31,7 @@ def prefill_alone(model: LoadedModel, trace: Trace, branch: Branch) -> None:
         attention(model.network, model.network.config._attn_implementation),  # KVCompose leaves another if it fails
     ):
         cache = DynamicCache()
-        with _remembering(model) as full, press(model.network):
+        with _remembering(model) as full, leaving_sliding_layers(), press(model.network):
             token_ids = torch.tensor([trace.prompt.token_ids], device=model.device)
             decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
         masked = [masks_of(module) for module in attention_modules(model)]
@@ -58,6 +58,8 @@ def _observed(
     if keys is None or values is None:
         raise PressError("it emptied the cache")
     cache = observe(*full, keys, values, masked, nan=branch.treatment.policy.corrupts)
+    if trace.windows[number] is not None and (cache.keep is None or not cache.keep.all()):
+        raise PressError(f"it compresses layer {number}, whose sliding window is left whole")
     same = torch.equal(full[0][0], trace.keys[number]) and torch.equal(full[1][0], trace.values[number])
     if cache.keep is None or same:
         return cache

@@ -20,7 +20,7 @@ from kvbench.engine.treat.branch import Branch, draws_of, faults_of
 from kvbench.engine.treat.guard import is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
 from kvbench.engine.treat.plan import Scoring
-from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of
+from kvbench.models.load import LoadedModel, decoder_of, is_compressed
 from policies import replaced_hooks
 
 
@@ -114,7 +114,7 @@ def _treat_layer(
     if not alive:
         return
     press = alive[-1].press
-    if not compressed_by_kvpress(model.network, inputs.module):
+    if not is_compressed(model.network, inputs.module):
         for branch in alive:
             branch.layers.append(_everything(inputs))
     elif isinstance(press, ScorerPress) and type(press).compress is ScorerPress.compress:  # it only drops low scores

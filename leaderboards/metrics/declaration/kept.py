@@ -1,6 +1,7 @@
 """The tokens that a branch of the cache has kept: the input of the routing metrics.
 
-A slot is a (layer, head) pair. ``keep``: bool, shape (layers, heads, tokens), which tokens survive in which slot.
+A slot is a (layer, head) pair of a layer that presses compress; they leave the sliding layers of Gemma 3 whole.
+``keep``: bool, shape (layers, heads, tokens), which tokens survive in which slot.
 """
 
 from collections.abc import Sequence

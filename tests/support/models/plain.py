@@ -104,7 +104,8 @@ def plain_rows(trace: Trace, branch: Branch) -> PlainRows:
 
 @contextmanager
 def masked(model: LoadedModel, rows: PlainRows) -> Iterator[None]:
-    """Hides absent rows, and what comes later, in each layer and head from transformers' own attention."""
+    """Hides absent rows, what comes later, and what a sliding layer does not see any more, in each layer and head from
+    transformers' own attention."""
 
     def hide(module: Any, positional: Any, named: dict[str, Any]) -> Any:
         hidden_states = positional[0] if positional else named["hidden_states"]
@@ -115,6 +116,9 @@ def masked(model: LoadedModel, rows: PlainRows) -> Iterator[None]:
             torch.ones(new, old + new, dtype=torch.bool).tril(old)[None]
             & ~torch.cat([absent, torch.zeros(len(absent), new, dtype=torch.bool)], dim=1)[:, None]
         )
+        if window := model.windows[module.layer_idx]:
+            positions = torch.cat([rows.tokens(module.layer_idx)[0], named["position_ids"][0]])
+            seen &= positions > positions[old:, None] - window
         heads = model.network.config.get_text_config().num_attention_heads
         mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))
         named["attention_mask"] = mask.repeat_interleave(heads // len(absent), dim=0)[None]

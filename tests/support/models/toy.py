@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import BasePress, KVPressTextGenerationPipeline, ScorerPress, attention_patch
+from kvpress import BasePress, ScorerPress, attention_patch
 from transformers import (
     Gemma3Config,
+    Gemma3ForCausalLM,
     Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
     LlamaConfig,
@@ -34,7 +35,7 @@ from transformers import (
 )
 
 from datasets_gen import TASKS, Example
-from kvbench.benchmarks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
+from kvbench.benchmarks.pipeline import as_written, is_handed_over_whole, pipeline_of, texts_for_pipeline
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.waves import rows_of, waves
@@ -53,6 +54,7 @@ from policies.declaration.draws import drawing_from, seed_of
 
 STEPS = 6  # of an answer
 PLENTY = 10**9  # bytes
+WINDOW = 32  # tokens, of the sliding layers of the toy Gemma 3 without images
 LAYERS, QUERY_HEADS, KEY_HEADS, HEAD_SIZE = 2, 4, 2, 128
 RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}  # without a download
 AGNOSTIC = {name: policy for name, policy in RUNNABLE.items() if not (policy.needs_question or policy.needs_spans)}
@@ -106,6 +108,21 @@ def gemma3(layer_types: Sequence[str] = ("full_attention",) * LAYERS) -> PreTrai
     return Gemma3ForConditionalGeneration(config)
 
 
+def gemma3_text(
+    layer_types: Sequence[str] = ("sliding_attention", "full_attention"), window: int = WINDOW
+) -> PreTrainedModel:
+    """Gemma 3 without images: a layer that sees 32 tokens comes first, as in the published models."""
+    config = Gemma3TextConfig(
+        **sizes(
+            num_hidden_layers=len(layer_types),
+            query_pre_attn_scalar=HEAD_SIZE,
+            sliding_window=window,
+            layer_types=list(layer_types),
+        )
+    )
+    return Gemma3ForCausalLM(config)
+
+
 NETWORKS: dict[str, Callable[[], PreTrainedModel]] = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**sizes())),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**sizes())),
@@ -113,10 +130,11 @@ NETWORKS: dict[str, Callable[[], PreTrainedModel]] = {
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**sizes())),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**sizes())),
     "gemma3": gemma3,
+    "gemma3_text": gemma3_text,
 }
 
 
-SEEDS = {"gemma3": 15}  # with others nearly all of its answers are alike
+SEEDS = {"gemma3": 15, "gemma3_text": 3}  # with others nearly all answers are alike, or none ends early
 
 
 def toy_model(architecture: str = "llama", build: Callable[[], PreTrainedModel] | None = None) -> LoadedModel:
@@ -267,7 +285,7 @@ def kvpress_answers(
 ) -> list[list[int]]:
     """Token ids that kvpress's own pipeline decodes for each question."""
     listener = DecodeListener(model.tokenizer)
-    pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
+    pipeline = pipeline_of(model)
     pipeline.tokenizer = listener
     # A pipeline that raises leaves masks.
     with clearing_masks(model), pytest.MonkeyPatch.context() as patched:
