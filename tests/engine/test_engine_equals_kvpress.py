@@ -430,9 +430,7 @@ LAYOUTS = [*(("sf", window) for window in WINDOWS), ("sfs", 20), ("ssff", 50)]  
 
 
 @pytest.mark.parametrize("policy", [POLICIES[name] for name in SLIDING], ids=SLIDING)
-@pytest.mark.parametrize(
-    ("layout", "window"), [*(("sf", window) for window in WINDOWS), *zip(LAYOUTS.values(), (20, 50), strict=True)]
-)
+@pytest.mark.parametrize(("layout", "window"), LAYOUTS)
 def test_tokens_are_those_of_kvpress_in_every_window(policy: Policy, layout: str, window: int) -> None:
     assert_equals_kvpress(sliding_model(layout, window), policy, toy_prompt(questions=2), ratios=(0.5,))
 
