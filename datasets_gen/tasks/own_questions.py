@@ -22,6 +22,7 @@ from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.jsonl import field_of, golds_in, mapping_of, read_entries, text_of
 from datasets_gen.examples.tags import MOST_HOPS
 from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, Draft, Request, Task
+from datasets_gen.examples.wording import QuestionText
 from datasets_gen.writing.questions import answerable, unanswerable
 
 QUICK = 100  # contexts
@@ -247,19 +248,20 @@ def _question(fields: Fields, text: str, golds: tuple[str, ...], context: str, w
     prefix = fields.get("answer_prefix", "")
     if not isinstance(prefix, str):
         raise DatasetError(f"{where}: 'answer_prefix' is no text")
+    asked = QuestionText(text, prefix)
     evidence = _places_of_field(fields, "evidence", context, where)
     directives, protected = _directives(fields, where), _protected(fields, context, where)
     if golds and all(map(NO_ANSWER.fullmatch, golds)):
         if evidence:
             raise DatasetError(f"{where}: 'evidence' is of an answer, and there is none to this question")
-        question = unanswerable(text, "thing", "forward")
+        question = unanswerable(asked, "thing", "forward")
     else:
         answers = _places_of_answer(golds, evidence, context)
         if protected and not answers:
             answers = places_of(protected, context)
         spans = [Span("answer", *place) for place in answers] + [Span("fact", *place) for place in evidence]
         hops = min(max(1, len(evidence)), MOST_HOPS)
-        question = replace(answerable(text, "", "thing", "forward", tuple(spans), hops=hops), golds=golds)
+        question = replace(answerable(asked, "", "thing", "forward", tuple(spans), hops=hops), golds=golds)
     target = exemplar(directives, question.golds[0]) if question.golds else ""
     if question.golds and share_obeyed(directives, target) < 1:
         raise DatasetError(f"{where}: no answer with '{question.golds[0]}' obeys its directives")

@@ -97,10 +97,11 @@ def _judged(empty: Mastery, task: Task, answers: pd.DataFrame) -> Mastery:
     value, chance = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
     reached = None if value is None else value * measure.factor
     needed = max(LEAST, (chance or 0.0) + ABOVE_CHANCE)
-    reason = row.reason
-    if reached is None or reached < needed:
-        told = "nothing" if reached is None else f"{measure.title.lower()} {reached:.0f}"
-        reason = reason or f"{told} with the full cache, below {needed:.0f}"
+    reason = None
+    if reached is None:
+        reason = row.reason or "nothing is judged"
+    elif reached < needed:
+        reason = f"{measure.title.lower()} {reached:.0f} with the full cache, below {needed:.0f}"
     wrong = answers[~answers["right"].eq(True)] if reason else answers[:0]
     written = tuple(" ".join(str(text).split())[:80] for text in wrong["output_text"][:2])
     return replace(

@@ -103,9 +103,9 @@ def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> R
         warnings.append(f"{failed:,} answers failed and are not among these")
     if halved := decoded_in_halves(store):
         warnings.append(f"memory ended in this run: {halved:,} of its answers come from halved waves")
-    shown = dict.fromkeys(answer.record.task for answer in answers)
-    prompts = [(task, store.identity.prompts[task]) for task in shown if task in store.identity.prompts]
-    return Result([answers_table(answers), *([prompt_table(prompts)] if prompts else [])], notes=warnings)
+    tasks = dict.fromkeys(answer.record.task for answer in answers)
+    sent = [(task, store.identity.prompts[task]) for task in tasks if task in store.identity.prompts]
+    return Result([answers_table(answers), *([prompt_table(sent)] if sent else [])], notes=warnings)
 
 
 def prompt_table(prompts: Sequence[tuple[str, str]]) -> ResultTable:

@@ -32,7 +32,8 @@ def windows_of(config: Any) -> tuple[int, ...]:
     decoder of text."""
     if not isinstance(config, Gemma3TextConfig):
         return ()
-    return (int(config.sliding_window),) * list(config.layer_types).count("sliding_attention")
+    window, types = config.sliding_window or 0, config.layer_types or ()
+    return (int(window),) * list(types).count("sliding_attention")
 
 
 def head_size_of(config: Any) -> int:

@@ -25,7 +25,10 @@ def run_template(
         with time_bound(TEMPLATE_SECONDS, "it takes longer than a second"), memory_bound(CPU, TEMPLATE_BYTES):
             text = str(
                 tokenizer.apply_chat_template(
-                    list(turns), add_generation_prompt=begin_answer, tokenize=False, enable_thinking=False
+                    [dict(turn) for turn in turns],
+                    add_generation_prompt=begin_answer,
+                    tokenize=False,
+                    enable_thinking=False,
                 )
             )
     except (Exception, TookTooLongError) as error:

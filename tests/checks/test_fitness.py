@@ -6,7 +6,8 @@ from transformers import AttentionInterface, MistralConfig, MistralForCausalLM
 
 from datasets_gen import TASKS
 from kvbench.checks.answering import answers_of
-from kvbench.checks.fitness import Examination, Mastery, mastery_table, reads_table
+from kvbench.checks.fitness import Examination, reads_table
+from kvbench.checks.mastery import Mastery, mastery_table
 from kvbench.checks.read_profile import NOTHING, SLOT_SHARE, SLOTS, UPPER_HALF, Reads, destroyers, layer_name, reads_of
 from kvbench.models.load import load_model
 from kvbench.reference.training.attention import PACKED_ATTENTION, packed_attention
@@ -28,8 +29,8 @@ def reads(part: str, layers: list[float], upper: float, slots: float, before: fl
 
 def examined(*of_parts: Reads, masters: bool = True) -> Examination:
     reason = None if masters else "the model cannot do this task"
-    mastery = Mastery("base", "F1", 94.0, 16.0, 20, reason)
-    return Examination(model_of("llama"), 2, masteries=[mastery], reads=list(of_parts))
+    mastery = Mastery("base", 5, 5, "Right", 94.0, 16.0, 20, reason)
+    return Examination(model_of("llama"), 2, [TASKS["base"]], masteries=[mastery], reads=list(of_parts))
 
 
 SOUND = reads("base", [95, 90, 85, 100], 60, 95)
@@ -76,22 +77,25 @@ def test_costs_have_intervals_over_contexts() -> None:
 
 def test_the_findings_of_a_toy_model() -> None:
     """Random weights master nothing, so that no profile is measured."""
-    exam = Examination(model_of("llama"), 1)
+    exam = Examination(model_of("llama"), 1, [TASKS["base"], TASKS["hops"]])
     heard: list[str] = []
     findings = {one.check: (one.outcome, one.text) for one in exam.findings(heard.append)}
     assert list(findings) == ["loaded as", "chat template", "slots", "masters", "reads base", "reads hops, 2 facts"]
     assert findings["loaded as"][1].startswith("float32 on cpu")
     assert f"{LAYERS * KEY_HEADS} (layer, head) slots" in findings["slots"][1]
     assert findings["masters"][0] == "wrong"
-    assert findings["reads base"] == ("note", "not measured: it does not master base")
-    assert heard == list(TASKS)
+    assert findings["reads base"] == ("note", "not measured: it does not master base at its highest level")
+    assert heard == ["base"] * 6 + ["hops"] * 6, "each level, from the highest down"
     assert not exam.is_fit
-    assert len(mastery_table(exam.masteries).plain()) == len(TASKS)
+    assert [(row["task"], row["level"], row["mastered"]) for row in mastery_table(exam.masteries).plain()] == [
+        ("base", "0 of 5", False),
+        ("hops", "0 of 5", False),
+    ]
 
 
 def test_sliding_layers_are_told() -> None:
     """Presses leave those of Gemma 3 whole, with images and without; others end where the window does."""
-    outcome, text = Examination(model_of("qwen3"), 1).slots()
+    outcome, text = Examination(model_of("qwen3"), 1, ()).slots()
     assert (outcome, "no sliding layers" in text) == ("ok", True)
     mistral = toy_model("mistral", lambda: MistralForCausalLM(MistralConfig(**sizes(sliding_window=40))))
     outcome, text = Examination(mistral, 1).slots()
@@ -101,7 +105,7 @@ def test_sliding_layers_are_told() -> None:
         toy_model("gemma3", lambda: gemma3(("sliding_attention", "full_attention"))),
         model_of("gemma3_text"),
     ):
-        outcome, text = Examination(model, 1).slots()
+        outcome, text = Examination(model, 1, ()).slots()
         assert outcome == "note"
         assert "1 of them sliding over" in text
         assert f"the other 1 have {KEY_HEADS} (layer, head) slots" in text

@@ -131,7 +131,7 @@ def test_a_press_of_ones_own_is_described_and_a_run_without_options_says_so(
 def test_hostile_text_is_text() -> None:
     of_task = dict.fromkeys(("name", "version", "description", "source", "chance", "instruction"), HOSTILE)
     asked = example(context=HOSTILE * 2, question=HOSTILE, gold=HOSTILE, perfect_output=HOSTILE)
-    task = TaskEntry(**of_task, contexts=3, example=asked)
+    task = TaskEntry(**of_task, contexts=3, example=asked, prompts={HOSTILE: HOSTILE})
     names = ("name", "description", "paper", "title", "runs", "budget", "arguments")
     policy = PolicyEntry(**dict.fromkeys(names, HOSTILE), in_run=True)
     run = RunEntry(HOSTILE, HOSTILE, (HOSTILE,), HOSTILE, {HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]})

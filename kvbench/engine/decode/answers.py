@@ -97,7 +97,8 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     """Raises :class:`KVBenchError` if the context with its longest question and answer is more than the model takes, or
     if one of its tokens has no embedding: some published tokenizers have more entries than their model."""
     highest = max(max(ids, default=0) for ids in (prompt.token_ids, *(one.token_ids for one in prompt.questions)))
-    if highest >= (embeddings := model.network.get_input_embeddings().num_embeddings):
+    embeddings = int(model.network.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]
+    if highest >= embeddings:
         raise KVBenchError(
             f"{prompt.example.id} holds the token {highest} ({model.tokenizer.convert_ids_to_tokens(highest)!r}), and "
             f"{model.name} has {embeddings:,} embeddings: use the tokenizer that belongs to the model"
