@@ -91,12 +91,11 @@ def worked_out(question: str, known: Known) -> Iterator[set[str]]:
     for found in words_of(EMPLOYER_INITIALS, question):
         yield {way for employer in values(known, "employer", found["subject"]) for way in initials(employer)}
     for relation in RELATIONS:
-        asked = Phrasings(
-            *(
-                tuple(template.replace("{clause}", relation.clause) for template in templates)
-                for templates in (PERSON_INITIALS.common, PERSON_INITIALS.held_out)
-            )
+        common, held_out = (
+            tuple(template.replace("{clause}", relation.clause) for template in templates)
+            for templates in (PERSON_INITIALS.common, PERSON_INITIALS.held_out)
         )
+        asked = Phrasings(common, held_out)
         for found in words_of(asked, question, relation.value_kind):
             yield {way for person in subjects(known, relation.name, found["value"]) for way in initials(person)}
 
