@@ -66,8 +66,8 @@ class Task:
     top_level: int  # the task itself; level 0 is the shortest, where training starts. See at_level for those below
     chance: float  # percent right, of the best guesser who knows how often each answer is right, but not the context
     contexts: Mapping[Profile, int]  # how many
-    chances: tuple[float, ...] = ()  # by level, as chance, where there are levels
     questions_per_context: int = 6
+    chances: tuple[float, ...] = ()  # by level, as chance, where there are levels
     instruction: str = INSTRUCTION
     abstentions: tuple[str, ...] = (ABSTENTION, "I do not know")
     max_new_tokens: int = 16
