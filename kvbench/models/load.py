@@ -97,6 +97,12 @@ def decoder_of(network: PreTrainedModel) -> Any:
     return decoder if inner is None else inner
 
 
+def embeddings_of(network: PreTrainedModel) -> int:
+    """Counts the tokens that a network knows."""
+    embedding: Any = network.get_input_embeddings()
+    return int(embedding.weight.shape[0])
+
+
 def compressed_by_kvpress(network: PreTrainedModel, attention: Any) -> bool:
     """Tells whether kvpress compresses this layer: it skips the sliding layers of Gemma 3."""
     return not (isinstance(network, Gemma3ForConditionalGeneration) and attention.is_sliding)

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import check_length
-from kvbench.models.load import fingerprint_of, load_model
+from kvbench.models.load import embeddings_of, fingerprint_of, load_model
 from kvbench.models.pretrained import read_ends
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.reference.training.tokenizer import END
@@ -81,7 +81,7 @@ def test_a_tokenizer_may_be_longer_than_the_embeddings_unless_such_a_token_occur
     tokenizer.add_tokens([word])
     tokenizer.save_pretrained(folder)
     model = load_model(str(folder), "cpu")
-    assert len(model.tokenizer) == 1 + model.network.get_input_embeddings().num_embeddings
+    assert len(model.tokenizer) == 1 + embeddings_of(model.network)
     holding, other = (build_prompts(model.tokenizer, TASKS["base"], example, "agnostic")[0] for example in examples)
     check_length(model, other, 4)
     with pytest.raises(KVBenchError, match=rf"holds the token \d+ \('{word}'\), and .* has [\d,]+ embeddings"):

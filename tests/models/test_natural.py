@@ -70,7 +70,7 @@ def model(content: bytes, cache: Path, index: Path, monkeypatch: pytest.MonkeyPa
 
 
 def register(monkeypatch: pytest.MonkeyPatch, model: NaturalModel) -> None:
-    monkeypatch.setitem(NATURAL_MODELS, model.name, model)  # type: ignore[arg-type]
+    monkeypatch.setitem(NATURAL_MODELS, model.name, model)
 
 
 def test_the_first_use_fetches_and_the_second_needs_no_network(

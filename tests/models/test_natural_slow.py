@@ -1,7 +1,7 @@
 """The two natural models that are fetched, held to known tokens and to llama.cpp.
 
 A model is tested where it was fetched (``python -m kvbench fetch NAME``). llama.cpp is asked in the Python that
-``LLAMA_CPP_PYTHON`` names, by default this one: ``llama-cpp-python`` takes an hour to build on one core.
+``LLAMA_CPP_PYTHON`` names, by default this one, if it has the package ``xllamacpp``.
 """
 
 import json
@@ -93,8 +93,8 @@ def network_of(name: str) -> Any:
 def of_llama_cpp(name: str) -> dict[str, Any]:
     """Returns what llama.cpp makes of all texts and prompts."""
     path, python = path_of(name), os.environ.get("LLAMA_CPP_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import llama_cpp"], capture_output=True).returncode:
-        pytest.skip(f"{python} has no llama-cpp-python, which LLAMA_CPP_PYTHON may name")
+    if subprocess.run([python, "-c", "import xllamacpp"], capture_output=True).returncode:
+        pytest.skip(f"{python} has no xllamacpp: pip install it in a Python that LLAMA_CPP_PYTHON names")
     script = Path(__file__).with_name("llama_cpp_answers.py")
     job = NATURAL_MODELS[name].path.with_suffix(f".{os.getpid()}.json")
     job.write_text(json.dumps({"texts": texts(TEXTS), "prompts": PROMPTS, "steps": STEPS}))

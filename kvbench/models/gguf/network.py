@@ -72,7 +72,7 @@ def _in_seconds() -> Iterator[None]:
             return size_of_array(reader.data, start), [], [], [GGUFValueType.ARRAY]
         return read(reader, start, kind)
 
-    GGUFReader._get_field_parts = passing  # type: ignore[method-assign]
+    GGUFReader._get_field_parts = passing  # type: ignore[method-assign,assignment]
     gguf.get_tensor_name_map = cache(names)
     try:
         yield

@@ -19,7 +19,7 @@ TEMPLATE = (
     "{% for turn in messages %}<|begin|>{{ turn.content }}{% endfor %}"
     "{% if add_generation_prompt %}<|begin|>{% endif %}"
 )
-FIELDS: Mapping[str, Any] = {
+FIELDS: dict[str, Any] = {
     "tokenizer.ggml.bos_token_id": 1,
     "tokenizer.ggml.eos_token_id": 2,
     "tokenizer.ggml.unknown_token_id": 0,
@@ -40,16 +40,28 @@ NAMES = {  # of the parts of a layer: in transformers, and in the format
 
 def toy_llama(vocabulary: Sequence[str] = BYTE_LEVEL, **options: Any) -> LlamaForCausalLM:
     torch.manual_seed(3)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
     config = LlamaConfig(
         vocab_size=len(vocabulary),
-        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
         max_position_embeddings=4096,
         initializer_range=0.25,
         **sizes,
         **options,
     )
-    return LlamaForCausalLM(config).eval()
+    network = LlamaForCausalLM(config)
+    network.eval()
+    return network
+
+
+def sizes_of(network: LlamaForCausalLM) -> Any:
+    return network.config
 
 
 def _interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
@@ -58,7 +70,7 @@ def _interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def _tensors(network: LlamaForCausalLM) -> dict[str, torch.Tensor]:
-    state, config = network.state_dict(), network.config
+    state, config = network.state_dict(), sizes_of(network)
     tensors = {
         "token_embd.weight": state["model.embed_tokens.weight"],
         "output_norm.weight": state["model.norm.weight"],
@@ -84,7 +96,7 @@ def write_gguf(
 ) -> Path:
     """Writes a toy Llama with a byte-level vocabulary; ``fields``: others, with ``__`` for points."""
     network = network or toy_llama()
-    config = network.config
+    config = sizes_of(network)
     writer = GGUFWriter(path, architecture)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
@@ -123,9 +135,9 @@ def write_sentence_piece(path: Path, **fields: Any) -> Path:
 
 
 def _finish(writer: GGUFWriter, fields: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Path:
+    kinds: dict[type, Any] = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string}
     for name, value in fields.items():
-        kind = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
-        kind[type(value)](name, value)
+        kinds[type(value)](name, value)
     for name, tensor in tensors.items():
         writer.add_tensor(name, tensor.detach().float().contiguous().numpy())
     writer.write_header_to_file()
