@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kvbench", "datasets_gen", "policies", "leaderboards")
-MOST_MODULES = 14  # in a folder
+MOST_MODULES = 15  # in a folder: there are as many commands
 ENTRIES = ("__init__.py", "__main__.py")  # of packages and programs
 HEAVY = {"torch", "transformers", "kvpress"}
 Graph = dict[str, set[str]]

@@ -107,6 +107,12 @@ def decoder_of(network: PreTrainedModel) -> Any:
     return decoder if inner is None else inner
 
 
+def embeddings_of(network: PreTrainedModel) -> int:
+    """Counts the tokens that a network knows."""
+    embedding: Any = network.get_input_embeddings()
+    return int(embedding.weight.shape[0])
+
+
 def is_compressed(network: PreTrainedModel, attention: Any) -> bool:
     """Tells whether presses compress this layer: they leave the sliding layers of Gemma 3 whole.
 

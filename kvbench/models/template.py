@@ -1,6 +1,6 @@
 """Runs the chat template of a tokenizer, which is foreign code, and finds the token that ends a turn in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -17,9 +17,7 @@ TEMPLATE_BYTES = 10**9  # that memory may grow by meanwhile
 ANSWER = "#" * 16
 
 
-def run_template(
-    tokenizer: PreTrainedTokenizerBase, turns: Sequence[Mapping[str, str]], begin_answer: bool = True
-) -> str:
+def run_template(tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, str]], begin_answer: bool = True) -> str:
     """Returns the text of a conversation; raises :class:`KVBenchError` for a template that is broken."""
     try:
         with time_bound(TEMPLATE_SECONDS, "it takes longer than a second"), memory_bound(CPU, TEMPLATE_BYTES):

@@ -9,8 +9,12 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from kvbench.models.load import fingerprint_of, load_model
-from kvbench.prompts.prompt import chat_template
+from datasets_gen import TASKS
+from kvbench.engine.decode.answers import check_length
+from kvbench.models.load import embeddings_of, fingerprint_of, load_model
+from kvbench.models.pretrained import read_ends
+from kvbench.prompts.prompt import build_prompts, chat_template
+from kvbench.reference.training.tokenizer import END
 from kvbench.system.errors import KVBenchError
 
 WEIGHTS = "model.safetensors"
@@ -54,6 +58,49 @@ def test_weights_outside_of_the_folder_are_refused(folder: Path) -> None:
     in_shards(folder, "../elsewhere.safetensors")
     with pytest.raises(KVBenchError, match=r"lie outside of it, in \.\./elsewhere\.safetensors: put them into"):
         fingerprint_of(str(folder))
+
+
+def test_a_snapshot_of_the_hub_loads_whose_files_are_links(folder: Path, tmp_path: Path) -> None:
+    """``--model $(hf download ...)`` is such a folder."""
+    in_shards(folder, "model-00001-of-00001.safetensors")
+    blobs, snapshot = tmp_path / "hub" / "blobs", tmp_path / "hub" / "snapshots" / "0f1e"
+    snapshot.mkdir(parents=True)
+    shutil.move(folder, blobs)
+    for number, blob in enumerate(sorted(blobs.iterdir())):
+        blob.rename(blobs / f"{number:040x}")
+        (snapshot / blob.name).symlink_to(Path("..") / ".." / "blobs" / f"{number:040x}")
+    first = load_model(str(snapshot), "cpu").fingerprint
+    change((snapshot / "model-00001-of-00001.safetensors").resolve(), 0.5)
+    assert load_model(str(snapshot), "cpu").fingerprint != first
+
+
+def test_a_tokenizer_may_be_longer_than_the_embeddings_unless_such_a_token_occurs(folder: Path) -> None:
+    examples = [TASKS["base"].example(0, index) for index in range(2)]
+    word = next(word for word in re.findall("[A-Z][a-z]+", examples[0].context) if word not in examples[1].context)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    tokenizer.add_tokens([word])
+    tokenizer.save_pretrained(folder)
+    model = load_model(str(folder), "cpu")
+    assert len(model.tokenizer) == 1 + embeddings_of(model.network)
+    holding, other = (build_prompts(model.tokenizer, TASKS["base"], example, "agnostic")[0] for example in examples)
+    check_length(model, other, 4)
+    with pytest.raises(KVBenchError, match=rf"holds the token \d+ \('{word}'\), and .* has [\d,]+ embeddings"):
+        check_length(model, holding, 4)
+
+
+def test_the_end_of_a_turn_in_the_template_ends_an_answer(folder: Path) -> None:
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 0}))
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    end = tokenizer.convert_tokens_to_ids(END)
+    template = "{% for turn in messages %}{{ turn.content }} %s\n{% endfor %}"
+    ends = {}
+    for what in (END, "and so on", ""):
+        tokenizer.chat_template = template.replace("%s", what)
+        tokenizer.save_pretrained(folder)
+        model = load_model(str(folder), "cpu")
+        ends[what] = model.end_tokens()
+        assert read_ends(str(folder), model.tokenizer) == model.end_tokens()
+    assert ends == {END: (0, end), "and so on": (0,), "": (0,)}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

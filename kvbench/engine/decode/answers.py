@@ -13,7 +13,7 @@ from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wa
 from kvbench.engine.decode.wave import BRANCH_ATTENTION, register_branch_attention
 from kvbench.engine.decode.waves import in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.models.load import LoadedModel, attention, longest_sequence
+from kvbench.models.load import LoadedModel, attention, embeddings_of, longest_sequence
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
@@ -97,8 +97,7 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     """Raises :class:`KVBenchError` if the context with its longest question and answer is more than the model takes, or
     if one of its tokens has no embedding: some published tokenizers have more entries than their model."""
     highest = max(max(ids, default=0) for ids in (prompt.token_ids, *(one.token_ids for one in prompt.questions)))
-    embeddings = int(model.network.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]
-    if highest >= embeddings:
+    if highest >= (embeddings := embeddings_of(model.network)):
         raise KVBenchError(
             f"{prompt.example.id} holds the token {highest} ({model.tokenizer.convert_ids_to_tokens(highest)!r}), and "
             f"{model.name} has {embeddings:,} embeddings: use the tokenizer that belongs to the model"

@@ -34,7 +34,7 @@ def read_gguf_config(path: Path) -> Any:
         raise KVBenchError(
             f"{path} holds the architecture '{header.architecture}': of GGUF files, {', '.join(MODEL_TYPES)} are known"
         )
-    names = GGUF_CONFIG_MAPPING[header.architecture] | MORE_FIELDS
+    names: dict[str, str | None] = {**GGUF_CONFIG_MAPPING[header.architecture], **MORE_FIELDS}  # type: ignore[dict-item]
     fields = {new: header.of_architecture(old) for old, new in names.items() if new}
     fields |= {f"{name}_token_id": header.of_tokenizer(f"{name}_token_id") for name in ("bos", "eos")}
     fields["pad_token_id"] = header.of_tokenizer("padding_token_id")

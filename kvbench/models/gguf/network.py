@@ -1,10 +1,12 @@
 """Loads the weights of a GGUF file through transformers."""
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import gguf
@@ -45,15 +47,16 @@ def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel,
     if len(tensors) > (needed := len(list(network.parameters()))):  # transformers passes over those that it cannot name
         raise KVBenchError(f"{path} holds {len(tensors)} tensors where its architecture has {needed}")
     network.generation_config.eos_token_id = list(read_header(path).end_tokens()) or None
-    network.config._name_or_path = _folder_of_tokenizer(path).name  # KVzip loads the tokenizer by it
+    network.config._name_or_path = _folder_of_tokenizer(path)  # KVzip loads the tokenizer by it
     return network, report
 
 
 @cache
-def _folder_of_tokenizer(path: Path) -> TemporaryDirectory[str]:
+def _folder_of_tokenizer(path: Path) -> str:
     """Keeps the tokenizer in the form that transformers reads, until this process ends."""
-    folder = TemporaryDirectory(prefix="kvbench-tokenizer-")
-    read_gguf_tokenizer(path).save_pretrained(folder.name)
+    folder = tempfile.mkdtemp(prefix="kvbench-tokenizer-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    read_gguf_tokenizer(path).save_pretrained(folder)
     return folder
 
 
@@ -69,7 +72,7 @@ def _in_seconds() -> Iterator[None]:
             return size_of_array(reader.data, start), [], [], [GGUFValueType.ARRAY]
         return read(reader, start, kind)
 
-    GGUFReader._get_field_parts = passing  # type: ignore[method-assign]
+    GGUFReader._get_field_parts = passing  # type: ignore[method-assign,assignment]
     gguf.get_tensor_name_map = cache(names)
     try:
         yield
