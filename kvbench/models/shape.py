@@ -28,7 +28,7 @@ def cache_shape(config: Any, dtype: str) -> ModelShape:
 
 
 def windows_of(config: Any) -> tuple[int, ...]:
-    """Returns the windows of the sliding layers that presses leave whole (:func:`is_compressed`); ``config``: that of a
+    """Returns the windows of the sliding layers that presses leave whole (:func:`is_left_whole`); ``config``: that of a
     decoder of text."""
     if not isinstance(config, Gemma3TextConfig):
         return ()
