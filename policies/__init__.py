@@ -1,6 +1,6 @@
 """Eviction policies: each a named way to build a kvpress press for a budget."""
 
-from policies.declaration.attention import attention_window
+from policies.declaration.attention import attention_window, is_left_whole
 from policies.declaration.errors import LevelError, PolicyError
 from policies.declaration.faults import description_of, where_defined
 from policies.declaration.lazy import LazyModule
@@ -48,6 +48,7 @@ __all__ = [
     "by_kind",
     "code_of",
     "description_of",
+    "is_left_whole",
     "is_plug_in",
     "load_even_if_broken",
     "load_plug_in",

@@ -105,7 +105,7 @@ class SlidingPipeline(KVPressTextGenerationPipeline):
     """kvpress's pipeline for a model whose sliding layers presses leave whole, with what kvpress 0.5.5 does otherwise
     there, or cannot do.
 
-    It leaves these layers whole in the text model too (:func:`is_compressed`). And where layers hold different numbers
+    It leaves these layers whole in the text model too (:func:`is_left_whole`). And where layers hold different numbers
     of rows, it passes the question token by token: transformers 5.2 masks every layer by the length of the first, which
     fails in the next. A single token needs no mask but that of the window; the eager attention wants one, and so the
     fused one writes answers.

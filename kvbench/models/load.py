@@ -19,7 +19,6 @@ from kvpress import SUPPORTED_MODELS
 from transformers import (
     AutoModelForCausalLM,
     Gemma3ForCausalLM,
-    Gemma3PreTrainedModel,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -34,7 +33,7 @@ from kvbench.models.snapshot import Snapshot
 from kvbench.models.template import end_of_turn
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
-from policies import LazyModule, Policy, attention_window
+from policies import LazyModule, Policy, attention_window, is_left_whole
 
 gguf_network = LazyModule("kvbench.models.gguf.network")  # the package gguf takes seconds to import
 
@@ -74,7 +73,7 @@ class LoadedModel:
         """Returns by layer how many tokens back a sliding layer sees that presses leave whole, ``None`` for a layer
         that presses compress."""
         layers = [layer.self_attn for layer in decoder_of(self.network).layers]
-        return tuple(None if is_compressed(self.network, layer) else attention_window(layer) for layer in layers)
+        return tuple(attention_window(layer) if is_left_whole(layer) else None for layer in layers)
 
     @property
     def dtype_name(self) -> str:
@@ -113,16 +112,6 @@ def embeddings_of(network: PreTrainedModel) -> int:
     return int(embedding.weight.shape[0])
 
 
-def is_compressed(network: PreTrainedModel, attention: Any) -> bool:
-    """Tells whether presses compress this layer: they leave the sliding layers of Gemma 3 whole.
-
-    kvpress 0.5.5 skips them by the class ``Gemma3ForConditionalGeneration`` and so compresses them in the text model
-    ``Gemma3ForCausalLM``, whose layers are the same. What is kept of a context would then stand right before the
-    question, inside a window that the model has learned to end 512 tokens back. Here both are treated as the first.
-    """
-    return not (isinstance(network, Gemma3PreTrainedModel) and attention.is_sliding)
-
-
 def longest_sequence(model: LoadedModel) -> int:
     """Returns the most tokens, of context, question and answer together, that the model can be measured on.
 
@@ -131,7 +120,7 @@ def longest_sequence(model: LoadedModel) -> int:
     that presses leave whole (Gemma 3) sets no limit.
     """
     layers = [layer.self_attn for layer in decoder_of(model.network).layers]
-    windows = [attention_window(layer) for layer in layers if is_compressed(model.network, layer)]
+    windows = [attention_window(layer) for layer in layers if not is_left_whole(layer)]
     positions = int(model.network.config.get_text_config().max_position_embeddings)
     return min(
         [int(model.tokenizer.model_max_length), positions, *(window for window in windows if window is not None)]

@@ -28,12 +28,11 @@ def cache_shape(config: Any, dtype: str) -> ModelShape:
 
 
 def windows_of(config: Any) -> tuple[int, ...]:
-    """Returns the windows of the sliding layers that presses leave whole (:func:`is_compressed`); ``config``: that of a
+    """Returns the windows of the sliding layers that presses leave whole (:func:`is_left_whole`); ``config``: that of a
     decoder of text."""
-    if not isinstance(config, Gemma3TextConfig):
+    if not isinstance(config, Gemma3TextConfig) or config.layer_types is None or config.sliding_window is None:
         return ()
-    window, types = config.sliding_window or 0, config.layer_types or ()
-    return (int(window),) * list(types).count("sliding_attention")
+    return (config.sliding_window,) * config.layer_types.count("sliding_attention")
 
 
 def head_size_of(config: Any) -> int:

@@ -12,3 +12,15 @@ def attention_window(module: Any) -> int | None:
         window: int | None = module.sliding_window
         return window
     return getattr(module.config, "sliding_window", None)
+
+
+def is_left_whole(module: Any) -> bool:
+    """Tells whether presses leave the layer whole: a sliding layer of Gemma 3, whose attention alone says that it
+    slides.
+
+    kvpress 0.5.5 skips these layers by the class ``Gemma3ForConditionalGeneration``, and compresses them in the text
+    model ``Gemma3ForCausalLM``, whose layers are the same. What is kept of a context would then stand right before the
+    question, within a window of 512 tokens that the model has learned to be the latest text. Here both are treated as
+    the first.
+    """
+    return bool(getattr(module, "is_sliding", False))

@@ -5,12 +5,15 @@ from typing import Any
 
 from kvpress import PerLayerCompressionPress
 
+from policies.declaration.attention import is_left_whole
+
 RAMP = 0.5  # of what is smaller, the share removed or the share kept
 
 
 @dataclass
 class RampPress(PerLayerCompressionPress):
-    """A ratio for each layer, rising in even steps from the first to the last; their mean is ``ratio``."""
+    """A ratio for each layer that is compressed, rising in even steps from the first to the last; their mean is
+    ``ratio``."""
 
     compression_ratios: list[float] = field(default_factory=list)
     ratio: float = 0.0
@@ -18,5 +21,8 @@ class RampPress(PerLayerCompressionPress):
     def post_init_from_model(self, model: Any) -> None:
         layers = getattr(model.model, "language_model", model.model).layers
         reach = RAMP * min(self.ratio, 1 - self.ratio)
-        last = max(1, len(layers) - 1)
-        self.compression_ratios = [self.ratio + reach * (2 * number / last - 1) for number in range(len(layers))]
+        compressed = [number for number, layer in enumerate(layers) if not is_left_whole(layer.self_attn)]
+        steps = len(compressed) - 1
+        self.compression_ratios = [0.0] * len(layers)
+        for place, number in enumerate(compressed):
+            self.compression_ratios[number] = self.ratio + (reach * (2 * place / steps - 1) if steps else 0.0)

@@ -20,8 +20,8 @@ from kvbench.engine.treat.branch import Branch, draws_of, faults_of
 from kvbench.engine.treat.guard import is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
 from kvbench.engine.treat.plan import Scoring
-from kvbench.models.load import LoadedModel, decoder_of, is_compressed
-from policies import replaced_hooks
+from kvbench.models.load import LoadedModel, decoder_of
+from policies import is_left_whole, replaced_hooks
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _treat_layer(
     if not alive:
         return
     press = alive[-1].press
-    if not is_compressed(model.network, inputs.module):
+    if is_left_whole(inputs.module):
         for branch in alive:
             branch.layers.append(_everything(inputs))
     elif isinstance(press, ScorerPress) and type(press).compress is ScorerPress.compress:  # it only drops low scores

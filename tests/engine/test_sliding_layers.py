@@ -1,0 +1,173 @@
+"""A model whose sliding layers presses leave whole: what is counted of it, and what a run on it takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from datasets_gen import TASKS
+from kvbench.checks.submission.check import examine
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.wave import Wave
+from kvbench.engine.decode.waves import forecast, rows_of, size_of, waves
+from kvbench.engine.observe.context import read_context_attention
+from kvbench.engine.treat.plan import plan
+from kvbench.experiments.catalogue import find_policy
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
+from kvbench.models.load import load_model, longest_sequence
+from kvbench.models.shape import shape_of
+from kvbench.prompts.prompt import Prompt, build_prompts
+from kvbench.store.record import Record
+from kvbench.store.store import Store
+from policies import POLICIES, HeadRows, at_ratios
+from tests.support.models.runs import CommandLine, by_policy
+from tests.support.models.toy import (
+    HEAD_SIZE,
+    KEY_HEADS,
+    PLENTY,
+    STEPS,
+    WINDOW,
+    ActingPress,
+    model_of,
+    pressing,
+    toy_tokenizer,
+    treat,
+)
+
+TASK = TASKS["base"]
+ROW = 2 * HEAD_SIZE * 4  # bytes of a key and its value in float32
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gemma")
+    model_of("gemma3_text").network.save_pretrained(folder)
+    toy_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_it_loads_from_a_folder_and_takes_sequences_longer_than_its_window(folder: Path) -> None:
+    model = load_model(str(folder), "cpu", "float32")
+    assert model.windows == (WINDOW, None)
+    assert longest_sequence(model) == 4096
+    shape = shape_of(str(folder), "cpu", "float32")
+    assert shape is not None
+    assert (shape.windows, shape.slots, shape.window_rows(9)) == ((WINDOW,), KEY_HEADS, [9] * KEY_HEADS)
+
+
+# --- what is counted
+
+
+def keep_first_half(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+    """Loses what the sliding layer still holds."""
+    half = keys.shape[2] // 2
+    return keys[:, :, :half], values[:, :, :half]
+
+
+@pytest.fixture(scope="module")
+def prompt() -> Prompt:
+    return build_prompts(toy_tokenizer(), TASK, TASK.example(0, 1), "agnostic")[0]
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, list[Record]]:
+    chosen = [
+        *(POLICIES[name] for name in ("full", "recency", "adakv_snapkv", "decoding_streaming_llm")),
+        pressing("first half", lambda _: ActingPress(keep_first_half)),
+        find_policy("int4"),
+    ]
+    return by_policy(collect(model_of("gemma3_text"), TASK, [TASK.example(0, 1)], Setting(chosen, at_ratios((0.5,)))))
+
+
+@pytest.mark.parametrize("policy", ["full", "recency", "adakv_snapkv", "first half"])
+def test_ratio_and_tokens_are_those_of_the_layers_that_a_press_compresses_and_bytes_those_of_all(
+    records: dict[str, list[Record]], prompt: Prompt, policy: str
+) -> None:
+    tokens = len(prompt.token_ids)
+    kept = tokens if policy == "full" else tokens // 2
+    held = tokens if policy in ("full", "adakv_snapkv") else kept  # a head-wise press masks and frees nothing
+    for record in records[policy]:
+        assert record.status == "ok"
+        assert record.kept_tokens == pytest.approx(kept, abs=0.5)
+        assert record.realised_ratio == pytest.approx(1 - record.kept_tokens / tokens)
+        assert record.kv_bytes == ROW * KEY_HEADS * (held + WINDOW - 1)
+
+
+def test_a_token_that_only_a_window_holds_counts_as_gone(records: dict[str, list[Record]], prompt: Prompt) -> None:
+    half, shares = len(prompt.token_ids) // 2, set()
+    for policy, kept in (("first half", range(half)), ("recency", range(len(prompt.token_ids) - half, 10**6))):
+        for record, question in zip(records[policy], prompt.questions, strict=True):
+            lost = [token not in kept for token in question.answer_tokens]
+            expected = sum(lost) / len(lost) if lost else None
+            assert record.ger == expected
+            assert record.ger_by_layer == (None if expected is None else [expected])  # of the one that is compressed
+            shares.add(expected)
+    assert {0.0, 1.0} <= shares
+    inside = range(len(prompt.token_ids) - WINDOW + 1, len(prompt.token_ids))
+    assert any(set(question.answer_tokens) & set(inside) for question in prompt.questions), "one is in the window"
+
+
+def test_bytes_of_codes_and_of_a_cache_at_its_end_count_the_window(
+    records: dict[str, list[Record]], prompt: Prompt
+) -> None:
+    model, policy = model_of("gemma3_text"), find_policy("int4")
+    assert policy.stored_bytes is not None
+    (branch,) = treat(model, [policy], [0.5], prompt).branches
+    sizes = (HeadRows(rows, HEAD_SIZE, 4) for rows in (len(prompt.token_ids), WINDOW - 1))
+    expected = KEY_HEADS * sum(policy.stored_bytes(branch.treatment.situation, rows) for rows in sizes)
+    assert {record.kv_bytes for record in records["int4"]} == {expected}
+    for record in records["decoding_streaming_llm"]:
+        assert record.kv_bytes == pytest.approx(ROW * KEY_HEADS * (record.kept_tokens + WINDOW - 1))
+        assert record.kept_tokens < len(prompt.token_ids) / 2 + 2
+
+
+# --- memory
+
+
+def test_a_row_takes_its_window_and_no_more_in_a_sliding_layer(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is planned bounds what is allocated, before the context is read and after it."""
+    model, allocated, create = model_of("gemma3_text"), list[int](), Wave.__init__
+
+    def init(self: Wave, *arguments: Any) -> None:
+        create(self, *arguments)
+        allocated.extend(part.nbytes for bundle in self.bundles for part in (*bundle.keys, *bundle.values))
+
+    monkeypatch.setattr(Wave, "__init__", init)
+    chosen = [POLICIES[name] for name in ("full", "knorm", "snapkv")]
+    trace = treat(model, chosen, (0.5, 0.9), prompt)
+    decode(model, trace, STEPS, PLENTY)
+    planned = waves(trace, STEPS, PLENTY)
+    assert 0.7 * sum(map(size_of, planned)) <= sum(allocated) <= sum(map(size_of, planned))
+    before = forecast(model, prompt, plan(chosen, at_ratios((0.5, 0.9)), prompt, 0), STEPS, PLENTY)
+    assert before.waves == tuple((len(rows_of([wave])), size_of(wave)) for wave in planned)
+    whole, half = (next(r.size for r in rows_of(planned) if r.of.treatment.ratio == ratio) for ratio in (0.0, 0.5))
+    kept = len(prompt.token_ids)
+    assert whole - half == ROW * KEY_HEADS * (kept - kept // 2), "halving the context saves it in one layer of two"
+
+
+def test_a_sliding_layer_is_observed_within_its_window(prompt: Prompt) -> None:
+    top = read_context_attention(model_of("gemma3_text"), prompt).top
+    back = torch.arange(top.shape[2]) - torch.from_numpy(top).long()
+    assert int(back[0].max()) < WINDOW <= int(back[1].max())
+
+
+# --- a run
+
+
+def words(folder: Path, cli: CommandLine, *more: object) -> list[object]:
+    places = ["run", "--model", folder, "--out", cli.folder / "runs", "--site", cli.folder / "site"]
+    return [*places, "--tasks", "base", "--limit", 1, "--ratios", 0.5, "--context-tokens", "native", *more]
+
+
+def test_a_default_run_leaves_out_what_cannot_run_and_a_named_one_is_refused(folder: Path, cli: CommandLine) -> None:
+    assert cli(*words(folder, cli, "--name", "x")) == 0
+    records = Store.open(cli.folder / "runs" / "x").frame()
+    default = {name for name, policy in POLICIES.items() if policy.by_default}
+    assert set(records.policy) == default - {"expected_attention"}
+    assert set(records.status) == {"ok"}
+    assert all(finding.outcome != "wrong" for finding in examine(cli.folder / "runs" / "x"))
+    reason = "expected_attention: 1 of 2 layers of this model slide, and its press takes the rotation of keys to be the"
+    for name in ("expected_attention", "expected_attention+int4"):
+        assert reason in cli.error(*words(folder, cli, "--name", "y", "--policies", name)).replace("+int4", "")
