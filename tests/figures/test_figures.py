@@ -199,7 +199,9 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     assert {f"{stem}.svg" for stem in re.findall("^## (.+)$", captions, re.MULTILINE)} == {
         name for name in names if name.endswith(".svg")
     }
-    what = "Right (percent of questions) over the asked ratio, base, agnostic: a line for each policy; higher is better."
+    what = (
+        "Right (percent of questions) over the asked ratio, base, agnostic: a line for each policy; higher is better."
+    )
     data = f"Model {cli.model.name}; 1 context. The cache is compressed before the question is seen."
     assert f"{what} {data}" in captions, "and no word of bands, which a single context does not have"
     assert not [name for name in names if name.startswith("ger-hallucination")]
@@ -289,7 +291,9 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
             row.model_copy(update={"level_kind": kind})
             for row in (
                 summary_row("zeros", level, realised_ratio=gone, ger=gone, right=0.5, hallucination_rate=0.3),
-                summary_row("zeros", level / 2, realised_ratio=gone / 2, ger=gone / 2, right=0.7, hallucination_rate=0.2),
+                summary_row(
+                    "zeros", level / 2, realised_ratio=gone / 2, ger=gone / 2, right=0.7, hallucination_rate=0.2
+                ),
             )
         ),
     ]

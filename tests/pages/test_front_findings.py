@@ -246,8 +246,8 @@ def test_directives_that_are_lost_while_answers_are_still_right_are_told() -> No
             here = {"task": "instructions", "example_id": f"{n}", "policy": policy, "ratio": ratio}
             made.append(record(**here, directives_obeyed=obeyed, f1=f1))
     assert (
-        "Directives are lost before right answers are: in 1 of 2 cells of instructions that is shown, while less than 5 "
-        "points of right answers are lost. Most by snapkv at ratio 0.2: 50 % are obeyed (full cache 100 %), 88 % are "
+        "Directives are lost before right answers are: in 1 of 2 cells of instructions that is shown, while less than "
+        "5 points of right answers are lost. Most by snapkv at ratio 0.2: 50 % are obeyed (full cache 100 %), 88 % are "
         "right (full cache 90 %)."
     ) in _told(made)
     for one in made:
