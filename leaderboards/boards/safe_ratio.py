@@ -5,12 +5,15 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, get_args
 
+import numpy as np
+
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.statistics.bootstrap import DIGITS
 from leaderboards.statistics.resampling import Blank, Estimate
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import ORACLE
@@ -94,7 +97,8 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
         return Blank(profile.not_comparable)
     if len(profile.leads[0]) < 2:
         return Blank(ONE_CONTEXT)
-    lost = [lead[:, :1] - lead[:, 1:] for lead in profile.leads]
+    # Without the noise of sums: a loss of 5 points is none below 5, and the same in each context is one number.
+    lost = [np.round(lead[:, :1] - lead[:, 1:], DIGITS) for lead in profile.leads]
     by_level = tuple(
         tuple(profile.estimate(of_measure[:, place]) for of_measure in lost) for place in range(len(profile.levels) - 1)
     )

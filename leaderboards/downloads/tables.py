@@ -68,7 +68,7 @@ def duels_sheet(
             **_contests_of(duel, measures),
             "only_one": duel.only_one,
             "only_other": duel.only_other,
-            "right_p": duel.right_p,
+            "p_of_mcnemar": duel.p_of_mcnemar,
             "verdict": None if duel.task in unmastered else duel.verdict,
             "not_mastered": unmastered.get(duel.task),
         }

@@ -35,7 +35,7 @@ OF_CELL: Mapping[str, Callable[[Duel], str]] = {
     "contexts": lambda duel: str(duel.contexts),
     "only this one right": lambda duel: str(duel.only_one),
     "only the other right": lambda duel: str(duel.only_other),
-    "p of McNemar": lambda duel: p_text(duel.right_p),
+    "p of McNemar": lambda duel: p_text(duel.p_of_mcnemar),
 }
 OF_MEASURE: Mapping[str, Callable[[Contest], str]] = {
     "{}": lambda contest: contest.text,

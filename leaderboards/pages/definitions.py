@@ -163,7 +163,7 @@ STATISTICS = Chapter(
             "independent, which those of a context are not, is not corrected, and decides nothing alone.",
             "χ² = (|only this − only the other| − 1)² / (only this + only the other)",
             "Q. McNemar, Psychometrika 12 (1947)",
-            ("only this one right", "only the other right", "only_one", "only_other", "p of McNemar", "right_p"),
+            ("only this one right", "only the other right", "only_one", "only_other", "p of McNemar", "p_of_mcnemar"),
         ),
         Definition(
             "Family, and correction",

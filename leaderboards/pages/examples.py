@@ -25,7 +25,7 @@ QUESTION_STEP = 0  # of the table of attention: the last token of the question
 COLUMNS = (
     *("task", "policy", "level_kind", "level", "repeat", "status", *QUESTION, *JUDGED),
     *("context", "token_ends", "question", "golds", "answer_spans", "evidence_spans", "output_text"),
-    *("right", "abstained", "hallucination_kind"),
+    *("abstained", "hallucination_kind"),
     *("ger", "slot_coverage", "eviction_rate", "realised_ratio", "token_kept"),
 )
 Tables = Mapping[str, DataFrame]

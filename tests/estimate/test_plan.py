@@ -244,8 +244,8 @@ def test_times_are_read_at_a_glance() -> None:
 def test_a_plan_says_what_so_many_contexts_can_show() -> None:
     """Four are too few for any test of two sides at 5 %; four times as many see half."""
     assert seen_with(4) == "no difference"
-    assert seen_with(20) == "differences from 11 points of right answers"
-    assert seen_with(80) == "differences from 5 points of right answers"
+    told = [f"differences from {points} points of right answers" for points in (11, 5)]
+    assert [seen_with(20), seen_with(80)] == told
     assert ("10 contexts of a task show", seen_with(10)) in rows_of(plan("full", contexts=10))
 
 

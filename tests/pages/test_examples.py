@@ -201,7 +201,9 @@ def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
 
 
 @needs_chromium
-def test_a_number_of_a_task_page_leads_to_the_examples_of_its_level(browser: Chromium, tmp_path: Path) -> None:
+def test_a_share_of_right_answers_of_a_task_page_leads_to_the_examples_of_its_level(
+    browser: Chromium, tmp_path: Path
+) -> None:
     records = realistic_records(["base"], ["full", "snapkv"], ratios=[0.1, 0.5, 0.9], contexts=2)
     (table,) = [one for one in sections_of([results_of(records)], "base")[0].tables if one.measure is RIGHT]
     page = tmp_path / examples_page("base")

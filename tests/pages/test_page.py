@@ -334,10 +334,8 @@ def test_a_task_with_directives_leads_with_those_and_with_leakage() -> None:
     """On its own page; over all tasks nothing leads, and what is right comes first."""
     records = frame([*of_directives(12), *realistic_records(["base"], ["full", "h2o"], [0.5]).to_dict("records")])
     built = build_pages([results_of(records, "reference")])
-    for page, leading in (
-        ("task-instructions.html", ["directives-obeyed", "leakage-under-defence"]),
-        (FRONT, ["right"]),
-    ):
+    of_directives_first = ["directives-obeyed", "leakage-under-defence"]
+    for page, leading in (("task-instructions.html", of_directives_first), (FRONT, ["right"])):
         tables = re.findall(r'<caption id="section-1-([\w-]+)-caption">', built[page])
         pictures = re.findall(r'<figure [^>]*id="section-1-([\w-]+)-figure"', built[page])
         assert tables[: len(leading)] == pictures[: len(leading)] == leading

@@ -156,7 +156,7 @@ def test_kinds_of_questions_hold_what_the_rows_average_over() -> None:
         own = table[(table.task == row.task) & (table.policy == row.policy) & (table.part == "answer_type")]
         (line,) = own.to_dict("records")
         assert (line["value"], line["questions"]) == ("location", 32 if row.task == "all" else 16)
-        for name in ("f1", "hallucination_rate", "ger"):
+        for name in ("right", "hallucination_rate", "ger"):
             assert line[name] == pytest.approx(getattr(row, name)), name
         assert line["reason"] is None
 

@@ -209,7 +209,7 @@ class Duel:
         return self.lead.verdict
 
     @property
-    def right_p(self) -> float:
+    def p_of_mcnemar(self) -> float:
         """Returns McNemar's p of the questions that just one has right. It takes questions for independent, is not
         corrected, and decides nothing."""
         return mcnemar_p(self.only_one, self.only_other)

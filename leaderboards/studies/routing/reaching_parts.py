@@ -221,7 +221,7 @@ DEFINITIONS = (
         names=(
             *("reached by chance", "epsilon", "right answers", "width", "rollout"),
             *estimates("reached", "relayed"),
-            *("right_low", "right_high", "right_n"),
+            "right_n",
         ),
     ),
     Definition(

@@ -49,7 +49,7 @@ def test_the_difference_the_counts_and_the_test_are_those_of_a_hand() -> None:
     assert duel.lead.points.mean == pytest.approx(50)
     assert duel.contests["hallucinated"].difference.mean == pytest.approx(-0.5)
     assert (duel.only_one, duel.only_other) == (12, 2)
-    assert duel.right_p == pytest.approx(binomtest(2, 14).pvalue)
+    assert duel.p_of_mcnemar == pytest.approx(binomtest(2, 14).pvalue)
     # Six contexts of +100, one of -100 and three of 0: of the 2 ** 10 - 1 subsets those count whose sum is at most 0.
     values = [100.0] * 6 + [0.0] * 3 + [-100.0]
     below = sum(sum(subset) <= 0 for size in range(1, 11) for subset in combinations(values, size))
