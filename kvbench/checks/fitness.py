@@ -28,6 +28,7 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import POLICIES, attention_window
 
+NO_TEMPLATE = 'it reads "Question: …" and "Answer:" as text, as a base model does, and an answer ends with its line'
 # What a model that reads by many routes loses, in points of exact match.
 MOST_BY_A_LAYER = 25.0  # with any single layer
 MOST_BY_SLOTS = 5.0  # with a share of all slots
@@ -97,7 +98,7 @@ class Examination:
     def chat_template(self) -> tuple[Outcome, str]:
         tokenizer = self.model.tokenizer
         if tokenizer.chat_template is None:
-            return "note", "none: questions follow the context as plain text, which suits a base model"
+            return "note", f"none: {NO_TEMPLATE}"
         try:
             chat_template(tokenizer)
         except KVBenchError as error:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from datasets_gen import TASKS
-from kvbench.cli.parameters import Device, MaxKVGB, Mode, Model, Seed, given_parameters
+from datasets_gen import RULER, TASKS
+from kvbench.cli.parameters import Device, Dtype, MaxKVGB, Mode, Model, Seed, given_parameters
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies, unfit_for, without
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
@@ -53,6 +53,7 @@ def command(
     seed: Seed = 0,
     mode: Mode = "agnostic",
     device: Device = "auto",
+    dtype: Dtype = "float32",
     max_kv_gb: MaxKVGB = None,
     suite: Annotated[
         bool, typer.Option("--suite", help="Measure the table of targets in docs/performance.md.")
@@ -65,7 +66,8 @@ def command(
     out: Annotated[Path, typer.Option(help="File for the measurements of --suite.")] = Path("bench.json"),
     profile: Annotated[bool, typer.Option("--profile", help="Print where the engine's time goes, and stop.")] = False,
 ) -> Result:
-    """Runs one grid through the engine and through kvpress's pipeline, in float32, and compares times and tokens."""
+    """Runs one grid through the engine and through kvpress's pipeline, by default in float32, where every token is to
+    be the same, and compares times and tokens."""
     for name in given_parameters(context):
         if name != "device" and (name in OF_THE_SUITE) != suite:
             option = "--" + name.replace("_", "-")
@@ -76,16 +78,16 @@ def command(
         size = suites.TINY if tiny else suites.FULL
         return measure_suite(only, size, check_count("--repeats", repeats), models.choose_device(device), out)
     contexts = range(check_count("--limit", limit))
-    chosen_tasks = choose("task", tasks, TASKS)
+    chosen_tasks = choose("task", tasks, TASKS, RULER)
     chosen = choose_policies(policies, chosen_tasks, mode)
     check_ratios("bench", chosen)
-    if shape := model_shape.shape_of(model, device, "float32"):
+    if shape := model_shape.shape_of(model, device, dtype):
         chosen = without(chosen, unfit_for(chosen, shape), policies)
     points = parse_points({RATIO.name: ratios}, chosen)
     chosen_tasks = asked_of(chosen_tasks, model)
     work = [(task, task.example(seed, index)) for task in chosen_tasks for index in contexts]
     treated = setting.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
-    loaded = models.load_model(model, device, "float32")
+    loaded = models.load_model(model, device, dtype)
     process.settle()
     if profile:
         return profile_of(engine.Work.of(loaded, chosen_tasks[0], chosen), [point.level.value for point in points])

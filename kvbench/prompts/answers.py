@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from datasets_gen import Task
+from datasets_gen import INSTRUCTION, Task
 from kvbench.models.shipped import REFERENCE_MODELS
 
 AnswerPrefix = Literal["auto", "on", "off"]
@@ -17,10 +17,12 @@ def asked_of(tasks: Sequence[Task], model: str, answer_prefix: AnswerPrefix = "a
     shipped ones, which were taught without."""
     if model in REFERENCE_MODELS and answer_prefix != "on":
         return list(tasks)
-    begins = answer_prefix != "off"
-    return [
-        task
-        if task.role == "text"
-        else replace(task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS))
-        for task in tasks
-    ]
+    return [task if task.role == "text" else _asked(task, answer_prefix != "off") for task in tasks]
+
+
+def _asked(task: Task, begins: bool) -> Task:
+    asked = replace(task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS))
+    if begins and task.answer_marker and task.instruction:
+        # A begun answer states the number: to ask for the steps too, and look for a mark behind them, would find none.
+        return replace(asked, instruction=INSTRUCTION, answer_marker="")
+    return asked

@@ -15,6 +15,8 @@ from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.process import settle
 
+NO_TEMPLATE = 'has no chat template: it reads "Question: …" and "Answer:" as text, and an answer ends with its line'
+
 
 @dataclass(frozen=True)
 class LoadedJob:
@@ -46,6 +48,8 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
         console.print(f"loading {job.model}", soft_wrap=True)
         model = load_model(job.model, job.device, dtype, job.device_map)
         settle()
+        if model.tokenizer.chat_template is None:
+            console.print(f"{job.model} {NO_TEMPLATE}", soft_wrap=True)
     missing = missing_weights(grid.setting.policies, model)
     grid = leave_out(grid, missing, job)
     check_first_contexts(model, grid)
