@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from datasets_gen import Task
 from kvbench.checks.findings import Begin, Finding, Outcome
-from kvbench.checks.mastery import Mastery, highest_mastered
+from kvbench.checks.mastery import Mastery, enough, highest_mastered
 from kvbench.checks.read_profile import (
     NOTHING,
     PARTS,
@@ -49,7 +49,8 @@ class Examination:
     @property
     def steps(self) -> int:
         """Counts the contexts that are asked about, at most."""
-        return self.contexts * (sum(task.top_level + 1 for task in self.tasks) + len(self._parts))
+        asked = sum((task.top_level + 1) * enough(task, self.contexts) for task in self.tasks)
+        return asked + self.contexts * len(self._parts)
 
     @property
     def _parts(self) -> list[tuple[Task, int | None]]:

@@ -1,5 +1,6 @@
 """Finds whether a model can do a task with the full cache, and at which level."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -59,6 +60,14 @@ class Mastery:
         return f"{self.level} of {self.top_level}" if self.top_level else ""
 
 
+def enough(task: Task, contexts: int) -> int:
+    """Returns how many contexts are asked: more than are given where a context has one question, as so few tell
+    nothing."""
+    most = contexts if task.most is None else min(contexts, task.most)
+    least = math.ceil(NO_DOUBT / task.questions_per_context)
+    return max(most, least if task.most is None else min(least, task.most))
+
+
 def highest_mastered(model: LoadedModel, task: Task, contexts: int, seed: int = 0, begin: Begin = silent) -> Mastery:
     """Asks a task at its highest level, and at lower ones until one is mastered; returns what was found at the last."""
     for level in range(task.top_level, 0, -1):
@@ -76,6 +85,7 @@ def mastery_at(
     asked = at_level(task, level) if task.top_level else task
     empty = Mastery(task.name, level, task.top_level, "", None, asked.chance, 0, None)
     rows: list[pd.DataFrame] = []
+    contexts = enough(task, contexts)
     for first in range(0, contexts, STEP):
         try:
             count = min(STEP, contexts - first)

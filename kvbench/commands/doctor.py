@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from datasets_gen import Task
+from datasets_gen import RULER, TASKS, Task
 from kvbench.checks.findings import faults_among, findings_of, findings_table
 from kvbench.cli.parameters import AnswerPrefix, Device, Dtype, Limit, Model, Seed, Tasks
 from kvbench.cli.result import Result
@@ -13,7 +13,9 @@ from kvbench.experiments.catalogue import check_is_press_alone, check_ratios, si
 from kvbench.experiments.options import check_count
 from kvbench.experiments.suites import coverage_of
 from kvbench.models.names import model_source
+from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.prompts.answers import asked_of
+from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy
@@ -24,6 +26,7 @@ mastery = LazyModule("kvbench.checks.mastery")
 models = LazyModule("kvbench.models.load")
 
 CONTEXTS = 8  # of each task, which show what a model is like
+RULER_TOKENS = 1024  # of a context of RULER's tasks
 
 
 def command(
@@ -43,7 +46,8 @@ def command(
     whether the model is fit for the benchmark, and fails if it masters no task."""
     if press is None:
         contexts = check_count("--limit", CONTEXTS if limit is None else limit)
-        chosen = coverage_of(None, tasks, None, None).tasks
+        model_source(model)  # a mistyped name is refused before anything heavy is imported
+        chosen = tasks_of(tasks, model)
         return _of_model(model, asked_of(chosen, model, answer_prefix), contexts, seed, device, dtype)
     given = {"--tasks": tasks is not None, "--limit": limit is not None, "--answer-prefix": answer_prefix != "auto"}
     for option, is_given in {**given, "--seed": seed != 0, "--dtype": dtype != "auto"}.items():
@@ -53,6 +57,16 @@ def command(
     check_is_press_alone(policy)
     check_ratios("doctor", [policy])
     return _of_press(policy, model, device)
+
+
+def tasks_of(names: str | None, model: str) -> list[Task]:
+    """Returns the tasks that are named, or all that are generated; and RULER's of a length that takes minutes, unless
+    the model ships with kvbench: those were taught other tasks."""
+    if names is None and model not in REFERENCE_MODELS:
+        names = ",".join((*TASKS, *RULER))
+    chosen = coverage_of(None, names, None, None).tasks
+    counted = count_by(model)
+    return [lengthen([task], RULER_TOKENS, None, counted, model)[0] if task.name in RULER else task for task in chosen]
 
 
 def _of_press(policy: Policy, model: str, device: str) -> Result:
@@ -70,7 +84,6 @@ def _of_press(policy: Policy, model: str, device: str) -> Result:
 
 
 def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:
-    model_source(model)  # a mistyped name is refused before anything heavy is imported
     console.print(f"loading {model}", soft_wrap=True)
     exam = fitness.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
     with_full, of_profiles = exam.predicted_answers()
