@@ -10,6 +10,7 @@ from hypothesis import settings
 from transformers import PreTrainedTokenizerFast
 
 from kvbench.cli.program import main
+from kvbench.models import load
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.store import Store
@@ -24,6 +25,14 @@ torch.set_num_threads(1)
 # No test depends on time, and a red test is red again on the next run.
 settings.register_profile("kvbench", deadline=None, derandomize=True, max_examples=25, database=None)
 settings.load_profile("kvbench")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _float32_on_every_processor() -> Iterator[None]:
+    """Toy models are loaded in float32 unless a test says otherwise, also where bfloat16 is faster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load, "faster_dtype", lambda: torch.float32)
+        yield
 
 
 @pytest.fixture(scope="session")
