@@ -11,7 +11,6 @@ from leaderboards.aggregate.arguments import Arguments, by_argument
 from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
-    F1,
     KV_BYTES,
     RIGHT,
     SummaryRow,
@@ -36,7 +35,6 @@ COST = "ms / context"
 NOTHING_REMOVED = "no tokens are removed: nothing is evicted, and nothing freed"
 # The columns that stand on a board before all are asked for, those of levels at the first of them alone.
 LEADING = ("rank", "area", "beats random?", *SAFE_HEADINGS, "right", "wrong of answered", "GER", "bytes saved", COST)
-SCORES = {RIGHT: "right", F1: "F1"}  # what answers are, and the headings of their columns
 # Ways in which answers that the full cache has right are lost: the headings of their columns, and what they are.
 LOSSES = {
     "erased": "no row of the answer is left, and no route leads from it",
@@ -266,7 +264,7 @@ def _columns(
     at = {level: f" at {names[level]}" for level in shown} or {UNTREATED: f" at {UNTREATED}"}
     columns = [
         *(_derived_column(measure, kinds) for measure in FIRST_COLUMNS),
-        *(_score_column(measure, level, at[level]) for measure in SCORES for level in shown),
+        *(_right_column(level, at[level]) for level in shown),
         *(
             _measure_column(measure, heading, level, at[level], "" if heading.single else at[level])
             for measure, heading in ON_BOARD
@@ -283,7 +281,7 @@ def _columns(
 def _at_level(level: Level, name: str) -> list[Column]:
     at = f" at {name}"
     columns = [
-        *(_score_column(measure, level, at) for measure in SCORES),
+        _right_column(level, at),
         *(_measure_column(measure, heading, level, at, at) for measure, heading in ON_BOARD),
         *(_loss_column(loss, level, at) for loss in LOSSES),
         _saved_column(f"bytes saved{at}", level, at),
@@ -334,16 +332,15 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, s
     return BoardColumn(f"{heading.name}{suffix}", meaning, at_level=True, short_for=short_for), cell
 
 
-def _score_column(measure: Measure, level: Level, at: str) -> Column:
+def _right_column(level: Level, at: str) -> Column:
     def cell(policy: _Policy) -> TableCell:
         row = _at(policy, level)
-        value = None if row is None else measure.value(row)
+        value = None if row is None else RIGHT.value(row)
         if row is None or value is None:
             return TableCell.blank(None if row is None else row.reason)
-        return TableCell(measure.text(value), interval_text(measure.interval(row), measure.factor), value)
+        return TableCell(RIGHT.text(value), interval_text(RIGHT.interval(row), RIGHT.factor), value)
 
-    name = f"{SCORES[measure]}{at}"
-    return _column(name, f"{name}, in percent, with its 95 % interval", cell, at_level=True)
+    return _column(f"right{at}", f"right{at}, in percent, with its 95 % interval", cell, at_level=True)
 
 
 def _loss_column(name: str, level: Level, at: str) -> Column:

@@ -97,7 +97,7 @@ def test_tabs_follow_the_arrow_keys(browser: Chromium, page: Path) -> None:
 
 def test_a_column_sorts_both_ways_with_blanks_last(browser: Chromium, page: Path) -> None:
     browser.open(page.with_name("task-hops.html"))
-    table = "document.querySelector('#section-1-f1 table')"
+    table = "document.querySelector('#section-1-right table')"
     heading = f"[...{table}.querySelectorAll('thead th')].find(each => each.textContent === '0.5')"
     column = f"[...{table}.querySelector('tbody.sortable').rows].map(row => row.cells[5].dataset.sort ?? null)"
     original = browser.evaluate(column)

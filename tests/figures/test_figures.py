@@ -138,7 +138,7 @@ def test_a_figure_has_a_heading_and_a_legend_and_is_large_enough_for_print(tmp_p
     plot = curve_plot(rows, "base", "agnostic", RIGHT)
     plot.save(tmp_path / "f1.svg")
     text = (tmp_path / "f1.svg").read_text()
-    for words in ("Right, percent of questions: base", "snapkv", "random", "asked ratio"):
+    for words in ("Right, percent: base", "snapkv", "random", "asked ratio"):
         assert words in text, words
     assert text.count(">snapkv<") == 1, "one entry, though its line may be in pieces"
     plot.save(tmp_path / "f1.png")
@@ -169,8 +169,8 @@ def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> 
     assert max(map(len, lines)) <= 38
     plot.save(tmp_path / "bare.svg", Paper.parse("8cm", headed=False))
     bare = (tmp_path / "bare.svg").read_text()
-    assert "Right, percent of questions: base" not in bare
-    assert ">Right, percent of questions<" in bare, "the axis says what is drawn"
+    assert "Right, percent: base" not in bare
+    assert ">Right, percent<" in bare, "the axis says what is drawn"
     for wrong in ("3.25", "in", "0.1mm", "-3in", "nanin"):
         with pytest.raises(LeaderboardError, match=r"3\.25in"):
             Paper.parse(wrong)
@@ -199,9 +199,7 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     assert {f"{stem}.svg" for stem in re.findall("^## (.+)$", captions, re.MULTILINE)} == {
         name for name in names if name.endswith(".svg")
     }
-    what = (
-        "Right (percent of questions) over the asked ratio, base, agnostic: a line for each policy; higher is better."
-    )
+    what = "Right (percent) over the asked ratio, base, agnostic: a line for each policy; higher is better."
     data = f"Model {cli.model.name}; 1 context. The cache is compressed before the question is seen."
     assert f"{what} {data}" in captions, "and no word of bands, which a single context does not have"
     assert not [name for name in names if name.startswith("ger-hallucination")]

@@ -153,7 +153,7 @@ def test_the_data_of_a_map_has_every_layer_and_its_reasons(rows: list[SummaryRow
     assert data["reasons"][int(cells[1][0].removeprefix("#"))] == "not run"
     assert cells[1][1] == f"{100 * found.layers['right', '0.9'].values[1][1]:.1f}"
     values = [row.right for row in some if row.task != "all" and row.right is not None]
-    assert data["ends"]["right"] == [min(values), max(values)], "the whole scale of colours is used"
+    assert data["ends"]["right"] == [100 * min(values), 100 * max(values)], "the whole scale of colours is used"
     heats = [cell.heat for layer in found.layers.values() for row in layer.cells for cell in row if not cell.reason]
     assert (min(heats), max(heats)) == (0, 1)
 
@@ -170,11 +170,11 @@ def test_a_map_is_printed_with_its_numbers(rows: list[SummaryRow], tmp_path: Pat
     save_map(found, (RIGHT.name, "0.5"), tmp_path / "tasks.svg", "right at 0.5")
     text = (tmp_path / "tasks.svg").read_text()
     number = found.layers[RIGHT.name, "0.5"].cells[0][0].text
-    for words in ("right at 0.5", "hops", "snapkv", number, "policy", "task", "Right, percent of questions"):
+    for words in ("right at 0.5", "hops", "snapkv", number, "policy", "task", "Right, percent"):
         assert f">{words}<" in text, words
     save_map(found, (RIGHT.name, "0.5"), tmp_path / "narrow.svg", "", Paper(2.5, headed=False))
     narrow = (tmp_path / "narrow.svg").read_text()
     assert f">{number}<" not in narrow, "its cells are too narrow for numbers"
-    assert ">Right, percent of questions<" in narrow
+    assert ">Right, percent<" in narrow
     save_map(found, (RIGHT.name, "0.5"), tmp_path / "tasks.png", "right at 0.5")
     assert imread(tmp_path / "tasks.png").shape[1] >= 1800
