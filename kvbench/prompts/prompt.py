@@ -211,10 +211,10 @@ def _build_prompt(
 ) -> Prompt:
     encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
     offsets = np.array(encoded["offset_mapping"])  # once: a prompt asks for the tokens of a hundred spans
-    stated = {
-        value: tokens_of([place for place in example.stated if place.text == value], offsets, len(head))
-        for value in example.stated_values
-    }
+    places: dict[str, list[StatedValue]] = {}
+    for place in example.stated:
+        places.setdefault(place.text, []).append(place)
+    stated = {value: tokens_of(of_value, offsets, len(head)) for value, of_value in places.items()}
     questions = []
     for question, text in question_texts:
         spans: dict[str, tuple[int, ...]] = {

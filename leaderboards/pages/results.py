@@ -55,6 +55,13 @@ class Results:
         return [task for task in distinct(row.task for row in self.rows) if task != ALL_TASKS]
 
     @property
+    def levels(self) -> dict[str, str]:
+        """Returns by task the level of difficulty that it was asked at, such as "3 of 5", where that is not the
+        highest."""
+        tasks = (task for run in self.runs.values() for task in spread(run).get("tasks", ()))
+        return {str(task["name"]): str(task["level"]) for task in tasks if task.get("level")}
+
+    @property
     def mastered(self) -> list[str]:
         """Lists the tasks that means over tasks are made of: those that the model can do with the full cache, or
         all."""

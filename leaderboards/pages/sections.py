@@ -65,6 +65,12 @@ def note_of(results: Results, task: str) -> str:
         over = f"{len(results.mastered)} of {len(results.tasks)} tasks" if left_out else f"{len(results.tasks)} tasks"
         why = f": without {', '.join(left_out)}, which the model cannot do with the full cache" if left_out else ""
         sentences.insert(0, f"Unweighted mean over {over}{why}")
+    leveled = {one: results.levels[one] for one in results.tasks if one in results.levels}
+    if task in leveled:
+        sentences.append(f"It is asked at level {leveled[task]} of difficulty")
+    elif task == ALL_TASKS and leveled:
+        levels = ", ".join(f"{one} at {level}" for one, level in leveled.items())
+        sentences.append(f"Levels of difficulty below the highest: {levels}")
     if most.chance is not None:
         sentences.append(f"A guess without the text has {most.chance:.1f} % right")
     if most.right_by_silence is not None:

@@ -28,6 +28,11 @@ from policies.declaration.names import CONTROLS, FULL
 
 # What a cache is used for, and the tasks that stand for it. A task that is not named here has a column of its own.
 USES: Mapping[str, tuple[str, ...]] = {
+    "needle": ("niah_single_1", "niah_single_2", "niah_single_3"),
+    "needle among others": ("niah_multikey_1", "niah_multikey_2", "niah_multikey_3"),
+    "several needles": ("niah_multivalue", "niah_multiquery"),
+    "variable tracking": ("vt",),
+    "counting words": ("cwe", "fwe"),
     "short QA": ("base", "knowledge"),
     "long context": ("long_context",),
     "multi-hop": ("hops",),
