@@ -11,8 +11,8 @@ import numpy as np
 
 from kvbench.store.record import AnswerRow
 from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
-from leaderboards.metrics.judges.spoken import plain
 from leaderboards.metrics.judges.naming import values_said
+from leaderboards.metrics.judges.spoken import plain
 from leaderboards.routing.reach import chance_of_reach
 from policies import LazyModule
 
