@@ -60,8 +60,8 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     adapted, _, verdicts = told.partition(" right, higher is better: ")
     assert adapted.startswith("Loud snapkv is adapted, not as in its paper: window_size ")
     lower = "wrong of answered, lower is better"
-    assert verdicts.startswith(f"{undecided} {lower}: {undecided} Right, percent, ")
-    pooled = cli.out.partition("Right, percent, higher is better: this")[0]
+    assert verdicts.startswith(f"{undecided} {lower}: {undecided} right, percent, ")
+    pooled = cli.out.partition("right, percent, higher is better: this")[0]
     lines = [line for line in pooled.splitlines() if line.endswith("not distinguished")]
     assert len(lines) == 2 * len(others), "of four contexts nothing can be told"
     assert "only 2 contexts: verdicts from fewer than 10 say little" in told

@@ -51,7 +51,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
             "--every-task",
             *PLACES,
         ],
-        {"pooled": "verdict", "verdicts": "f1_value", "failures": "rate", "arguments": "arguments"},
+        {"pooled": "verdict", "verdicts": "right_value", "failures": "rate", "arguments": "arguments"},
     ),
     "claims": (
         ["claims", "--only", "F3", "--limit", "1", "--model", "TOY", "--out", "RUNS", "--site", "SITE"],

@@ -64,10 +64,12 @@ def plain(store: Store, count: int) -> str:
     return captured.get()
 
 
-def test_the_lowest_f1_comes_first_and_hallucinations_among_equals(run: Path, tmp_path: Path) -> None:
+def test_among_answers_that_are_no_more_right_hallucinations_come_first_then_the_lowest_f1(
+    run: Path, tmp_path: Path
+) -> None:
     store = edited(run, tmp_path, [(50.0, False), (0.0, False), (20.0, True), (0.0, True)])
     answers, failed = worst_answers(store, "knorm", Level("ratio", 0.9), 4)
-    assert [int(answer.record.question_id.rpartition("/")[2]) for answer in answers] == [3, 1, 2, 0]
+    assert [int(answer.record.question_id.rpartition("/")[2]) for answer in answers] == [3, 2, 1, 0]
     assert {(answer.record.policy, answer.record.ratio) for answer in answers} == {("knorm", 0.9)}
     assert all(answer.full and answer.full.policy == "full" for answer in answers)
     assert all(answer.full and answer.full.question_id == answer.record.question_id for answer in answers)
