@@ -40,20 +40,10 @@ NAMES = {  # of the parts of a layer: in transformers, and in the format
 
 def toy_llama(vocabulary: Sequence[str] = BYTE_LEVEL, **options: Any) -> LlamaForCausalLM:
     torch.manual_seed(3)
-    sizes: dict[str, Any] = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-    }
+    sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2}
     config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        initializer_range=0.25,
-        **sizes,
-        **options,
+        vocab_size=len(vocabulary), max_position_embeddings=4096, initializer_range=0.25, **sizes, **heads, **options
     )
     network = LlamaForCausalLM(config)
     network.eval()
