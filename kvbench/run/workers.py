@@ -26,7 +26,7 @@ from kvbench.system.signals import INTERRUPTS, leave_to_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-SMALL = 100_000_000  # parameters: the operations of a larger model keep all cores busy
+SMALL = 200_000_000  # parameters: two threads of a model of 135 million wait for each other as those of a small one do
 CAN_FORK = sys.platform == "linux"  # macOS has the call, and system libraries that fail after it
 AHEAD = 4  # items of each worker that are begun or waiting: what is finished early is held in memory
 

@@ -98,7 +98,7 @@ def test_sliding_layers_are_told() -> None:
     outcome, text = Examination(model_of("qwen3"), 1, ()).slots()
     assert (outcome, "no sliding layers" in text) == ("ok", True)
     mistral = toy_model("mistral", lambda: MistralForCausalLM(MistralConfig(**sizes(sliding_window=40))))
-    outcome, text = Examination(mistral, 1).slots()
+    outcome, text = Examination(mistral, 1, ()).slots()
     assert outcome == "note"
     assert f"; {LAYERS} sliding layers, so that sequences end at 40 tokens" in text
     for model in (
