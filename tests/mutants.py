@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{ENGINE}/decode/bundle.py",
-        'mask[..., context].masked_fill_(hidden[:, :, None], float("-inf"))',
+        'mask[..., context].masked_fill_(hidden, float("-inf"))',
         "pass",
         "tests/engine/decode/test_wave.py::test_attention_of_questions_by_hand",
     ),
