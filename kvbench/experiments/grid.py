@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 identification = LazyModule("kvbench.experiments.identify")  # it needs torch, and options are checked before that
 
 
-def task_identity(task: Task, contexts: int) -> TaskIdentity:
+def task_identity(task: Task, contexts: int, prompt: str) -> TaskIdentity:
     """Identifies a task of a run by all that its answers depend on."""
     return TaskIdentity(
         name=task.name,
@@ -27,6 +27,7 @@ def task_identity(task: Task, contexts: int) -> TaskIdentity:
         max_new_tokens=task.max_new_tokens,
         level=task.level,
         begins_answers=task.begins_answers,
+        prompt=prompt,
     )
 
 
@@ -55,7 +56,9 @@ class Grid:
                 **setting,
                 "model": model,
                 "held_out": self.held_out,
-                "tasks": tuple(task_identity(task, contexts) for task, contexts in self.tasks),
+                "tasks": tuple(
+                    task_identity(task, contexts, stored.prompts.get(task.name, "")) for task, contexts in self.tasks
+                ),
                 "policies": stored.policies if alike else (),
             }
         )

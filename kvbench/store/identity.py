@@ -38,6 +38,7 @@ class TaskIdentity(BaseModel):
     max_new_tokens: Annotated[int, Field(ge=1, lt=MOST_TOKENS)]
     level: Name = ""  # of difficulty, such as "3 of 5", where it is not the highest
     begins_answers: bool = False  # answers go on from the answer prefixes of the questions
+    prompt: str = ""  # the first one as it was sent, its context shortened; known once the model is loaded
 
     def makes_the_contexts_of(self, other: "TaskIdentity") -> bool:
         """Tells whether the first contexts of both are the same, however many each has."""
@@ -115,7 +116,6 @@ class Identity(BaseModel):
     held_out: bool  # the contexts are written in phrasings that training never shows
     tables: tuple[str, ...]  # of studies, which the run fills
     options: dict[str, str] = {}  # of these tables, as texts
-    prompts: dict[str, str] = {}  # by task, the first prompt as it was sent, its context shortened
     tasks: tuple[TaskIdentity, ...]
     policies: tuple[PolicyIdentity, ...]
 
@@ -134,6 +134,11 @@ class Identity(BaseModel):
         """Names the fields that make the other another run."""
         names = (name for name in type(self).model_fields if name not in PROVENANCE)
         return [name for name in names if getattr(self, name) != getattr(other, name)]
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """Returns by task the first prompt as it was sent."""
+        return {task.name: task.prompt for task in self.tasks if task.prompt}
 
     @property
     def setting(self) -> dict[str, Any]:

@@ -355,7 +355,7 @@ def test_files_stand_among_names_and_keep_the_length_of_their_contexts(write: Wr
     mine, others = write(LIVES, SHOP), write(SHOP, name="others/mine.jsonl")
     grid = build_grid(Job(tasks=f"base, {mine}", limit=None), len)
     assert [(task.name, contexts) for task, contexts in grid.tasks] == [("base", 12), ("mine", 2)]
-    assert [default_tokens(None, names) for names in ("base", f"base, {mine}")] == [768, None]
+    assert [default_tokens(None, names) for names in ("base", f"base, {mine}")] == ["usual", None]
     assert [contexts for _, contexts in build_grid(Job(suite="routing", tasks=str(mine)), len).tasks] == [2]
     with pytest.raises(KVBenchError, match="--context-tokens and --depth are for generated contexts: those of mine"):
         build_grid(Job(tasks=str(mine), context_tokens=300), len)
