@@ -55,7 +55,8 @@ def command(
 ) -> Result:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them. Or the
     worst answers of a policy in a run: what is lost of what they needed."""
-    is_task = what in KNOWN_TASKS or is_file_of_questions(what)
+    # A file without an ending may be what is left of a run, and is said to be none.
+    is_task = what in KNOWN_TASKS or (is_file_of_questions(what) and Path(what).suffix != "")
     is_run = not is_task and ("/" in what or Path(what).is_dir())
     for name in options.given_parameters(context):
         if name != "what" and (name in ("policy", *KINDS, "worst")) != is_run:

@@ -129,12 +129,15 @@ def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_pat
     assert len(printable("a\x1bb\n")) == 4
 
 
-def test_an_example_that_cannot_be_made_again_has_no_colours(run: Path, tmp_path: Path) -> None:
+def test_an_example_that_cannot_be_made_again_has_the_spans_that_are_stored(run: Path, tmp_path: Path) -> None:
     store = edited(run, tmp_path, [(0.0, True)])
     for path in store.files(CONTEXTS):
         rows = [row.model_copy(update={"task_version": "0.0.1"}) for row in store.read_rows(CONTEXTS, path)]
         store.write_rows(CONTEXTS, path, rows)
-    assert "its spans are not known" in " ".join(plain(store, 1).split())
+    shown = " ".join(plain(store, 1).split())
+    assert "all of its evidence is shown as fact" in shown
+    assert "[fact " in shown
+    assert "[answer " in shown
 
 
 def test_failed_answers_are_counted_and_not_shown(run: Path, tmp_path: Path) -> None:
