@@ -241,6 +241,6 @@ INSTRUCTIONS_IN_ARMS = replace(
     arms=ARMS,
     variant="arms.2",
     chance=26.4,
-    chances=(2.2, 2.1, 34.5, 34.5, 28.1, 28.2),
+    chances=(0.7, 0.5, 33.6, 33.6, 26.9, 26.4),
     contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

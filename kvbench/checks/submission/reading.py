@@ -160,7 +160,7 @@ def read(folder: Path) -> tuple[Submission, Finding]:
             except (KVBenchError, ValidationError) as error:
                 faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
     faults += _stray_files(store)
-    versions = {planned.name: task_of_version(planned.name, planned.version) for planned in store.identity.tasks}
+    versions = {planned.name: task_as_run(planned, store.identity.model) for planned in store.identity.tasks}
     tasks = {name: task for name, task in versions.items() if task is not None}
     submission = Submission(store, tuple(answers), tasks)
     return submission, finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)

@@ -25,7 +25,7 @@ from kvbench.prompts.context_length import count_by
 every_task = pytest.mark.parametrize("task", RULER.values(), ids=RULER)
 lengths = pytest.mark.parametrize("tokens", [1024, 4096, 16_384])
 count = count_by("reference")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NEEDLE = re.compile(r"One of the special magic (numbers|uuids) for ([\w-]+) is: ([\w-]+)\.")
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 DIGEST = """
