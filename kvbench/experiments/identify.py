@@ -84,9 +84,7 @@ def identify(
         held_out=held_out,
         tables=setting.tables,
         options=setting.options_of_tables,
-        tasks=tuple(
-            task_identity(task, contexts, _prompt(model, task, setting, held_out)) for task, contexts in tasks
-        ),
+        tasks=tuple(task_identity(task, contexts, _prompt(model, task, setting, held_out)) for task, contexts in tasks),
         policies=tuple(_policy(policy, [task for task, _ in tasks], setting) for policy in setting.policies),
     )
 

@@ -33,7 +33,7 @@ def described_question(task: Task, example: Example, question: Question) -> dict
         "question": question.text,
         "golds": list(question.golds),
         "every_gold": question.every_gold,
-        "answer_prefix": question.answer_prefix,
+        "answer_prefix": question.answer_prefix if task.begins_answers else "",
         "target": question.perfect_output,
         "answerable": question.answerable,
         "direction": question.direction,

@@ -99,7 +99,7 @@ def test_groups_that_do_not_divide_a_head_are_refused_before_weights_are_loaded(
 
     monkeypatch.setattr(kvbench.run.load, "load_model", loaded)
     line = cli.error(*cli.words("--policies", "int4(group=48)"))
-    divides = "groups of 48 do not divide the 128 channels of a head: say group=32 or group=64"
+    divides = "groups of 48 do not divide the 128 channels of a head: say group=32 or group=64: leave it out"
     assert line == f"error: int4(group=48): {divides}"
     assert cli(*cli.words("--policies", "int4(group=32)")) == 1
     assert "the weights are loaded" in cli.complaint

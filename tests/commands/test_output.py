@@ -69,7 +69,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
     "score": (["score", "RUN"], {"scored": "changed"}),
     "export": (["export", "--task", "base", "--limit", "1", "--out", "SITE/set"], {"exported": "questions"}),
     "show TASK": (["show", "base"], {"examples": "spans", "questions": "golds"}),
-    "show RUN": (["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"], {"answers": "output_text"}),
+    "show RUN": (["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"], {"answers": "output_text", "prompts": "prompt"}),
     "check-submission": (["check-submission", "RUN"], {"findings": "outcome"}),
     "import-kvpress": (["import-kvpress", "RESULTS", "--site", "SITE"], {"imported": "scores"}),
 }
@@ -83,7 +83,8 @@ def call(words: list[str], cli: CommandLine, run: Store) -> list[str]:
 
 
 def test_every_command_is_called() -> None:
-    assert {words[0] for words, _ in CALLS.values()} == set(COMMANDS)
+    """But for the one that needs the package index (tests/models/test_natural.py)."""
+    assert {words[0] for words, _ in CALLS.values()} == set(COMMANDS) - {"fetch"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -20,8 +20,9 @@ from kvbench.models.names import local_source
 from kvbench.models.pretrained import read_ends, read_tokenizer
 from kvbench.models.shape import shape_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
+from kvbench.prompts.answers import asked_of
 from kvbench.run.resume import chunks
-from kvbench.store.identity import Identity
+from kvbench.store.identity import Identity, TaskIdentity
 from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.store.run_file import RUN_FILE
 from kvbench.store.store import SUMMARY_FILE, Store
@@ -164,6 +165,12 @@ def read(folder: Path) -> tuple[Submission, Finding]:
     tasks = {name: task for name, task in versions.items() if task is not None}
     submission = Submission(store, tuple(answers), tasks)
     return submission, finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
+
+
+def task_as_run(planned: TaskIdentity, model: str) -> Task | None:
+    """Returns the task of a run as it was asked of the model; None if it is not installed here."""
+    task = task_of_version(planned.name, planned.version)
+    return task and asked_of([task], model, "on" if planned.begins_answers else "off")[0]
 
 
 def _stray_files(store: Store) -> Iterator[str]:

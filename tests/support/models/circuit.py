@@ -35,7 +35,10 @@ NUMBER = {word: number for number, word in enumerate(WORDS)}
 def _tokenizer() -> PreTrainedTokenizerFast:
     inner = Tokenizer(models.WordLevel(NUMBER, unk_token="<s>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
+    # Nothing may stand behind a question: the circuit answers its last token.
+    tokenizer.chat_template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
+    return tokenizer
 
 
 @cache
