@@ -81,9 +81,9 @@ def command(
     chosen_tasks = choose("task", tasks, TASKS, RULER)
     chosen = choose_policies(policies, chosen_tasks, mode)
     check_ratios("bench", chosen)
+    points = parse_points({RATIO.name: ratios}, chosen)
     if shape := model_shape.shape_of(model, device, dtype):
         chosen = without(chosen, unfit_for(chosen, shape), policies)
-    points = parse_points({RATIO.name: ratios}, chosen)
     chosen_tasks = asked_of(chosen_tasks, model)
     work = [(task, task.example(seed, index)) for task in chosen_tasks for index in contexts]
     treated = setting.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
