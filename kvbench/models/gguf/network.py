@@ -12,7 +12,7 @@ from typing import Any
 import gguf
 import torch
 from gguf import GGUFReader, GGUFValueType
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel, modeling_gguf_pytorch_utils
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from kvbench.models.gguf.config import read_gguf_tokenizer
@@ -74,9 +74,12 @@ def _in_seconds() -> Iterator[None]:
 
     GGUFReader._get_field_parts = passing  # type: ignore[method-assign,assignment]
     gguf.get_tensor_name_map = cache(names)
+    progress = modeling_gguf_pytorch_utils.tqdm
+    modeling_gguf_pytorch_utils.tqdm = lambda tensors, **_: tensors  # it takes seconds, and fills logs
     try:
         yield
     finally:
+        modeling_gguf_pytorch_utils.tqdm = progress
         GGUFReader._get_field_parts = read  # type: ignore[method-assign]
         gguf.get_tensor_name_map = names
 
