@@ -69,7 +69,10 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
     "score": (["score", "RUN"], {"scored": "changed"}),
     "export": (["export", "--task", "base", "--limit", "1", "--out", "SITE/set"], {"exported": "questions"}),
     "show TASK": (["show", "base"], {"examples": "spans", "questions": "golds"}),
-    "show RUN": (["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"], {"answers": "output_text", "prompts": "prompt"}),
+    "show RUN": (
+        ["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"],
+        {"answers": "output_text", "prompts": "prompt"},
+    ),
     "check-submission": (["check-submission", "RUN"], {"findings": "outcome"}),
     "import-kvpress": (["import-kvpress", "RESULTS", "--site", "SITE"], {"imported": "scores"}),
 }

@@ -1,10 +1,11 @@
 """Scores outputs again, and decodes their tokens again."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from datasets_gen import DatasetError
 from kvbench.checks.findings import Finding, finding_of, note
 from kvbench.checks.submission.reading import Submission, place_of
+from kvbench.prompts.ends import AnswerEnds
 from kvbench.prompts.prompt import answer_text
 from kvbench.store.record import Record
 from kvbench.store.scoring import SCORES, scores_of
@@ -49,8 +50,9 @@ def check_outputs(submission: Submission) -> Iterator[Finding]:
                 texts[tuple(ids)] = answer_text(tokenizer, ids) if known else "tokens that the model does not have"
             if text != texts[tuple(ids)]:
                 faults.append(f"{place_of(record)}: output is {text!r:.60}, its tokens say {texts[tuple(ids)]!r:.60}")
-            elif fault := _fault_of_end(record, submission.ends or (), longest.get(record.task, 0)):
-                faults.append(f"{place_of(record)}: {fault}")
+            elif record.task in submission.ends:
+                fault = _fault_of_end(record, submission.ends[record.task], longest.get(record.task, 0))
+                faults += [f"{place_of(record)}: {fault}"] if fault else []
     yield finding_of("outputs", "as their tokens say" if tokenizer else "none is too long", faults)
     if tokenizer is None:
         model = submission.identity.model
@@ -59,12 +61,13 @@ def check_outputs(submission: Submission) -> Iterator[Finding]:
         yield note("outputs", f"not decoded, as the tokenizer of the run is not known: {reason}")
 
 
-def _fault_of_end(record: Record, ends: Collection[int], longest: int) -> str:
-    """Says how the end of an answer contradicts its tokens: it stops at the first end token, or at its last place."""
+def _fault_of_end(record: Record, ends: AnswerEnds, longest: int) -> str:
+    """Says how the end of an answer contradicts its tokens: it stops at the first end, or at its last place."""
     ids = record.output_token_ids or [-1]
-    if any(token in ends for token in ids[:-1]):
+    until_end, ended = ends.until_end(ids)
+    if len(until_end) < len(ids):
         return "it goes on behind an end token"
-    if record.ended != (ids[-1] in ends):
+    if record.ended != ended:
         return f"ended is {record.ended}, its last token is {ids[-1]}"
     if not record.ended and len(ids) < longest:
         return f"it stops without an end token, {len(ids)} of {longest} tokens long"

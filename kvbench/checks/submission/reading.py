@@ -1,7 +1,7 @@
 """Reads a run that somebody else handed in, and generates its examples again."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from pandas import DataFrame
 from pydantic import ValidationError
 from transformers import PreTrainedTokenizerBase
 
-from datasets_gen import Example, Task
+from datasets_gen import KNOWN_TASKS, Example, Task
 from kvbench.checks.findings import Finding, finding_of
 from kvbench.experiments.question_fields import described_context, described_question
 from kvbench.experiments.source import source_hash
@@ -21,6 +21,7 @@ from kvbench.models.pretrained import read_ends, read_tokenizer
 from kvbench.models.shape import shape_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.prompts.answers import asked_of
+from kvbench.prompts.ends import AnswerEnds, answer_ends
 from kvbench.run.resume import chunks
 from kvbench.store.identity import Identity, TaskIdentity
 from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
@@ -93,11 +94,18 @@ class Submission:
         return read_tokenizer(source)
 
     @cached_property
-    def ends(self) -> tuple[int, ...] | None:
-        """Reads the tokens that end an answer, of a model that is here."""
+    def ends(self) -> Mapping[str, AnswerEnds]:
+        """Reads by task what ends an answer of a model that is here; not of the tasks of files, which are not."""
         if self.tokenizer is None or self.model_source is None:
-            return None
-        return read_ends(self.model_source, self.tokenizer)
+            return {}
+        own = read_ends(self.model_source, self.tokenizer)
+        return {
+            planned.name: answer_ends(
+                self.tokenizer, replace(KNOWN_TASKS[planned.name], begins_answers=planned.begins_answers)
+            ).with_tokens(own)
+            for planned in self.identity.tasks
+            if planned.name in KNOWN_TASKS
+        }
 
     @cached_property
     def model(self) -> LoadedModel:
