@@ -66,6 +66,7 @@ def _in_seconds() -> Iterator[None]:
     each of Gemma's 262,144 tokens (27 s): it passes over arrays here. And it makes a table of the names of tensors for
     each module of a network (7 s): it makes one here."""
     read, names = GGUFReader._get_field_parts, gguf.get_tensor_name_map
+    conversion: Any = modeling_gguf_pytorch_utils  # which has no types for what it imports itself
 
     def passing(reader: GGUFReader, start: int, kind: int) -> Any:
         if kind == GGUFValueType.ARRAY:
@@ -74,12 +75,12 @@ def _in_seconds() -> Iterator[None]:
 
     GGUFReader._get_field_parts = passing  # type: ignore[method-assign,assignment]
     gguf.get_tensor_name_map = cache(names)
-    progress = modeling_gguf_pytorch_utils.tqdm
-    modeling_gguf_pytorch_utils.tqdm = lambda tensors, **_: tensors  # it takes seconds, and fills logs
+    progress = conversion.tqdm
+    conversion.tqdm = lambda tensors, **_: tensors  # it takes seconds, and fills logs
     try:
         yield
     finally:
-        modeling_gguf_pytorch_utils.tqdm = progress
+        conversion.tqdm = progress
         GGUFReader._get_field_parts = read  # type: ignore[method-assign]
         gguf.get_tensor_name_map = names
 
