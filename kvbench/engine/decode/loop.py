@@ -108,6 +108,24 @@ class Written:
     finite: torch.Tensor  # bool (answers,): no logit that a token was chosen from was infinite or NaN
 
 
+class _EndTest:
+    """Tells which tokens end their answers, as :meth:`AnswerEnds.until_end` does afterwards."""
+
+    def __init__(self, ends: AnswerEnds, device: torch.device) -> None:
+        self.tokens, self.sentence, self.initials = (
+            torch.tensor(tokens, dtype=torch.long, device=device)
+            for tokens in (ends.tokens, ends.sentence, ends.initials)
+        )
+
+    def __call__(self, tokens: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
+        """Returns bool (answers,). ``before``: the token before each, ``None`` where the question is."""
+        ended = torch.isin(tokens, self.tokens)
+        if not len(self.sentence):
+            return ended
+        sentence = torch.isin(tokens, self.sentence)
+        return ended | (sentence if before is None else sentence & ~torch.isin(before, self.initials))
+
+
 def write_answers(
     source: Source, decoding: Decoding, likelihood: GoldLikelihood, ends: AnswerEnds, look_every: int
 ) -> Written:
@@ -116,9 +134,7 @@ def write_answers(
     Every ``look_every`` steps the answers that have ended are left out.
     """
     device = likelihood.device
-    end_tokens, sentence_tokens, initials = (
-        torch.tensor(tokens, dtype=torch.long, device=device) for tokens in (ends.tokens, ends.sentence, ends.initials)
-    )
+    is_end = _EndTest(ends, device)
     limits = torch.tensor([answer.most for answer in source.answers], device=device)
     forced = torch.tensor([answer.forced for answer in source.answers], device=device)
     any_forced = any(answer.forced for answer in source.answers)
@@ -144,10 +160,7 @@ def write_answers(
     def has_ended(
         step: int, numbers: torch.Tensor, tokens: torch.Tensor, before: torch.Tensor | None = None
     ) -> torch.Tensor:
-        ended = torch.isin(tokens, end_tokens)
-        if ends.sentence:
-            ends_sentence = torch.isin(tokens, sentence_tokens)
-            ended |= ends_sentence if before is None else ends_sentence & ~torch.isin(before, initials)
+        ended = is_end(tokens, before)
         return (ended & ~forced[numbers] if any_forced else ended) | (limits[numbers] <= step + 1)
 
     numbers = torch.arange(len(source.answers), device=device)
