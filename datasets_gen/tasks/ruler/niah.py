@@ -48,7 +48,7 @@ IN_WORDS = {
 
 @dataclass(frozen=True)
 class Form:
-    """What tells one of these tasks from the others."""
+    """Tells one of these tasks from the others."""
 
     name: str
     haystack: Haystack

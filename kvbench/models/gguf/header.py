@@ -24,7 +24,7 @@ LENGTH = struct.Struct("<Q")  # of a text
 
 @dataclass(frozen=True)
 class Header:
-    """What a GGUF file says of its model."""
+    """Holds what a GGUF file says of its model."""
 
     path: Path
     fields: Mapping[str, Any]

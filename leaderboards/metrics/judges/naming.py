@@ -28,7 +28,7 @@ _DENIED = re.compile(rf" (?:is|was|are|were|do|does|did|has|had|can|could|will|w
 
 @dataclass(frozen=True)
 class _Item:
-    """What has to stand in a text: words, one after the other, or a number or date, which is one word."""
+    """Describes what has to stand in a text: words, one after the other, or a number or date, which is one word."""
 
     words: tuple[str, ...]
     is_quantity: bool
