@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from datasets_gen import Task
 from kvbench.checks.findings import Begin, Finding, Outcome
-from kvbench.checks.mastery import Mastery, enough, highest_mastered
+from kvbench.checks.mastery import Mastery, enough, highest_mastered, percent_text
 from kvbench.checks.read_profile import (
     NOTHING,
     PARTS,
@@ -23,12 +23,11 @@ from kvbench.checks.read_profile import (
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.models.load import LoadedModel, decoder_of, longest_sequence
 from kvbench.models.shape import cache_shape
-from kvbench.prompts.prompt import chat_template
+from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
 from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import POLICIES, attention_window
 
-NO_TEMPLATE = 'it reads "Question: …" and "Answer:" as text, as a base model does, and an answer ends with its line'
 # What a model that reads by many routes loses, in points of exact match.
 MOST_BY_A_LAYER = 25.0  # with any single layer
 MOST_BY_SLOTS = 5.0  # with a share of all slots
@@ -99,7 +98,7 @@ class Examination:
     def chat_template(self) -> tuple[Outcome, str]:
         tokenizer = self.model.tokenizer
         if tokenizer.chat_template is None:
-            return "note", f"none: {NO_TEMPLATE}"
+            return "note", f"none: {WITHOUT_TEMPLATE}"
         try:
             chat_template(tokenizer)
         except KVBenchError as error:
@@ -228,10 +227,6 @@ def _interval(loss: Loss) -> str:
     return f", {loss.cost:.0f} points" + ("" if loss.low is None else f" ({loss.low:.0f} to {loss.high:.0f})")
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.0f}"
-
-
 def reads_table(reads: Sequence[Reads]) -> ResultTable:
     """Returns a row for each place that is destroyed; people see a line for each part, with a bar for each layer."""
     names = ("part", "destroyed", "right", "cost", "cost_low", "cost_high", "questions", "contexts")
@@ -242,11 +237,11 @@ def reads_table(reads: Sequence[Reads]) -> ResultTable:
     ]
     shown = (
         Column("questions"),
-        Column(NOTHING, text=_percent, right=True),
+        Column(NOTHING, text=percent_text, right=True),
         Column("layers", "each layer", of_sentences=True),
-        Column("worst", "worst", text=_percent, right=True),
-        Column(UPPER_HALF, "upper half", text=_percent, right=True),
-        Column(SLOTS, f"{SLOT_SHARE:.0%} of slots", text=_percent, right=True),
+        Column("worst", "worst", text=percent_text, right=True),
+        Column(UPPER_HALF, "upper half", text=percent_text, right=True),
+        Column(SLOTS, f"{SLOT_SHARE:.0%} of slots", text=percent_text, right=True),
     )
     profiles = [one.profile for one in reads]
     lines = [

@@ -44,6 +44,11 @@ class Mastery:
     answers: tuple[str, ...] = ()  # what it wrote instead, a few
 
     @property
+    def needed(self) -> float:
+        """Returns what has to be reached, in percent."""
+        return max(LEAST, (self.chance or 0.0) + ABOVE_CHANCE)
+
+    @property
     def line(self) -> str:
         """Says in a line what was found."""
         level = f"level {self.place}" if self.top_level else "it has one level"
@@ -63,9 +68,8 @@ class Mastery:
 def enough(task: Task, contexts: int) -> int:
     """Returns how many contexts are asked: more than are given where a context has one question, as so few tell
     nothing."""
-    most = contexts if task.most is None else min(contexts, task.most)
-    least = math.ceil(NO_DOUBT / task.questions_per_context)
-    return max(most, least if task.most is None else min(least, task.most))
+    asked = max(contexts, math.ceil(NO_DOUBT / task.questions_per_context))
+    return asked if task.most is None else min(asked, task.most)
 
 
 def highest_mastered(model: LoadedModel, task: Task, contexts: int, seed: int = 0, begin: Begin = silent) -> Mastery:
@@ -106,23 +110,15 @@ def _judged(empty: Mastery, task: Task, answers: pd.DataFrame) -> Mastery:
     measure = lead.measures[0]
     value, chance = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
     reached = None if value is None else value * measure.factor
-    needed = max(LEAST, (chance or 0.0) + ABOVE_CHANCE)
+    found = replace(empty, measure=measure.title, reached=reached, chance=chance, questions=row.n)
     reason = None
     if reached is None:
         reason = row.reason or "nothing is judged"
-    elif reached < needed:
-        reason = f"{measure.title.lower()} {reached:.0f} with the full cache, below {needed:.0f}"
+    elif reached < found.needed:
+        reason = f"{measure.title.lower()} {reached:.0f} with the full cache, below {found.needed:.0f}"
     wrong = answers[~answers["right"].eq(True)] if reason else answers[:0]
     written = tuple(" ".join(str(text).split())[:80] for text in wrong["output_text"][:2])
-    return replace(
-        empty,
-        measure=measure.title,
-        reached=reached,
-        chance=chance,
-        questions=row.n,
-        reason=reason,
-        answers=written,
-    )
+    return replace(found, reason=reason, answers=written)
 
 
 def _is_out_of_reach(found: Mastery) -> bool:
@@ -131,7 +127,7 @@ def _is_out_of_reach(found: Mastery) -> bool:
         return False
     right = round(found.reached / 100 * found.questions)
     upper = binomtest(right, found.questions).proportion_ci(0.95).high
-    return bool(100 * upper < max(LEAST, (found.chance or 0.0) + ABOVE_CHANCE))
+    return bool(100 * upper < found.needed)
 
 
 def with_levels_found(job: Job, grid: Grid) -> Job:
@@ -163,19 +159,19 @@ def command_of(model: str, found: Sequence[Mastery]) -> str:
     return f"python -m kvbench run --model {model} --tasks {names}{difficulty}"
 
 
+def percent_text(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"
+
+
 def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
     """Returns a line for each task."""
-
-    def percent(value: float | None) -> str:
-        return "" if value is None else f"{value:.0f}"
-
     columns = (
         Column("task"),
         Column("mastered", text=lambda mastered: "yes" if mastered else "no"),
         Column("level"),
         Column("measure", "by", cut=True),
-        Column("reached", text=percent, right=True),
-        Column("chance", text=percent, right=True),
+        Column("reached", text=percent_text, right=True),
+        Column("chance", text=percent_text, right=True),
         Column("questions", right=True),
         Column("reason", shown=False),
     )

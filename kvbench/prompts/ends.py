@@ -7,7 +7,7 @@ may name what is right for others. A model without a chat template writes no end
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Self
 
 from tokenizers import Tokenizer
@@ -31,9 +31,14 @@ class AnswerEnds:
         """Adds tokens that end an answer, such as the model's own."""
         return replace(self, tokens=(*self.tokens, *tokens))
 
+    @cached_property
+    def _sets(self) -> tuple[frozenset[int], ...]:
+        """Holds the tokens to look one up: made once for all answers, as a vocabulary has thousands of ends."""
+        return frozenset(self.tokens), frozenset(self.sentence), frozenset(self.initials)
+
     def until_end(self, token_ids: Sequence[int]) -> tuple[list[int], bool]:
         """Cuts an answer behind the first token that ends it; tells too whether there is one."""
-        tokens, sentence, initials = set(self.tokens), set(self.sentence), set(self.initials)
+        tokens, sentence, initials = self._sets
         for place, token in enumerate(token_ids):
             behind_initial = place > 0 and token_ids[place - 1] in initials
             if token in tokens or (token in sentence and not behind_initial):

@@ -23,6 +23,9 @@ from kvbench.system.errors import KVBenchError
 
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
 EVIDENCE: tuple[SpanKind, ...] = ("answer", "subject", "bridge", "fact")
+WITHOUT_TEMPLATE = (
+    'it reads "Question: …" and "Answer:" as text, as a base model does, and an answer ends with its line'
+)
 LONGEST_SHOWN = 300  # characters of a context in a prompt that people look at
 Role = Literal["user", "system", "text"]
 Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text

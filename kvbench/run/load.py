@@ -9,13 +9,12 @@ from kvbench.experiments.suites import dtype_of
 from kvbench.models.load import LoadedModel, choose_device, choose_dtype, load_model, missing_weights
 from kvbench.models.precision import check_dtypes, use_deterministic_algorithms
 from kvbench.models.shape import shape_of
+from kvbench.prompts.prompt import WITHOUT_TEMPLATE
 from kvbench.run.unit import check_first_contexts
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.process import settle
-
-NO_TEMPLATE = 'has no chat template: it reads "Question: …" and "Answer:" as text, and an answer ends with its line'
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
         model = load_model(job.model, job.device, dtype, job.device_map)
         settle()
         if model.tokenizer.chat_template is None:
-            console.print(f"{job.model} {NO_TEMPLATE}", soft_wrap=True)
+            console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)
     missing = missing_weights(grid.setting.policies, model)
     grid = leave_out(grid, missing, job)
     check_first_contexts(model, grid)
