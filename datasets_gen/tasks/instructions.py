@@ -204,7 +204,8 @@ def _with_directives(ask: Asker, prompt: SystemPrompt, directives: Sequence[Dire
 
 
 def _shift(stated: StatedFact, by: int) -> StatedFact:
-    return StatedFact(stated.fact, stated.subject.shift(by), stated.value.shift(by), stated.sentence.shift(by))
+    subject, value, sentence = (span.shift(by) for span in (stated.subject, stated.value, stated.sentence))
+    return replace(stated, subject=subject, value=value, sentence=sentence)
 
 
 def _question_under_directives(

@@ -28,6 +28,7 @@ class StatedFact:
     subject: Span
     value: Span
     sentence: Span
+    statement: str  # template of the sentence
 
     def stated(self) -> tuple[StatedValue, StatedValue]:
         """Returns the subject and the value with their places."""
@@ -97,7 +98,7 @@ def write_fact(template: str, subject: str, fact: Fact, start: int) -> tuple[str
     """Writes the sentence that states a fact of ``subject``, as the text calls it; it starts at ``start``."""
     text, places = write(template, {"subject": subject, "value": fact.value}, start)
     spans = Span("subject", *places["subject"]), Span("answer", *places["value"])
-    return text, StatedFact(fact, *spans, Span("fact", start, start + len(text)))
+    return text, StatedFact(fact, *spans, Span("fact", start, start + len(text)), template)
 
 
 def write_passage(rng: random.Random, facts: Sequence[Fact], wording: Wording) -> Passage:

@@ -37,6 +37,10 @@ def says(text: str, words: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text) is not None
 
 
+def capitalised(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
 # --- of every question
 
 
@@ -51,7 +55,7 @@ def test_it_begins_a_sentence_and_does_not_end_it(task: Task, level: int) -> Non
     for _, question in many(task, level):
         prefix = question.answer_prefix
         assert prefix == " ".join(prefix.split())
-        assert not prefix or prefix[0].isupper()
+        assert not prefix[:1].islower()
         assert not re.search(r"[.?!{}]", prefix)
 
 
@@ -70,14 +74,15 @@ def test_it_names_all_that_the_question_starts_from(task: Task, level: int) -> N
         if prefix not in ("", OLDER.answer_prefix):  # one of the two who are compared is the answer
             names = set(re.findall(rf"(?=\b({NAME})\b)", question.text)) & known_names()
             numbers = set(re.findall(r"\d+", question.text))
-            assert all(says(prefix, one) for one in {*names, *numbers, *texts(example, question, "subject")}), question
+            assert all(says(prefix, one) or prefix.startswith(capitalised(one)) for one in {*names, *numbers, *texts(example, question, "subject")}), question
 
 
 @pytest.mark.parametrize("task", [t for t in TASKS.values() if ABSTENTION in t.instruction], ids=lambda t: t.name)
 def test_it_does_not_tell_whether_there_is_an_answer(task: Task) -> None:
     def forms(answered: bool) -> set[str]:
         said = [q.answer_prefix for _, q in asked(some(task, 300, "train")) if q.answerable == answered]
-        return {re.sub(r"^The (\w+ of (the )?)+(?=given|feminine)", "The bond of ", form(prefix)) for prefix in said}
+        kinds = (re.sub(r"\w+_(first|second)", "word", form(prefix)) for prefix in said)
+        return {re.sub(r"^The (\w+ of (the )?)+(?=given|feminine)", "The bond of ", kind) for kind in kinds}
 
     assert forms(False)
     assert forms(False) <= forms(True)
@@ -117,7 +122,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "In which city does Sabine Falford live?": "Sabine Falford lives in",
         "What does Leon Norford work as?": "Leon Norford works as a",
         "Which organisation does Delia Quarland work for?": "Delia Quarland works for",
-        "What is the pet of Joel Selris?": "Joel Selris keeps a",
+        "What is the pet of Joel Selris?": "The pet of Joel Selris is a",
         "Which thing does Jana Torster own?": "Jana Torster owns a",
         "When was Cedric Wesfield born?": "Cedric Wesfield was born on",
         "Which locker does Sabine Quarland have?": "The locker of Sabine Quarland is",
@@ -126,7 +131,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "Whose job is pharmacist?": "The person who works as a pharmacist is",
         "Whom does Maple Press employ?": "The person who works for Maple Press is",
         "Whose pet is a weasel?": "The person who keeps a weasel is",
-        "Who is the owner of the mandolin?": "The person who owns a mandolin is",
+        "Who is the owner of the mandolin?": "The mandolin is owned by",
         "Who was born on 1 August 1940?": "The person who was born on 1 August 1940 is",
         "Who uses locker 877?": "The person who has locker 877 is",
         "Who was a guest at the Moonlight Carnival?": "The person who attended the Moonlight Carnival is",
