@@ -133,7 +133,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
             "Which thing does {subject} own?",
             "What is owned by {subject}?",
             held_out=["Which thing does {subject} have?"],
-            answer_prefix="{subject} owns a",
+            answer_prefix="The thing that belongs to {subject} is the",
         ),
         phrasings("Who owns a {value}?", "Who is the owner of the {value}?", held_out=["Who has a {value}?"]),
         "owns a {value}",

@@ -82,14 +82,14 @@ def test_it_does_not_tell_whether_there_is_an_answer(task: Task) -> None:
     def forms(answered: bool) -> set[str]:
         said = [q.answer_prefix for _, q in asked(some(task, 300, "train")) if q.answerable == answered]
         kinds = (re.sub(r"\w+_(first|second)", "word", form(prefix)) for prefix in said)
-        return {re.sub(r"^The (\w+ of (the )?)+(?=given|feminine)", "The bond of ", kind) for kind in kinds}
+        return {re.sub(r"\b[Tt]he (\w+ of (the )?)+(?=given|feminine)", "The bond of ", kind) for kind in kinds}
 
     assert forms(False)
     assert forms(False) <= forms(True)
 
 
 def test_no_value_of_a_kind_that_follows_an_article_begins_with_a_vowel() -> None:
-    """Or "keeps a", "works as a" and "owns a" would be no English before it. A ukulele begins as a yak does."""
+    """Or "keeps a" and "works as a" would be no English before it. A ukulele begins as a yak does."""
     words = (*lexicon().job, *lexicon().creature, *lexicon().thing)
     assert {word for word in words if word[0] in "aeiou"} == {"ukulele"}
 
@@ -123,7 +123,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "What does Leon Norford work as?": "Leon Norford works as a",
         "Which organisation does Delia Quarland work for?": "Delia Quarland works for",
         "What is the pet of Joel Selris?": "The pet of Joel Selris is a",
-        "Which thing does Jana Torster own?": "Jana Torster owns a",
+        "Which thing does Jana Torster own?": "The thing that belongs to Jana Torster is the",
         "When was Cedric Wesfield born?": "Cedric Wesfield was born on",
         "Which locker does Sabine Quarland have?": "The locker of Sabine Quarland is",
         "At which event was Sonja Barden a guest?": "Sonja Barden attended the",
