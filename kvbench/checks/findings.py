@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kvbench.system.console import console, printable
 from leaderboards.terminal.result_table import Column, ResultTable
 
-Outcome = Literal["ok", "note", "wrong"]
-STYLES: dict[Outcome, str] = {"ok": "green", "note": "yellow", "wrong": "bold red"}
+Outcome = Literal["ok", "note", "unchecked", "wrong"]
+STYLES: dict[Outcome, str] = {"ok": "green", "note": "yellow", "unchecked": "yellow", "wrong": "bold red"}
 FAULTS_SHOWN = 3
 SECONDS_BETWEEN_LINES = 2.0
 Begin = Callable[[str], None]
@@ -22,7 +22,7 @@ class Finding:
     """The result of one check, in a line."""
 
     check: str
-    outcome: Outcome  # a note is no fault: something to know, or something that could not be checked
+    outcome: Outcome  # a note is no fault, but something to know
     text: str
 
 
@@ -40,6 +40,10 @@ def silent(_: str) -> None:
 
 def note(check: str, text: str) -> Finding:
     return Finding(check, "note", text)
+
+
+def unchecked(check: str, text: str) -> Finding:
+    return Finding(check, "unchecked", text)
 
 
 def findings_of(checks: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:

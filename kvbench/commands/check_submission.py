@@ -26,7 +26,8 @@ def command(
     findings = findings_of(submission.COUNT, lambda begin: submission.examine(run, begin, replay))
     table = findings_table(f"{run}, examined", findings)
     if not (wrong := faults_among(findings)):
-        return Result([table], verdict="sound")
+        left = ", ".join(dict.fromkeys(finding.check for finding in findings if finding.outcome == "unchecked"))
+        return Result([table], verdict=f"nothing wrong found, but not checked: {left}" if left else "sound")
     names = ", ".join(dict.fromkeys(finding.check for finding in wrong))
     fault = f"{run} does not hold what it says ({names}): do not put it on a board"
     return Result([table], verdict=f"broken: {names}", fault=fault)

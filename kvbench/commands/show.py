@@ -15,7 +15,7 @@ from kvbench.experiments.data import with_data, with_essays
 from kvbench.experiments.options import check_count
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.publish.coloured_context import Marked, colour_spans, legend, render_answer, verdict
+from kvbench.publish.coloured_context import Marked, colour_spans, legend, render_answers, verdict
 from kvbench.publish.worst_answers import (
     WorstAnswer,
     chosen_level,
@@ -127,7 +127,7 @@ def answers_table(answers: Sequence[WorstAnswer]) -> ResultTable:
         )
         for one in answers
     ]
-    view = Group(*(render_answer(number, answer) for number, answer in enumerate(answers, 1)))
+    view = render_answers(answers)
     return ResultTable("answers", [Column(name) for name in names], rows, view=view)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from datasets_gen import DatasetError, Task
 from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.experiments.catalogue import (
     EVERYTHING,
@@ -29,14 +30,15 @@ from kvbench.experiments.options import (
     with_answers_of,
 )
 from kvbench.experiments.setting import Setting
-from kvbench.experiments.suites import coverage_of
-from kvbench.models.names import model_source
+from kvbench.experiments.suites import Coverage, coverage_of, task_of_version
+from kvbench.models.names import local_source, model_source
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
 from kvbench.store.next_tokens import NEXT_TOKENS
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED, WEIGHTS
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import Job, RunFile
+from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES
 
 
@@ -44,12 +46,9 @@ def build_grid(job: Job, count: Count) -> Grid:
     """Builds the grid; ``count`` counts tokens of the model when an example is made. It raises :class:`KVBenchError`
     for options that make no sense."""
     coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
-    tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
+    tasks = _tasks_of(job, coverage, count)
     check_judges(tasks, job.mode)
     check_scope(tasks, job.mode, coverage.scope)
-    tasks = at_levels(tasks, job.difficulty)
-    tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model)
-    tasks = with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
     counts = [(task, contexts_of(task, job.profile, job.limit, coverage.limit)) for task in tasks]
     if job.press is None:
         chosen = choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True)
@@ -72,6 +71,34 @@ def build_grid(job: Job, count: Count) -> Grid:
     numerics = numerics_options(job, repeats, NUMERICS.name in tables)
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
+
+
+def _tasks_of(job: Job, coverage: Coverage, count: Count) -> list[Task]:
+    """Returns the tasks of a job as they are asked of its model."""
+    tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
+    tasks = lengthen(at_levels(tasks, job.difficulty), job.context_tokens, job.depth, count, job.model)
+    return with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
+
+
+def tasks_as_run(run: RunFile) -> dict[str, Task]:
+    """Returns the tasks of a run as they were asked, by name: those that can be made again here. What is missing has
+    another version here, comes from a file that is not here, or is as long as so many tokens of a model that is not."""
+    job, model = run.job, run.identity.model
+    made: list[Task] = []
+    if job is not None and local_source(job.model) is not None:
+        try:
+            coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
+            made = _tasks_of(job, coverage, count_by(job.model))
+        except (KVBenchError, DatasetError):  # of data that is not here, or that a stranger wrote into run.json
+            made = []
+    found: dict[str, Task] = {}
+    for planned in run.identity.tasks:
+        native = task_of_version(planned.name, planned.version)
+        asked = asked_of([native], model, "on" if planned.begins_answers else "off") if native is not None else []
+        same = (one for one in (*made, *asked) if (one.name, one.full_version) == (planned.name, planned.version))
+        if (task := next(same, None)) is not None:
+            found[planned.name] = task
+    return found
 
 
 def _observed(names: str | None, keep_attention: bool) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Shows contexts with what a question needs marked, in colour or in brackets, and how much of it survived."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -34,13 +35,13 @@ LONG = 1500
 CUT = "bright_black"
 
 
-def colour_spans(context: str, spans: Sequence[Span], answer_style: str = STYLES["answer"]) -> Text:
+def colour_spans(context: str, spans: Sequence[Span]) -> Text:
     """Colours the spans of a context. Where spans overlap, the narrower kind wins: an answer within a fact."""
     text = Text(printable(context))
     for kind, style in STYLES.items():
         for span in spans:
             if span.kind == kind:
-                text.stylize(answer_style if kind == "answer" else style, span.start, span.end)
+                text.stylize(style, span.start, span.end)
     return text
 
 
@@ -68,23 +69,35 @@ def bracket_spans(text: Text) -> Text:
     return Text("".join([*parts, text.plain[last:]]))
 
 
-def render_answer(number: int, answer: WorstAnswer) -> RenderableType:
-    """Shows one answer: the question, the outputs, the kept shares, and the context in colour."""
-    record = answer.record
-    title = f"{number}. {record.question_id}"
-    parts: list[RenderableType] = [
-        Rule(Text(printable(title)), align="left"),
-        _exchange(answer),
-        Text(_shares_kept(answer)),
-    ]
-    spans = _spans_of(answer)
-    label, style = fate(record)
-    strip = colour_spans(answer.context.context, spans, style)
-    parts.append(Padding(Marked(_excerpt(strip, spans)), (1, 0, 0, 2)))
-    parts.append(Padding(legend(spans, label, style), (1, 0)))
-    if answer.generated is None:
-        parts.append(Text("the example cannot be generated here: all of its evidence is shown as fact", style="yellow"))
+def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
+    """Shows answers, those about one context together, and below them the context in colour."""
+    by_context: dict[str, list[WorstAnswer]] = {}
+    for answer in answers:
+        by_context.setdefault(answer.context.example_id, []).append(answer)
+    numbers = count(1)
+    parts: list[RenderableType] = []
+    for of_context in by_context.values():
+        for answer in of_context:
+            parts.append(Rule(Text(printable(f"{next(numbers)}. {answer.record.question_id}")), align="left"))
+            parts += [_exchange(answer), Text(_shares_kept(answer))]
+        parts += _render_context(of_context)
     return Group(*parts)
+
+
+def _render_context(answers: Sequence[WorstAnswer]) -> Iterator[RenderableType]:
+    """Shows the context of some answers with what each of them needed; prose between is left out."""
+    styled = [(_spans_of(answer), fate_of(answer.record)) for answer in answers]
+    spans = list(dict.fromkeys(span for of_answer, _ in styled for span in of_answer))
+    strip = colour_spans(answers[0].context.context, [span for span in spans if span.kind != "answer"])
+    for of_answer, (_, style) in styled:
+        for span in of_answer:
+            if span.kind == "answer":
+                strip.stylize(style, span.start, span.end)
+    yield Padding(Marked(_excerpt(strip, spans)), (1, 0, 0, 2))
+    fates = dict.fromkeys(fate for of_answer, fate in styled if any(span.kind == "answer" for span in of_answer))
+    yield Padding(legend(spans, list(fates)), (1, 0))
+    if answers[0].generated is None:
+        yield Text("the example cannot be generated here: all of its evidence is shown as fact", style="yellow")
 
 
 def _spans_of(answer: WorstAnswer) -> tuple[Span, ...]:
@@ -98,7 +111,7 @@ def _spans_of(answer: WorstAnswer) -> tuple[Span, ...]:
     return tuple(Span(kind, *pair) for kind, flat in stored.items() for pair in zip(flat[::2], flat[1::2], strict=True))
 
 
-def fate(record: Record) -> tuple[str, str]:
+def fate_of(record: Record) -> tuple[str, str]:
     """Says how many tokens of the answer survived, and gives the colour for that."""
     if record.ger is None:
         return "answer", STYLES["answer"]
@@ -168,11 +181,8 @@ def _excerpt(strip: Text, spans: Sequence[Span]) -> Text:
     return shown if stretches[-1][1] == len(strip) else shown + Text(" …", style=CUT)
 
 
-def legend(spans: Sequence[Span], label: str = "answer", answer_style: str = STYLES["answer"]) -> Text:
-    """Names the kinds of spans in their colours; ``label``: what is said of the answer."""
+def legend(spans: Sequence[Span], fates: Sequence[tuple[str, str]] = ()) -> Text:
+    """Names the kinds of spans in their colours; ``fates``: what became of answers, with the colours of that."""
     kinds = {span.kind for span in spans}
-    shown = {kind: style for kind, style in STYLES.items() if kind in kinds}
-    return Text("  ").join(
-        Text(f" {label if kind == 'answer' else kind} ", style=answer_style if kind == "answer" else style)
-        for kind, style in shown.items()
-    )
+    shown = [(kind, style) for kind, style in STYLES.items() if kind in kinds and not (fates and kind == "answer")]
+    return Text("  ").join(Text(f" {label} ", style=style) for label, style in (*shown, *fates))

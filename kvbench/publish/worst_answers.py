@@ -6,8 +6,8 @@ from typing import Any
 
 from pandas import DataFrame
 
-from datasets_gen import Example, Question, unknown_name
-from kvbench.experiments.suites import task_of_version
+from datasets_gen import Example, Question, Task, unknown_name
+from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.store.identity import Identity
 from kvbench.store.record import Record, StoredAnswer
 from kvbench.store.store import Store
@@ -25,7 +25,7 @@ class WorstAnswer(StoredAnswer):
     """A stored answer with its example, which holds spans that a store does not."""
 
     full: Record | None  # the same question under the full cache, if it was run
-    example: Example | None  # generated anew if the task is task_of_version in the version of the run
+    example: Example | None  # generated anew, where it can be here
     generated: Question | None  # the question of that example
 
 
@@ -74,8 +74,10 @@ def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[
     )
     ordered = worst_first(table)["place"].dropna() if answered else []
     chosen = [answered[int(place)] for place in ordered][:count]
-    seed, held_out = store.identity.seed, store.identity.held_out
-    with_examples = [_with_example(one, full.get(one.record.question_id), seed, held_out) for one in chosen]
+    tasks, identity = tasks_as_run(store.run), store.identity
+    with_examples = [
+        _with_example(one, full.get(one.record.question_id), tasks.get(one.context.task), identity) for one in chosen
+    ]
     return with_examples, len(answers) - len(answered)
 
 
@@ -100,12 +102,11 @@ def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
                 yield from store.read_answers(path)
 
 
-def _with_example(answer: StoredAnswer, full: Record | None, seed: int, held_out: bool) -> WorstAnswer:
+def _with_example(answer: StoredAnswer, full: Record | None, task: Task | None, identity: Identity) -> WorstAnswer:
     parts = (answer.record, answer.question, answer.context, full)
-    task = task_of_version(answer.context.task, answer.context.task_version)
-    if task is None:
+    if task is None or task.full_version != answer.context.task_version:
         return WorstAnswer(*parts, None, None)
-    example = task.example(seed, answer.context.example_index, held_out=held_out)
+    example = task.example(identity.seed, answer.context.example_index, held_out=identity.held_out)
     generated = next((one for one in example.questions if one.id == answer.question.question_id), None)
     same = example.context == answer.context.context and generated is not None
     return WorstAnswer(*parts, example, generated) if same else WorstAnswer(*parts, None, None)

@@ -20,6 +20,7 @@ from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, execute
 
+NOTED = {(check, outcome) for check in (*CHECKS, "replay") for outcome in ("note", "unchecked")}
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
 
 
@@ -358,8 +359,8 @@ def test_an_identity_with_something_missing_is_one_clear_line(cli: CommandLine, 
 def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path: Path) -> None:
     """Of other code, of a model that does not ship, and of a task in another version."""
     store = execute(llama, Grid([(TASKS["base"], 1)], Setting(SNAPKV, at_ratios((0.5,)))), tmp_path / "toy", "a test")
-    notes = {finding.check for finding in examine(store.folder) if finding.outcome == "note"}
-    assert notes == {"model", "outputs", "replay"}
+    notes = {(finding.check, finding.outcome) for finding in examine(store.folder)} & NOTED
+    assert notes == {("model", "note"), ("outputs", "unchecked"), ("replay", "unchecked")}
     assert wrong(store.folder) == {"summary": "there is no summary.json: python -m kvbench score writes it"}
     content = json.loads((run / "run.json").read_text())
     content["identity"]["source"] = "0123456789abcdef"
@@ -369,8 +370,8 @@ def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path
     path = store.path(CONTEXTS, "base", 0)
     rows = [row.model_copy(update={"task_version": "0.0.1"}) for row in store.read_rows(CONTEXTS, path)]
     store.write_rows(CONTEXTS, path, rows)
-    notes = {finding.check for finding in examine(run) if finding.outcome == "note"}
-    assert notes == {"code", "tasks", "questions", "replay"}
+    notes = {(finding.check, finding.outcome) for finding in examine(run)} & NOTED
+    assert notes == {("code", "note"), *((check, "unchecked") for check in ("tasks", "questions", "replay"))}
     assert wrong(run) == {}
     store.record_file("base", 0, "snapkv").unlink()
     assert "missing" in wrong(run)["completeness"]
@@ -391,3 +392,38 @@ def test_the_tokenizer_of_a_model_in_a_folder_is_used_unless_the_folder_changed(
     finally:
         (Path(cli.model) / "note.json").unlink()
     assert any("that is here has another fingerprint" in text for text in findings)
+
+
+def test_a_forgery_in_a_run_of_the_default_length_is_found(cli: CommandLine, tmp_path: Path) -> None:
+    """Contexts of so many tokens of the run's model are made again, and answered again, as native ones are."""
+    words = (
+        "--model",
+        "reference-small",
+        "--tasks",
+        "base",
+        "--limit",
+        "1",
+        "--policies",
+        "recency",
+        "--ratios",
+        "0.9",
+    )
+    assert cli("run", *words, "--context-tokens", "300", "--out", tmp_path, "--name", "x", "--quiet") == 0, cli.err
+    assert cli("check-submission", tmp_path / "x") == 0
+    assert cli.out.startswith("sound")
+    store = Store.open(tmp_path / "x")
+    full = {record.question_id: record for record in store.read_rows(RECORDS, store.record_file("base", 0, "full"))}
+    path, taken = store.record_file("base", 0, "recency"), ("output_text", "output_token_ids", "ended")
+    rows = store.read_rows(RECORDS, path)
+    forged = [row.model_copy(update={name: getattr(full[row.question_id], name) for name in taken}) for row in rows]
+    assert forged != rows
+    store.write_rows(RECORDS, path, forged)
+    rescore(store)
+    publish_summary(store, store.frame())
+    assert "(replay)" in cli.error("check-submission", tmp_path / "x")
+
+
+def test_what_was_not_checked_is_not_called_sound(cli: CommandLine, run: Path) -> None:
+    assert cli("check-submission", run, "--replay", "0") == 0
+    assert "nothing wrong found, but not checked: replay" in cli.out
+    assert "sound" not in cli.out

@@ -12,7 +12,7 @@ from datasets_gen import TASKS
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.publish.coloured_context import EVICTED, LONG, PARTLY, STYLES, SURVIVED, fate, render_answer, verdict
+from kvbench.publish.coloured_context import EVICTED, LONG, PARTLY, STYLES, SURVIVED, fate_of, render_answers, verdict
 from kvbench.publish.worst_answers import chosen_level, worst_answers
 from kvbench.store.record import Record
 from kvbench.store.store import Store
@@ -59,8 +59,7 @@ def plain(store: Store, count: int) -> str:
     answers, _ = worst_answers(store, "knorm", Level("ratio", 0.9), count)
     console = Console(width=100, force_terminal=False)
     with console.capture() as captured:
-        for number, answer in enumerate(answers, 1):
-            console.print(render_answer(number, answer))
+        console.print(render_answers(answers))
     return captured.get()
 
 
@@ -96,11 +95,11 @@ def test_the_answer_is_coloured_by_what_survived(run: Path) -> None:
     stated = [answer for answer in answers if answer.record.ger is not None]
     assert stated
     for answer in stated:
-        assert fate(answer.record) == {0.0: SURVIVED, 1.0: EVICTED}.get(answer.record.ger or 0.0, PARTLY)
+        assert fate_of(answer.record) == {0.0: SURVIVED, 1.0: EVICTED}.get(answer.record.ger or 0.0, PARTLY)
     console = Console(width=100, force_terminal=True, color_system="truecolor")
     with console.capture() as captured:
-        console.print(render_answer(1, stated[0]))
-    assert fate(stated[0].record)[0] in captured.get()
+        console.print(render_answers(stated[:1]))
+    assert fate_of(stated[0].record)[0] in captured.get()
     assert "\x1b[1;" in captured.get()
 
 
@@ -111,7 +110,7 @@ def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
     assert len(found.context.context) > LONG
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(render_answer(1, found))
+        console.print(render_answers([found]))
     text = " ".join(captured.get().split())
     assert len(text) < len(found.context.context)
     assert found.generated is not None

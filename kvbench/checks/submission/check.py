@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kvbench.checks.findings import Begin, Finding, note, silent
+from kvbench.checks.findings import Begin, Finding, silent, unchecked
 from kvbench.checks.submission.costs import check_costs
 from kvbench.checks.submission.origin import check_code, check_model, check_status
 from kvbench.checks.submission.outputs import check_outputs, check_scores
@@ -47,4 +47,4 @@ def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Fin
     if cells:
         yield from replay(submission, cells)
     else:
-        yield note("replay", "no answer was given again: see docs/submissions.md for what is not found then")
+        yield unchecked("replay", "no answer was given again: see docs/submissions.md for what is not found then")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from datasets_gen import DatasetError
-from kvbench.checks.findings import Finding, finding_of, note
+from kvbench.checks.findings import Finding, finding_of, unchecked
 from kvbench.checks.submission.reading import Submission, place_of
 from kvbench.prompts.ends import AnswerEnds
 from kvbench.prompts.prompt import answer_text
@@ -29,7 +29,7 @@ def check_scores(submission: Submission) -> Iterator[Finding]:
         if name := next((name for name in SCORES if getattr(record, name) != scores.get(name)), None):
             faults.append(f"{place_of(record)}: {name} is {getattr(record, name)}, its output has {scores.get(name)}")
     for task, reason in without_judge.items():
-        yield note("scores", f"{task} cannot be scored here: {reason}")
+        yield unchecked("scores", f"{task} cannot be scored here: {reason}")
     yield finding_of("scores", "as the stored outputs have them", faults)
 
 
@@ -58,7 +58,7 @@ def check_outputs(submission: Submission) -> Iterator[Finding]:
         model = submission.identity.model
         here = submission.model_source is not None
         reason = f"the model {model} that is here has another fingerprint" if here else f"{model} is no folder here"
-        yield note("outputs", f"not decoded, as the tokenizer of the run is not known: {reason}")
+        yield unchecked("outputs", f"not decoded, as the tokenizer of the run is not known: {reason}")
 
 
 def _fault_of_end(record: Record, ends: AnswerEnds, longest: int) -> str:

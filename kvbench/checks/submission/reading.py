@@ -12,18 +12,17 @@ from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import KNOWN_TASKS, Example, Task
 from kvbench.checks.findings import Finding, finding_of
+from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.experiments.question_fields import described_context, described_question
 from kvbench.experiments.source import source_hash
-from kvbench.experiments.suites import task_of_version
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
 from kvbench.models.names import local_source
 from kvbench.models.pretrained import read_ends, read_tokenizer
 from kvbench.models.shape import shape_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
-from kvbench.prompts.answers import asked_of
 from kvbench.prompts.ends import AnswerEnds, answer_ends
 from kvbench.run.resume import chunks
-from kvbench.store.identity import Identity, TaskIdentity
+from kvbench.store.identity import Identity
 from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.store.run_file import RUN_FILE
 from kvbench.store.store import SUMMARY_FILE, Store
@@ -169,16 +168,8 @@ def read(folder: Path) -> tuple[Submission, Finding]:
             except (KVBenchError, ValidationError) as error:
                 faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
     faults += _stray_files(store)
-    versions = {planned.name: task_as_run(planned, store.identity.model) for planned in store.identity.tasks}
-    tasks = {name: task for name, task in versions.items() if task is not None}
-    submission = Submission(store, tuple(answers), tasks)
+    submission = Submission(store, tuple(answers), tasks_as_run(store.run))
     return submission, finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
-
-
-def task_as_run(planned: TaskIdentity, model: str) -> Task | None:
-    """Returns the task of a run as it was asked of the model; None if it is not installed here."""
-    task = task_of_version(planned.name, planned.version)
-    return task and asked_of([task], model, "on" if planned.begins_answers else "off")[0]
 
 
 def _stray_files(store: Store) -> Iterator[str]:

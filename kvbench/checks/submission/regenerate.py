@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel
 
-from kvbench.checks.findings import Finding, finding_of, note
+from kvbench.checks.findings import Finding, finding_of, note, unchecked
 from kvbench.checks.submission.reading import Described, Submission, place_of
 from policies import Point
 
@@ -18,11 +18,13 @@ def check_tasks(submission: Submission) -> Iterator[Finding]:
     for planned in submission.identity.tasks:
         task = submission.tasks.get(planned.name)
         if task is None:
-            yield note("tasks", f"{planned.name} {planned.version} is not installed here: its questions go unchecked")
+            yield unchecked(
+                "tasks", f"{planned.name} {planned.version} cannot be generated here: its questions go unchecked"
+            )
             continue
         faults += [
             f"{planned.name} has {field} '{getattr(planned, field)}', not '{getattr(task, field)}'"
-            for field in ("chance", "instruction")
+            for field in ("chance", "instruction", "begins_answers", "level")
             if getattr(task, field) != getattr(planned, field)
         ]
     yield finding_of("tasks", f"{len(submission.tasks)} as installed here", faults)
@@ -89,7 +91,7 @@ def check_questions(submission: Submission) -> Iterator[Finding]:
         faults += _differences(question.question_id, question, expected or {})
     yield finding_of("questions", f"{checked:,} are what is generated", faults)
     if checked < len(submission.questions):
-        yield note("questions", f"{len(submission.questions) - checked:,} cannot be generated here")
+        yield unchecked("questions", f"{len(submission.questions) - checked:,} cannot be generated here")
 
 
 def _differences(place: str, stored: BaseModel, generated: Described) -> Iterator[str]:

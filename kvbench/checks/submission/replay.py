@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from kvbench.checks.findings import Finding, finding_of, note
+from kvbench.checks.findings import Finding, finding_of, note, unchecked
 from kvbench.checks.submission.reading import Submission, place_of
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
@@ -33,7 +33,9 @@ def replay(submission: Submission, count: int) -> Iterator[Finding]:
         if record.task in submission.tasks and record.status == "ok" and built_in(record.policy):
             cells[record.task, answer.question.example_index, record.policy, record.point].append(record)
     if submission.tokenizer is None or not cells:
-        yield note("replay", "no answer was given again: the model of the run, its tasks or its policies are not here")
+        yield unchecked(
+            "replay", "no answer was given again: the model of the run, its tasks or its policies are not here"
+        )
         return
     chosen = random.SystemRandom().sample(sorted(cells), min(count, len(cells)))
     faults = [fault for cell in chosen for fault in _differences(submission, cell, cells[cell])]

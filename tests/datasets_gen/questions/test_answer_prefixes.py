@@ -74,7 +74,10 @@ def test_it_names_all_that_the_question_starts_from(task: Task, level: int) -> N
         if prefix not in ("", OLDER.answer_prefix):  # one of the two who are compared is the answer
             names = set(re.findall(rf"(?=\b({NAME})\b)", question.text)) & known_names()
             numbers = set(re.findall(r"\d+", question.text))
-            assert all(says(prefix, one) or prefix.startswith(capitalised(one)) for one in {*names, *numbers, *texts(example, question, "subject")}), question
+            assert all(
+                says(prefix, one) or prefix.startswith(capitalised(one))
+                for one in {*names, *numbers, *texts(example, question, "subject")}
+            ), question
 
 
 @pytest.mark.parametrize("task", [t for t in TASKS.values() if ABSTENTION in t.instruction], ids=lambda t: t.name)
