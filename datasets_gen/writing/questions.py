@@ -90,7 +90,9 @@ def _begun(question: QuestionText, statement: str, **given: str) -> QuestionText
     """Begins the answer as its statement begins, where that ends with what is asked for."""
     before, _, behind = statement.rpartition(" {")
     begins = behind in ("subject}.", "value}.") and not given.keys() & {behind[:-2]}
-    return replace(question, answer_prefix=QuestionText("", before).format(**given).answer_prefix) if begins else question
+    return (
+        replace(question, answer_prefix=QuestionText("", before).format(**given).answer_prefix) if begins else question
+    )
 
 
 def draw_of_kinds(

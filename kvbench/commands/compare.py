@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,10 @@ from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from policies import LazyModule, argument_warnings
+
+if TYPE_CHECKING:
+    from kvbench.experiments.grid import Grid
+    from kvbench.store.store import Store
 
 levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.run.local")
@@ -42,6 +46,7 @@ def command(
     repeats: options.Repeats = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
+    data: options.Data = None,
     context_tokens: options.ContextTokens = None,
     answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,
@@ -64,16 +69,27 @@ def command(
     tokens = tokens_of_run(context_tokens, None, tasks)
     job = Job.of({**context.params, "policies": against, "levels": few, "context_tokens": tokens})
     grid = check_job(job)
+    if texts := [task.name for task, _ in grid.tasks if task.role == "text"]:
+        raise KVBenchError(
+            f"compare counts right answers, and {texts[0]} asks nothing: python -m kvbench run --tasks {texts[0]} "
+            "shows the next tokens of all policies"
+        )
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)
     folder = out / (name or f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
     site_list.check_owner("--site", site, [folder.name], site_list.COMPARISON)
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
-    mine, others = press_and_others(press, against, [task for task, _ in executor.grid.tasks], mode)
+    return verdict_of(store, executor.grid, job, site, every_task, tables)
+
+
+def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_task: bool, tables: bool) -> Result:
+    """Compares what a run has of its press and of the others, and builds the page."""
+    folder, model = Path(store.folder), job.model
+    mine, others = press_and_others(str(job.press), job.policies, [task for task, _ in grid.tasks], job.mode)
     records = store.frame()
     if reason := reports.fails_always(records, mine.name):
-        raise KVBenchError(reports.broken(mine.name, reason, press))
+        raise KVBenchError(reports.broken(mine.name, reason, str(job.press)))
     rows = sites.publish_summary(store, records)
     unmastered = {} if every_task else reasons.reasons_by_task(rows)
     comparison = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site, unmastered)
@@ -85,7 +101,7 @@ def command(
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]
     shown += [verdicts.failure_table(contrasts)] if contrasts else []
     shown += [verdicts.argument_table(comparison.presses)] if comparison.presses else []
-    more, fault = reports.warnings_of(store, records, executor.grid.setting.policies)
+    more, fault = reports.warnings_of(store, records, grid.setting.policies)
     files = {"records": folder, "page": comparison.page}
     if tables:
         files["tables"] = sites.write_comparison_tables(store, comparison)

@@ -27,6 +27,7 @@ shapes = LazyModule("kvbench.estimate.shape")
 
 
 def command(
+    context: typer.Context,
     model: options.Model = "reference",
     layers: Annotated[int | None, typer.Option(help="Layers; with the next options instead of a model.")] = None,
     heads: Annotated[int | None, typer.Option(help="Query heads of a layer.")] = None,
@@ -37,6 +38,7 @@ def command(
     tasks: options.Tasks = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
+    data: options.Data = None,
     context_tokens: options.ContextTokens = None,
     questions: Annotated[float | None, typer.Option(help="Questions about a context. Default: the task's.")] = None,
     policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = DEFAULT,
@@ -54,15 +56,7 @@ def command(
     if measure is not None:
         return measure_to(measure)
     tokens = tokens_of_run(context_tokens, None, tasks)
-    job = Job(
-        tasks=tasks,
-        profile=profile,
-        limit=limit,
-        policies=policies,
-        levels=levels,
-        repeats=repeats,
-        mode=mode,
-    )
+    job = Job.of({name: value for name, value in context.params.items() if name != "context_tokens"})
     model_source(model)
     check_job(job)
     known = Constants.read(constants)

@@ -38,6 +38,10 @@ def _by_data_sheet(name: str, flops: float, bandwidth: float, memory: float) -> 
 
 
 MACHINES: Mapping[str, Machine] = {
+    "rtx3060": _by_data_sheet("rtx3060", 25.5e12, 0.36e12, 12e9),
+    "rtx4080": _by_data_sheet("rtx4080", 97.5e12, 0.717e12, 16e9),
+    "rtx4090": _by_data_sheet("rtx4090", 165e12, 1.008e12, 24e9),
+    "l40s": _by_data_sheet("l40s", 362e12, 0.864e12, 48e9),
     "a100": _by_data_sheet("a100", 312e12, 2.039e12, 80e9),
     "h100": _by_data_sheet("h100", 989e12, 3.35e12, 80e9),
     "h200": _by_data_sheet("h200", 989e12, 4.8e12, 141e9),

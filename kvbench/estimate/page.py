@@ -1,5 +1,6 @@
 """Shows a plan as rows and sentences, in the terminal and in docs/scale.md."""
 
+from kvbench.estimate.machine import MACHINES, USABLE
 from kvbench.estimate.plan import Plan
 from kvbench.run.resume import CONTEXTS_IN_CHUNK
 from kvbench.system.markdown import table
@@ -31,6 +32,7 @@ def rows_of(plan: Plan) -> list[Row]:
         (f"units of work, of {CONTEXTS_IN_CHUNK} contexts at most", f"{sum(load.units for load in plan.loads):,}"),
         ("answers", f"{sum(load.answers for load in plan.loads):,.0f}"),
         *((f"{contexts:,} contexts of a task show", seen_with(contexts)) for contexts in counts),
+        ("memory of a worker", _fits(plan)),
         ("devices of a worker", f"{plan.devices} × {plan.machine.name}"),
         ("time of all devices", hours(3600 * plan.device_hours)),
         ("time of one worker", hours(sum(plan.seconds.values()))),
@@ -47,6 +49,14 @@ def rows_of(plan: Plan) -> list[Row]:
         ("branches that wait to be decoded", size_text(plan.waiting_bytes)),
         ("room for a wave of branches", size_text(plan.room)),
     ]
+
+
+def _fits(plan: Plan) -> str:
+    """Tells the memory that a worker needs at its peak, and which of the known cards hold it."""
+    fits = [name for name, card in MACHINES.items() if plan.needed <= card.memory * USABLE]
+    others = [name for name in MACHINES if name not in fits]
+    told = [f"{what} {', '.join(names)}" for what, names in (("fits", fits), ("too much for", others)) if names]
+    return f"{size_text(plan.needed)} at least: {'; '.join(told)}"
 
 
 def _without_slowest(plan: Plan) -> list[Row]:

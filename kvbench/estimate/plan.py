@@ -131,11 +131,16 @@ class Plan:
             return sum(shares) * self.shape.cache_bytes
         return len(shares) * self.shape.mask_bytes
 
+    @property
+    def needed(self) -> int:
+        """Counts the bytes that a worker needs at least: weights, the longest context, its largest branch beside it,
+        and the keep masks."""
+        return self.shape.weight_bytes + 2 * self.context + self.masks
+
     @cached_property
     def devices(self) -> int:
         """Returns the number of devices of a worker."""
-        needed = self.shape.weight_bytes + 2 * self.context + self.masks
-        devices = ceil(needed / (self.machine.memory * USABLE))
+        devices = ceil(self.needed / (self.machine.memory * USABLE))
         if devices > MOST_DEVICES:
             raise KVBenchError(f"a worker would need {devices:,} devices of {self.machine.name}: ask for less at once")
         return devices

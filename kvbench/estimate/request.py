@@ -11,6 +11,7 @@ from kvbench.estimate.plan import Plan
 from kvbench.estimate.shape import DecoderShape
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import EVERYTHING
+from kvbench.models.load import check_places
 from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
@@ -40,6 +41,8 @@ class PlanRequest:
             load_of(grid, task, contexts, tokens_of(task, self.context_tokens), self.questions)
             for task, contexts in grid.tasks
         ]
+        for load in loads:
+            check_places(f"a context of {load.task}", self.shape.name, math.ceil(load.tokens), self.shape.places)
         return Plan(loads, self.shape, self.machine, constants)
 
 

@@ -1,6 +1,7 @@
 """The shape of a model, from which the size of its weights and of its cache follows."""
 
 import math
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from kvbench.models.load import check_heads
+from kvbench.models.load import check_architecture, check_heads, longest_read
 from kvbench.models.names import model_source
 from kvbench.models.pretrained import read_config
 from kvbench.models.shape import head_size_of
@@ -27,6 +28,7 @@ class DecoderShape:
     head_size: int
     parameters: int
     bytes_per_number: int  # in weights and cache
+    places: int = sys.maxsize  # tokens that the model takes at most
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
@@ -61,6 +63,7 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
         if not Path(source).exists():
             look_for_hub()
         config = read_config(source)
+        check_architecture(model, config.architectures or [])
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(config)
     except KVBenchError:
@@ -80,6 +83,7 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
         head_size_of(text),
         network.num_parameters(),
         bytes_per_number,
+        longest_read(network),
     )
 
 

@@ -119,12 +119,24 @@ def longest_sequence(model: LoadedModel) -> int:
     compress a sliding layer (Mistral), the two cannot be told apart, and longer sequences are refused; a sliding layer
     that presses leave whole (Gemma 3) sets no limit.
     """
-    layers = [layer.self_attn for layer in decoder_of(model.network).layers]
+    return min(int(model.tokenizer.model_max_length), longest_read(model.network))
+
+
+def longest_read(network: PreTrainedModel) -> int:
+    """Returns the same without the tokenizer's own limit."""
+    layers = [layer.self_attn for layer in decoder_of(network).layers]
     windows = [attention_window(layer) for layer in layers if not is_left_whole(layer)]
-    positions = int(model.network.config.get_text_config().max_position_embeddings)
-    return min(
-        [int(model.tokenizer.model_max_length), positions, *(window for window in windows if window is not None)]
-    )
+    positions = int(network.config.get_text_config().max_position_embeddings)
+    return min([positions, *(window for window in windows if window is not None)])
+
+
+def check_places(what: str, model: str, tokens: int, limit: int) -> None:
+    """Raises :class:`KVBenchError` where so many tokens are more than a model takes."""
+    if tokens > limit:
+        raise KVBenchError(
+            f"{what} needs {tokens} tokens and {model} takes {limit}, the least of its positions, its tokenizer's "
+            "limit and its attention windows: use shorter contexts or answers (run --max-new-tokens), or another model"
+        )
 
 
 @contextmanager
@@ -176,7 +188,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         look_for_hub()
     try:
         config = read_config(source)
-        _check_architecture(name, config.architectures or [])
+        check_architecture(name, config.architectures or [])
         text = config.get_text_config()
         check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
         options = {"dtype": precision, "attn_implementation": "sdpa"}
@@ -251,7 +263,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _check_architecture(name: str, architectures: Sequence[str]) -> None:
+def check_architecture(name: str, architectures: Sequence[str]) -> None:
     """Refuses an architecture before any weight is read."""
     known = [model.__name__ for model in RUNNABLE_MODELS]
     if architectures and not set(architectures) & set(known):

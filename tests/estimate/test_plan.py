@@ -276,6 +276,7 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
         (["--questions", "nan"], "--questions is 1 or more, not nan"),
         (["--constants", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["--model", "/nowhere"], "there is no model at /nowhere"),
+        (["--context-tokens", "32768", "--model", "reference"], "needs 32768 tokens and reference takes"),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(cli: CommandLine, arguments: list[str], message: str) -> None:
@@ -286,3 +287,19 @@ def test_a_chosen_length_is_that_of_every_context() -> None:
     job = Job(tasks="long_context,base", limit=2, policies="knorm")
     loads = PlanRequest(SHAPE, job, 32_768).plan(CONSTANTS).loads
     assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}
+
+
+def test_a_model_that_run_refuses_is_refused_in_the_same_words(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "opt", "architectures": ["OPTForCausalLM"]}')
+    refused = [cli.error(command, "--model", tmp_path, "--tasks", "base") for command in ("plan", "run")]
+    assert "kvpress does not support OPTForCausalLM" in refused[0]
+    assert refused[0] == refused[1]
+
+
+def test_a_plan_names_the_cards_that_hold_a_worker(cli: CommandLine) -> None:
+    shape = ("--layers", "32", "--heads", "32", "--key-heads", "8", "--parameters", "8")
+    assert cli("plan", "--tasks", "base", *shape) == 0
+    line = next(line for line in cli.out.splitlines() if line.startswith("memory of a worker"))
+    assert "16" in line
+    whole = " ".join(cli.out.split())
+    assert "at least: fits rtx4090, l40s, a100, h100, h200; too much for rtx3060, rtx4080" in whole

@@ -13,7 +13,7 @@ from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wa
 from kvbench.engine.decode.wave import BRANCH_ATTENTION, register_branch_attention
 from kvbench.engine.decode.waves import in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.models.load import LoadedModel, attention, embeddings_of, longest_sequence
+from kvbench.models.load import LoadedModel, attention, check_places, embeddings_of, longest_sequence
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
@@ -104,10 +104,4 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
         )
     turns = [len(question.token_ids) + max(steps, len(question.gold_ids)) for question in prompt.questions]
     longest = len(prompt.token_ids) + max(turns)
-    limit = longest_sequence(model)
-    if longest > limit:
-        raise KVBenchError(
-            f"{prompt.example.id} needs {longest} tokens and {model.name} takes {limit}, the least of its "
-            "positions, its tokenizer's limit and its attention windows: use shorter contexts or answers "
-            "(run --max-new-tokens), or another model"
-        )
+    check_places(prompt.example.id, model.name, longest, longest_sequence(model))
