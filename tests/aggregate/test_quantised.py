@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from leaderboards.aggregate.row import RIGHT
 from leaderboards.boards.area import AREA
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
@@ -11,6 +12,7 @@ from leaderboards.figures.tradeoff import tradeoff
 from leaderboards.pages.findings import findings_of
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import Results
+from leaderboards.pages.tables import measure_table
 from leaderboards.pages.uses import use_matrix
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles
@@ -122,3 +124,11 @@ def test_a_run_of_quantisations_alone_has_a_first_page() -> None:
     assert "at , the lowest" not in page
     assert "At ratio 0," not in page
     assert "53 % of bytes" in page
+
+
+def test_its_row_of_a_table_is_one_wide_cell_and_no_column_of_ratio_0_stands_there(results: Results) -> None:
+    rows = [row for row in results.rows if row.task == "base"]
+    table = measure_table(rows, RIGHT, 100.0)
+    assert table.columns == ("0.1", "0.5")
+    assert [(line.name, len(line.cells)) for line in table.one_level] == [(policy, 1) for policy in QUANTISED]
+    assert [line.name for line in table.methods] == ["snapkv"]

@@ -9,7 +9,7 @@ from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import SHARE, Axis, Frame
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Band
-from leaderboards.rendering.style import named_styles
+from leaderboards.rendering.style import named_styles, policy_styles
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.treatments.damage import Damage
@@ -38,7 +38,7 @@ def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Study
     """Draws what is kept over the rate by kind, and tells in which order the kinds hurt."""
     everywhere = without_aim(faults)
     compared = {fault.policy for task in tasks for fault, _ in areas(task, everywhere)}
-    styles = named_styles([fault.policy for fault in everywhere if fault.policy in compared])
+    styles = policy_styles([fault.policy for fault in everywhere if fault.policy in compared])
     if not styles or not tasks:
         return []
     return [
