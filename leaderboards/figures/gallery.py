@@ -37,6 +37,7 @@ class GalleryPlot:
     unit: str
     plot: Plot
     note: str = ""  # what has to be known to read it
+    caution: str = ""  # the part of the note that says what its measure must not be read as
     leads: bool = False  # it stands before the tables: what leads the task, and what is wrong of what is answered
 
 
@@ -118,7 +119,7 @@ def _correlations(standings: Sequence[Standing]) -> Listing:
 def _curve(plot: Plot, measure: Measure) -> GalleryPlot:
     better = f"; {measure.better} is better" if measure.better else ""
     note = " ".join(filter(None, (CAUTIONS.get(measure, ""), plot.note)))
-    return GalleryPlot(measure.name, measure.title, f"{measure.unit}{better}", plot, note)
+    return GalleryPlot(measure.name, measure.title, f"{measure.unit}{better}", plot, note, CAUTIONS.get(measure, ""))
 
 
 def _cliffs(standings: Sequence[Standing], measure: Measure) -> Mapping[str, Cliff | Blank]:

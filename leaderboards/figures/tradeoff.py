@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from leaderboards.aggregate.lead import lead_of
+from leaderboards.aggregate.lead import QUESTIONS, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.drawing import Drawing
@@ -16,10 +16,11 @@ from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 WHOLE = 100.0  # percent
-KEPT, HELD = "answers kept", "bytes held"
+KEPT, HELD = QUESTIONS.kept, "bytes held"
 DEFINITION = Definition(
     "Answers kept, and bytes held",
-    "What a policy has of the full cache’s right answers, or of its directives obeyed where a task has directives, in "
+    "What a policy has of the full cache’s right answers, of its directives obeyed where a task has directives, or of "
+    "its next tokens in running text, in "
     "percent, mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens "
     "frees nothing, so its line is upright; what has one level, as int4, is a dot. Shaded: what is kept by “I don’t "
     "know” to every question, which is right where none has an answer, and may obey a directive.",
@@ -41,10 +42,11 @@ def tradeoff(
     if not lines:
         return Blank("nothing is compressed, or the full cache was not run")
     silence = kept_by_silence(rows, tasks)
+    kept_words = what_is_kept(rows, tasks)
     heights = [kept for line in lines.values() for _, (_, kept) in line]
     frame = Frame(
         Axis.up_to(f"{HELD}, percent of the full cache", WHOLE),
-        Axis.from_values(f"{KEPT}, percent of the full cache's", [*heights, WHOLE], steps=6),
+        Axis.from_values(f"{kept_words}, percent of the full cache's", [*heights, WHOLE], steps=6),
         corner="↖ better",
     )
     return Plot(
@@ -54,12 +56,12 @@ def tradeoff(
                 *([Region((0.0, 0.0), (WHOLE, silence))] if silence else []),
                 *(_mark(style, line) for style, line in lines.items()),
             ),
-            "Answers kept over bytes held, percent of the full cache: a line for each policy",
+            f"{kept_words.capitalize()} over bytes held, percent of the full cache: a line for each policy",
             f"tradeoff/{place}",
         ),
-        "Answers kept over bytes held, percent of the full cache",
+        f"{kept_words.capitalize()} over bytes held, percent of the full cache",
         tuple(
-            Spot(style.index, held, kept, _at(level), (f"{KEPT} {kept:.0f} %", f"{HELD} {held:.0f} %"))
+            Spot(style.index, held, kept, _at(level), (f"{kept_words} {kept:.0f} %", f"{HELD} {held:.0f} %"))
             for style, line in lines.items()
             for level, (held, kept) in line
         ),
@@ -74,6 +76,12 @@ def _mark(style: LineStyle, line: Sequence[tuple[Level, Place]]) -> Mark:
 
 def _at(level: Level) -> str:
     return "one level" if level == UNTREATED else f"{level}"
+
+
+def what_is_kept(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> str:
+    """Names what is kept of the full cache: next tokens where all tasks are running text, else answers."""
+    words = {lead_of(row).kept for row in rows if row.policy == FULL and row.task in tasks}
+    return words.pop() if len(words) == 1 else KEPT
 
 
 def kept_share(rows: Mapping[tuple[str, str, Level], SummaryRow], task: str, policy: str, level: Level) -> float | None:

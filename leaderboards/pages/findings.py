@@ -11,6 +11,7 @@ from leaderboards.aggregate.row import (
     FEW_CONTEXTS,
     HALLUCINATION,
     LEAKAGE,
+    NEXT_TOKENS,
     OBEYED,
     RIGHT,
     WRONG_OF_ANSWERED,
@@ -32,8 +33,10 @@ Address = Callable[[str, str], str]  # of the figure of a task and a measure
 RatioOf = Callable[[UseCell], float | None]
 OF_DIRECTIVES = "points of directives obeyed"
 OF_ANSWERS = "points of right answers"
-LOSSES = {RIGHT: OF_ANSWERS, OBEYED: OF_DIRECTIVES, LEAKAGE: "points more leakage under a defence"}
-GAINS = {RIGHT: OF_ANSWERS, OBEYED: OF_DIRECTIVES, LEAKAGE: "points less leakage under a defence"}
+OF_TOKENS = "points of next tokens right"
+KNOWN = {RIGHT: OF_ANSWERS, OBEYED: OF_DIRECTIVES, NEXT_TOKENS: OF_TOKENS}
+LOSSES = {**KNOWN, LEAKAGE: "points more leakage under a defence"}
+GAINS = {**KNOWN, LEAKAGE: "points less leakage under a defence"}
 WRONG = WRONG_OF_ANSWERED  # a model that falls silent hallucinates less, so that only what it still answers counts
 
 

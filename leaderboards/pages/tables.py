@@ -10,7 +10,6 @@ from leaderboards.aggregate.row import (
     KEPT_TOKENS,
     KV_BYTES,
     REALISED_RATIO,
-    RIGHT,
     SLOT_COVERAGE,
     SummaryRow,
     count_text,
@@ -114,7 +113,7 @@ def _cell(
         bars=_bars(layers),
         layers=len(layers),
         # Of each table they would be a fifth of the page.
-        examples=_examples_at(row, examples) if examples and measure is RIGHT else "",
+        examples=_examples_at(row, examples) if examples else "",
     )
 
 

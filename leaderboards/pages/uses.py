@@ -53,7 +53,7 @@ USES: Mapping[str, tuple[str, ...]] = {
 }
 SYSTEM, LONG = "system prompt", "long context"
 MEASURED_SHORTER = (SYSTEM, LONG)  # uses whose contexts are often far longer than those that were measured
-SCALES = {RIGHT: ("", " % right"), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % right")}
+SCALES = {RIGHT: ("", " % right"), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % of next tokens")}
 NOT_RUN, NOT_SHOWN = "not run", "not shown"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
