@@ -24,7 +24,7 @@ from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.boards.board import boards_of
 from leaderboards.boards.standings import all_standings
-from leaderboards.downloads.print_tables import PrintTable, board_rows, narrow_board_rows
+from leaderboards.downloads.print_tables import PrintTable, board_rows, narrow_board_rows, result_table
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures.captions import captions_page, data_sentences, map_caption, picture_caption
@@ -75,7 +75,7 @@ def command(
     chosen = choose("policy", policies, names) if policies else []
     standings = all_standings(records, rows)
     details = Details(standings, facets(records, rows))
-    presses = arguments_of_records(records).values()
+    presses = list(arguments_of_records(records).values())
     figures: list[Figure] = []
     data: dict[tuple[str, str], str] = {}
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
@@ -100,6 +100,11 @@ def command(
             whole = PrintTable(board_rows(board), printable(f"{heading} {IN_BRACKETS} {told}"))
             narrow = PrintTable(narrow_board_rows(board), printable(f"{heading} {told}"))
             write_tables(out, {stem: whole, f"{stem}-narrow": narrow})
+        for mode in dict.fromkeys(row.mode for row in rows):
+            whole_run = (mode, ALL_TASKS) if (mode, ALL_TASKS) in data else next(key for key in data if key[0] == mode)
+            table = result_table(rows, mode, adapted_presses(presses), printable(f"{data[whole_run]} {origin}"))
+            if len(table.rows) > 1:  # the model can do some task
+                write_tables(out, {f"results-{file_name(mode)}": table})
     return Result(files={"figures": out, "captions": captions})
 
 

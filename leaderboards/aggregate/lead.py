@@ -25,13 +25,24 @@ class Lead:
     measures: tuple[Measure, ...]  # the first tells whether a model can do such a task
     title: str
     short: str  # the title in few words, where policies are ranked by it
+    points_of: str  # what a loss in points is a loss of
+    kept: str  # what a policy keeps of the full cache's
+    unit: str = "question"  # what a cell counts
 
 
-QUESTIONS = Lead("questions about a text", (RIGHT,), "percent right", "percent right")
+QUESTIONS = Lead("questions about a text", (RIGHT,), "percent right", "percent right", "right answers", "answers kept")
 DIRECTIVES = Lead(
-    "directives", (OBEYED, LEAKAGE), "directives obeyed and leakage under a defence", "obeyed, not leaked"
+    "directives",
+    (OBEYED, LEAKAGE),
+    "directives obeyed and leakage under a defence",
+    "obeyed, not leaked",
+    "directives obeyed",
+    "answers kept",
 )
-TEXT = Lead("running text", (NEXT_TOKENS,), "next-token accuracy", "next tokens")
+TEXT = Lead(
+    *("running text", (NEXT_TOKENS,), "next-token accuracy", "next tokens", "next tokens right", "next tokens kept"),
+    unit="text",
+)
 
 
 def lead_of(full: SummaryRow | None) -> Lead:

@@ -8,7 +8,7 @@ from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
 from leaderboards.aggregate.row import interval_text
 from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
-from leaderboards.boards.profiles import FLAT, Profile
+from leaderboards.boards.profiles import FLAT, ONE_LEVEL, Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank, Estimate
@@ -35,7 +35,7 @@ def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
     if isinstance(profile.lead, Blank):
         return profile.lead
     if profile.no_levels and profile.policy != FULL:
-        return Blank(profile.no_levels)
+        return Blank(profile.no_levels, ONE_LEVEL)
     ratios, heights = profile.places, profile.lead
     if isinstance(ratios, Blank):
         return ratios
@@ -110,7 +110,7 @@ AREA = DerivedMeasure(
         "The mean height of the curve of what leads the task over the realised ratio, from the full cache at 0 to the "
         "last point, by the trapezoid rule, in percent. What lies beyond the last point is not known and not counted. "
         "Policies are compared over the span that both share. Of faults, which remove no tokens, it is over the rate. "
-        "Blank of what has no levels, as of int4.",
+        "Blank of what has one level, as int4.",
         "area = (1 / span) ∫ lead(r) dr from r = 0 to span",
         names=("n", "contexts", "answers"),
         chapter="board",

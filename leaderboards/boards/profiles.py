@@ -17,6 +17,7 @@ from leaderboards.aggregate.row import (
     ALL_TASKS,
     GER,
     HALLUCINATION,
+    KV_BYTES,
     LEAKAGE,
     NEXT_TOKENS,
     OBEYED,
@@ -40,7 +41,8 @@ NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
 NOT_COMPRESSED = "the full cache is not compressed"
-NO_LEVELS = "it has no levels to go along: what it keeps is in the other columns"
+NO_LEVELS = "it has one level, which is no curve: whether it is safe, and at how many bytes, is in the other columns"
+ONE_LEVEL = "one level"
 FLAT = 1e-9  # differences below which are noise of sums
 
 Measured = FloatArray | Blank
@@ -56,7 +58,8 @@ class Profile:
 
     policy: str
     # The full cache first, as ratio 0; then what the policy was asked to reach, from little compression to much.
-    # A policy that was asked for ratio 0 itself is not looked at there.
+    # A policy that was asked for ratio 0 itself is not looked at there. One without levels, as int4, has ratio 0 twice:
+    # for the full cache, and for itself.
     levels: tuple[Level, ...]
     right: Measured  # all but ``leads`` are shares
     hallucination_rate: Measured
@@ -68,6 +71,7 @@ class Profile:
     leads: tuple[FloatArray, ...] | Blank
     questions: int  # that each level answers
     contexts: int  # the fewest of a task
+    held: float | None = None  # its bytes in percent of the full cache's, where it has no levels
 
     @cached_property
     def lead(self) -> Measured:
@@ -91,7 +95,7 @@ class Profile:
     def no_levels(self) -> str:
         """Says why it is a single point and no curve, if it is: nothing is asked of the full cache, nor of a
         quantisation that stores every number in as many bits."""
-        if len(self.levels) > 1:
+        if set(self.levels) != {UNTREATED}:
             return ""
         return NOT_COMPRESSED if self.policy == FULL else NO_LEVELS
 
@@ -198,18 +202,20 @@ class Profiles:
         """Returns the profile of a policy; raises KeyError for one that is not on this board."""
         board = self.rows[mode, task]
         by_level = {level: row for level, row in board[policy].items() if level != UNTREATED}
-        cells = [(policy, level) for level in sorted(by_level, key=lambda level: level.amount)]
+        levels = sorted(by_level, key=lambda level: level.amount) or [UNTREATED] * (policy != FULL)
+        cells = [(policy, level) for level in levels]
         rows = self._rows(mode, task, cells)
         tasks = self.tasks(mode, task)
         measured = {one.field: self._measure(one, mode, tasks, cells, rows) for one in SHOWN}
-        fewest = min((row.fewest_contexts if row else 0) for row in rows.values())
+        fewest = min((row.fewest_contexts if row else 0) for row in rows)
         return Profile(
             policy,
             (UNTREATED, *(level for _, level in cells)),
             **measured,
             leads=self._leads(mode, task, cells, rows),
-            questions=min(row.n if row else 0 for row in rows.values()),
+            questions=min(row.n if row else 0 for row in rows),
             contexts=fewest,
+            held=None if by_level else _held(rows[0], rows[-1]),
         )
 
     def rises(self, mode: str, task: str, profile: Profile) -> dict[Level, Estimate]:
@@ -240,7 +246,7 @@ class Profiles:
         return full.mean_of if task == ALL_TASKS and full else [task]
 
     def _leads(
-        self, mode: str, task: str, cells: Sequence[tuple[str, Level]], rows: Mapping[Level, SummaryRow | None]
+        self, mode: str, task: str, cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]
     ) -> tuple[FloatArray, ...] | Blank:
         full = self._full(mode, task)
         if full is not None and full.not_mastered:
@@ -262,10 +268,10 @@ class Profiles:
         blank = next((values for _, values in leads if isinstance(values, Blank)), None)
         return blank or tuple(good(one, values) for one, values in leads if not isinstance(values, Blank))
 
-    def _rows(self, mode: str, task: str, cells: Sequence[tuple[str, Level]]) -> Mapping[Level, SummaryRow | None]:
+    def _rows(self, mode: str, task: str, cells: Sequence[tuple[str, Level]]) -> Sequence[SummaryRow | None]:
         """Returns the rows of a policy at its levels, that of the full cache first."""
         board = self.rows[mode, task]
-        return {UNTREATED: self._full(mode, task), **{level: board[policy].get(level) for policy, level in cells}}
+        return [self._full(mode, task), *(board[policy].get(level) for policy, level in cells)]
 
     def _measure(
         self,
@@ -273,28 +279,33 @@ class Profiles:
         mode: str,
         tasks: Sequence[str],
         cells: Sequence[tuple[str, Level]],
-        rows: Mapping[Level, SummaryRow | None],
+        rows: Sequence[SummaryRow | None],
     ) -> Measured:
         blank = _gap(cells, rows)
         if blank:
             return blank
-        for level, row in rows.items():
+        for row in rows:
             if row is not None and measure.value(row) is None:
-                return Blank(f"{row.policy} at {level.where}: {row.reason or NOT_MEASURED}")
+                return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
         means = [self.tallies[mode, task].means(measure.field, [(FULL, UNTREATED), *cells]) for task in tasks]
         # Level by level in memory: what follows goes over few levels and many resamples.
         return _mean_over_tasks([array.T for array in means])
 
 
-def _gap(cells: Sequence[tuple[str, Level]], rows: Mapping[Level, SummaryRow | None]) -> Blank | None:
+def _held(full: SummaryRow | None, row: SummaryRow | None) -> float | None:
+    held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, full))
+    return None if held is None or not whole else 100 * held / whole
+
+
+def _gap(cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]) -> Blank | None:
     """Says why a policy has no profile at all."""
     if len({level.kind for _, level in cells}) > 1:
         return Blank(TWO_KINDS)
-    for level, row in rows.items():
+    for row in rows:
         if row is None:
             return Blank(NO_FULL)
         if not row.complete:
-            return Blank(f"{row.policy} at {level.where}: {row.reason or NOT_MEASURED}")
+            return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
     return None
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from statistics import fmean
 from typing import Literal, get_args
 
 import numpy as np
@@ -16,7 +17,7 @@ from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import DIGITS
 from leaderboards.statistics.resampling import Blank, Estimate
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
-from policies.declaration.names import ORACLE
+from policies.declaration.names import FULL, ORACLE
 
 TOLERATED_LOSS = 5.0  # points of what leads the task
 CHANCE = "may be chance"
@@ -42,7 +43,11 @@ class SafeRatio:
     chance_in: str = ""  # over several tasks: the one whose contexts show least
     tasks: tuple[str, ...] = ()  # over several tasks: those that decide it, that with the fewest contexts first
     unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
-    kind: str = UNTREATED.kind  # of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits
+    # Of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits. None of what has no
+    # levels, as int4: that is safe or not where it stands, and ``beyond`` says which.
+    kind: str | None = UNTREATED.kind
+    place: int = 0  # of the safe ratio among the asked levels
+    held: float | None = None  # of what has no levels: its bytes, in percent of the full cache's
 
     @property
     def shown(self) -> float | None:
@@ -55,13 +60,27 @@ class SafeRatio:
         return "safe" if self.ratio else self.beyond
 
     @property
+    def worth(self) -> float:
+        """Returns what cells are sorted and coloured by: the share of the cache that is safe to save."""
+        freed = 0.0 if self.held is None else 1 - self.held / 100
+        return self.ratio if self.kind else freed if self.beyond == "safe" else 0.0
+
+    @property
+    def tested(self) -> Estimate:
+        """Returns the loss at the safe ratio, or at the lowest where none is."""
+        return self.losses[self.place]
+
+    @property
     def losses(self) -> tuple[Estimate, ...]:
         """Returns at each asked level the loss in the measure whose interval reaches highest, which decides."""
         return tuple(max(losses, key=_upper) for losses in self.losses_by_measure)
 
     @property
     def may_be_chance(self) -> bool:
-        """Tells whether it is above what the same contexts can show."""
+        """Tells whether it is above what the same contexts can show; of what has no levels, whether they show
+        anything."""
+        if not self.kind:
+            return self.outcome == "safe" and not self.highest_sure
         return self.ratio > self.highest_sure
 
 
@@ -91,7 +110,7 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     """
     if isinstance(profile.leads, Blank):
         return profile.leads
-    if profile.no_levels:
+    if profile.no_levels and profile.policy == FULL:
         return Blank(profile.no_levels)
     if profile.not_comparable:
         return Blank(profile.not_comparable)
@@ -102,16 +121,24 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     by_level = tuple(
         tuple(profile.estimate(of_measure[:, place]) for of_measure in lost) for place in range(len(profile.levels) - 1)
     )
+    sure = 0.0 if profile.contexts < FEW_CONTEXTS else inf
+    if profile.no_levels:
+        (losses,) = by_level
+        return SafeRatio(
+            0.0, _outcome(losses), profile.contexts, by_level, highest_sure=sure, kind=None, held=profile.held
+        )
     outcomes = {level.value: _outcome(estimates) for level, estimates in zip(profile.levels[1:], by_level, strict=True)}
     beyond = next(((ratio, one) for ratio, one in outcomes.items() if one != "safe"), (inf, "not tried"))
+    safe = [ratio for ratio in outcomes if ratio < beyond[0]]
     return SafeRatio(
-        max((ratio for ratio in outcomes if ratio < beyond[0]), default=0.0),
+        max(safe, default=0.0),
         beyond[1],
         profile.contexts,
         by_level,
         next((ratio for ratio, one in outcomes.items() if one == "unsafe"), None),
-        highest_sure=0.0 if profile.contexts < FEW_CONTEXTS else inf,
+        highest_sure=sure,
         kind=profile.levels[-1].kind,
+        place=max(0, len(safe) - 1),
     )
 
 
@@ -128,6 +155,7 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
     unsafe = {task: one.unsafe_from for task, one in known.items() if one.unsafe_from is not None}
     unsafe_in = min(unsafe, key=unsafe.__getitem__, default="")
     least_sure = min(known, key=lambda task: known[task].highest_sure)
+    held = [one.held for one in known.values() if one.held is not None]
     return replace(
         smallest,
         contexts=known[tasks[0]].contexts,
@@ -136,6 +164,7 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
         chance_in=least_sure,
         tasks=tasks,
         unsafe_in=unsafe_in,
+        held=fmean(held) if held else None,
     )
 
 
@@ -166,6 +195,21 @@ def signed(number: float, digits: int) -> str:
     return f"{number:z.{digits}f}".replace("-", "−")
 
 
+def of_bytes(safe: SafeRatio) -> str:
+    """Writes how many bytes what has no levels holds."""
+    return "" if safe.held is None else f"{safe.held:.0f} % of bytes"
+
+
+def loses(safe: SafeRatio) -> str:
+    """Writes the interval of the loss of what has no levels."""
+    loss = safe.tested
+    if safe.kind or loss.low is None or loss.high is None:
+        return ""
+    if loss.low == loss.high == 0:
+        return "loses nothing"
+    return f"loses {loss_text(loss.low)} to {loss_text(loss.high)}"
+
+
 def _cell(safe: SafeRatio) -> TableCell:
     """Makes the cell of a board; over several tasks each number has the task that it is of."""
     few = f"n = {safe.contexts}" if safe.outcome == "not shown" else ""
@@ -175,11 +219,11 @@ def _cell(safe: SafeRatio) -> TableCell:
     place = f" in {safe.unsafe_in}" if safe.unsafe_in else ""
     unsafe = f"{unsafe_from(safe)}{place}" if unsafe_from(safe) else ""
     chance = f"{CHANCE}{f' in {safe.chance_in}' if safe.chance_in else ''}" if safe.may_be_chance else ""
-    lines = (few, chance, unsafe)
+    lines = (of_bytes(safe), loses(safe), few, chance, unsafe)
     # A share removed stands alone, as it does everywhere.
-    what = "" if KINDS[safe.kind].removes else f"{safe.kind} "
+    what = "" if safe.kind is None or KINDS[safe.kind].removes else f"{safe.kind} "
     return TableCell(
-        f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio
+        f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.worth
     )
 
 
@@ -222,7 +266,8 @@ SAFE_RATIO = DerivedMeasure(
         "Over all tasks it is the lowest of the tasks that the mean counts, with the task that has it: unsafe where "
         "one of them is, not shown where one of them is; and the lowest ratio that is unsafe in any, with that task. "
         "Of faults it is the safe rate, of masked bits their number; where a board has levels of several kinds, each "
-        "cell names its kind.",
+        "cell names its kind. What has one level, as int4, is safe or not where it stands; below it are its bytes in "
+        "percent of the full cache’s, and the interval of its loss in points.",
         f"safe ratio = max α such that upper(lead(full) − lead(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
         names=SAFE_HEADINGS,
         chapter="board",
@@ -238,6 +283,10 @@ SAFE_RATIO = DerivedMeasure(
         "safe_ratio_unsafe_in": "unsafe_in",
         "safe_ratio_may_be_chance": "may_be_chance",
         "safe_ratio_contexts": "contexts",
+        "safe_ratio_bytes_held": "held",
+        "safe_ratio_loss": "tested.mean",
+        "safe_ratio_loss_low": "tested.low",
+        "safe_ratio_loss_high": "tested.high",
         "safe_ratio_tasks": "tasks",
     },
     heading=safe_heading([UNTREATED.declared]),

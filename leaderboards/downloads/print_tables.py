@@ -6,12 +6,17 @@ from dataclasses import dataclass
 
 from leaderboards.aggregate.comparison.duel import OF_EVERY_TWO, Duel, Verdict
 from leaderboards.aggregate.comparison.pooled import Pooled
-from leaderboards.aggregate.row import FEW_CONTEXTS
+from leaderboards.aggregate.lead import lead_of
+from leaderboards.aggregate.ranking import mark_of
+from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, RIGHT, SummaryRow
 from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board
 from leaderboards.boards.cells import TableCell
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS
+from leaderboards.metrics import Measure
 from leaderboards.statistics.significance import p_text
+from policies.declaration.levels import UNTREATED, kind_name, names_of
+from policies.declaration.names import CONTROLS, FULL
 
 NARROW = (*SAFE_HEADINGS, AREA.heading)
 
@@ -32,6 +37,12 @@ MARKDOWN = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 
 
 Rows = Sequence[Sequence[str]]  # the names of the columns, then the rows
+TIE = " ○"
+ONE_LEVEL = "one level"
+MARKED = (
+    "In bold the best of the methods of a column at a level, where the paired differences of all others from it leave "
+    "out 0; ○: tied, those that cannot be told from the best, and it. Full cache and controls are not ranked."
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,7 @@ class PrintTable:
     rows: Rows
     caption: str
     is_long: bool = False  # it goes on over pages
+    bold: Collection[tuple[int, int]] = ()  # row, of which that of the names is 0, and column
 
 
 def board_rows(board: Board) -> Rows:
@@ -62,6 +74,45 @@ def _rows_of(board: Board, columns: Sequence[int], text: Callable[[TableCell], s
         cells = [line.cells[place] for place in columns]
         rows.append((_with_mark(line.name, board.is_adapted(line.name)), *map(text, cells)))
     return rows
+
+
+def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str], told: str) -> PrintTable:
+    """Returns what leads each task, by level and policy, a column for each task that the model can do and one for their
+    mean: the best in bold, ties marked. ``rows``: of all tasks. ``told``: where the numbers are from."""
+    of_mode = [row for row in rows if row.mode == mode]
+    measures = _columns_of(of_mode)
+    by_place = {(row.task, row.policy, row.at): row for row in of_mode}
+    policies = sorted(dict.fromkeys(row.policy for row in of_mode), key=lambda policy: policy in CONTROLS)
+    levels = sorted({row.at for row in of_mode if row.policy != FULL}, key=lambda level: (level == UNTREATED, level))
+    names = {**names_of(levels), UNTREATED: ONE_LEVEL}
+    cells = [(UNTREATED, FULL), *((level, policy) for level in levels for policy in policies if policy != FULL)]
+    body, bold = [("", "policy", *(_heading(task, measure) for task, measure in measures.items()))], set()
+    for level, policy in cells:
+        found = [(by_place.get((task, policy, level)), measure) for task, measure in measures.items()]
+        if all(row is None for row, _ in found):
+            continue
+        marks = [mark_of(row, measure) for row, measure in found]
+        bold |= {(len(body), 2 + place) for place, mark in enumerate(marks) if mark == "best"}
+        texts = [
+            "–" if row is None else measure.text(measure.value(row)) + TIE * (mark == "tie")
+            for (row, measure), mark in zip(found, marks, strict=True)
+        ]
+        body.append((names[level] if policy != FULL else "", _with_mark(policy, policy in adapted), *texts))
+    body[0] = (kind_name(levels), *body[0][1:])
+    return PrintTable(body, f"Percent right, or what a heading names, in percent. {MARKED} {told}", True, bold)
+
+
+def _columns_of(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
+    """Returns the measure that leads each task that the model can do; the mean over tasks where one leads them all."""
+    full = {row.task: row for row in rows if row.policy == FULL and not row.not_mastered and row.task != ALL_TASKS}
+    measures = {task: lead_of(row).measures[0] for task, row in full.items()}
+    shared = set(measures.values())
+    return measures | ({ALL_TASKS: shared.pop()} if len(measures) > 1 and len(shared) == 1 else {})
+
+
+def _heading(task: str, measure: Measure) -> str:
+    name = "mean" if task == ALL_TASKS else task
+    return name if measure is RIGHT else f"{name}, {measure.title.lower()}"
 
 
 def _with_mark(policy: str, adapted: bool) -> str:
@@ -114,7 +165,8 @@ def as_latex(table: PrintTable) -> str:
     """Returns a table that floats, or one that goes on over pages and repeats its head there, behind a comment that
     names the packages which it needs. What LaTeX has no sign for, of names that people gave, stands as its number in
     Unicode."""
-    head, *body = [" & ".join(_latex(text) for text in row) + r" \\" for row in table.rows]
+    texts = _texts(table, _latex, r"\textbf{{{}}}")
+    head, *body = [" & ".join(row) + r" \\" for row in texts]
     columns = "l" + "r" * (len(table.rows[0]) - 1)
     caption = rf"\caption{{{_latex(table.caption)}}}"
     headed = [r"\toprule", head, r"\midrule"]
@@ -129,10 +181,18 @@ def as_latex(table: PrintTable) -> str:
 
 def as_markdown(table: PrintTable) -> str:
     """Returns a table as GitHub and pandoc read it; pandoc takes the line below it for its caption."""
-    texts = [[_markdown(text) for text in row] for row in table.rows]
+    texts = _texts(table, _markdown, "**{}**")
     rule = ["---", *["---:"] * (len(table.rows[0]) - 1)]
     lines = [f"| {' | '.join(row)} |" for row in (texts[0], rule, *texts[1:])]
     return "\n".join([*lines, "", f"Table: {_markdown(table.caption)}"]) + "\n"
+
+
+def _texts(table: PrintTable, write: Callable[[str], str], bold: str) -> list[list[str]]:
+    """Writes the cells of a table; ``bold``: the format of a bold one."""
+    return [
+        [bold.format(write(text)) if (row, column) in table.bold else write(text) for column, text in enumerate(texts)]
+        for row, texts in enumerate(table.rows)
+    ]
 
 
 def _latex(text: str) -> str:

@@ -70,11 +70,10 @@ def curve_plot(
 
 
 def _vertical(measure: Measure, lines: Iterable[Sequence[Sequence[Point]]]) -> Axis:
-    title = f"{measure.title}, {measure.unit}"
-    if measure.top is not None:
-        return Axis.up_to(title, measure.top)
+    """Fits an axis to the lines and bands, with 0 kept: on one from 0 to 100 a rate of a few percent lies flat."""
     points = [point for runs in lines for run in runs for point in run]
-    return Axis.from_values(title, [end for _, value, interval in points for end in (value, *(interval or ()))])
+    ends = [end for _, value, interval in points for end in (value, *(interval or ()))]
+    return Axis.from_values(f"{measure.title}, {measure.unit}", ends, top=measure.top or 1.0)
 
 
 def _points(

@@ -1,11 +1,11 @@
 """The figures of a section: curves, the scatter of GER against hallucination, and heat maps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leaderboards.aggregate.facets import Facet
-from leaderboards.aggregate.lead import leading_first
-from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, WRONG_OF_ANSWERED, SummaryRow, is_told
+from leaderboards.aggregate.lead import leading_first, leading_measures
+from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, RIGHT, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.boards.cliff import CLIFFS, Cliff
 from leaderboards.boards.correlation import CORRELATIONS, Correlation
 from leaderboards.boards.standings import Standing, Standings
@@ -17,6 +17,7 @@ from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Blank
+from policies.declaration.names import FULL
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class GalleryPlot:
     unit: str
     plot: Plot
     note: str = ""  # what has to be known to read it
+    caution: str = ""  # the part of the note that says what its measure must not be read as
+    leads: bool = False  # it stands before the tables: what leads the task, and what is wrong of what is answered
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,13 @@ def gallery(
     rows are not. ``place``: of the gallery on its page, if there are several."""
     board_rows = [row for row in rows if (row.task, row.mode) == (task, mode)]
     standings = details.standings.get((mode, task), ())
+    full = next((row for row in board_rows if row.policy == FULL), None)
+    leading = ((RIGHT,) if task == ALL_TASKS else leading_measures(full)) + (WRONG_OF_ANSWERED,)
     pictures = [
-        _curve(curve_plot(rows, task, mode, measure, _cliffs(standings, measure), styles, place), measure)
+        replace(
+            _curve(curve_plot(rows, task, mode, measure, _cliffs(standings, measure), styles, place), measure),
+            leads=measure in leading,
+        )
         for measure in leading_first(CURVES, task, board_rows)
         if is_told(measure, board_rows)
     ]
@@ -111,7 +119,7 @@ def _correlations(standings: Sequence[Standing]) -> Listing:
 def _curve(plot: Plot, measure: Measure) -> GalleryPlot:
     better = f"; {measure.better} is better" if measure.better else ""
     note = " ".join(filter(None, (CAUTIONS.get(measure, ""), plot.note)))
-    return GalleryPlot(measure.name, measure.title, f"{measure.unit}{better}", plot, note)
+    return GalleryPlot(measure.name, measure.title, f"{measure.unit}{better}", plot, note, CAUTIONS.get(measure, ""))
 
 
 def _cliffs(standings: Sequence[Standing], measure: Measure) -> Mapping[str, Cliff | Blank]:

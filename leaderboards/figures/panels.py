@@ -47,6 +47,11 @@ def panel(
     return Drawing(Frame(horizontal, vertical), marks, title, salt).svg()
 
 
+def fitted(paths: Sequence[BandedLine]) -> Axis:
+    """Makes an upright axis of shares, from 0 to the highest that lines and bands reach."""
+    return Axis.from_values("", [end for path in paths for end in (*(y for _, y in path.places), *path.high)], top=1.0)
+
+
 def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, title: str, salt: str) -> str:
     """Draws differences in [-1, 1], shape (layers, columns), the first layer at the bottom."""
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from leaderboards.aggregate.lead import lead_of
+from leaderboards.aggregate.lead import QUESTIONS, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.marks import PolicyLine, Region
+from leaderboards.rendering.marks import Dots, Mark, PolicyLine, Region
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Blank
@@ -16,13 +16,14 @@ from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 WHOLE = 100.0  # percent
-KEPT, HELD = "answers kept", "bytes held"
+KEPT, HELD = QUESTIONS.kept, "bytes held"
 DEFINITION = Definition(
     "Answers kept, and bytes held",
-    "What a policy has of the full cache’s right answers, or of its directives obeyed where a task has directives, in "
+    "What a policy has of the full cache’s right answers, of its directives obeyed where a task has directives, or of "
+    "its next tokens in running text, in "
     "percent, mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens "
-    "frees nothing, so its line is upright. Shaded: what is kept by “I don’t know” to every question, which is right "
-    "where none has an answer, and may obey a directive.",
+    "frees nothing, so its line is upright; what has one level, as int4, is a dot. Shaded: what is kept by “I don’t "
+    "know” to every question, which is right where none has an answer, and may obey a directive.",
     names=(KEPT, HELD),
 )
 
@@ -32,18 +33,20 @@ Place = tuple[float, float]  # bytes held, answers kept
 def tradeoff(
     rows: Sequence[SummaryRow], tasks: Sequence[str], styles: Mapping[str, LineStyle], place: str = ""
 ) -> Plot | Blank:
-    """Draws a line for each policy, from the full cache on. ``rows``: of one mode. ``tasks``: that the mean is over. A
-    level at which a task has no value is left out. What silence keeps is shaded."""
+    """Draws a line for each policy, from the full cache on, and a dot for one without levels, as int4. ``rows``: of one
+    mode. ``tasks``: that the mean is over. A level at which a task has no value is left out. What silence keeps is
+    shaded."""
     cells = {(row.task, row.policy, row.at): row for row in rows}
     lines = {styles[policy]: _line(cells, tasks, policy) for policy in dict.fromkeys(row.policy for row in rows)}
     lines = {style: line for style, line in lines.items() if line and style.policy != FULL}
     if not lines:
         return Blank("nothing is compressed, or the full cache was not run")
     silence = kept_by_silence(rows, tasks)
+    kept_words = what_is_kept(rows, tasks)
     heights = [kept for line in lines.values() for _, (_, kept) in line]
     frame = Frame(
         Axis.up_to(f"{HELD}, percent of the full cache", WHOLE),
-        Axis.from_values(f"{KEPT}, percent of the full cache's", [*heights, WHOLE], steps=6),
+        Axis.from_values(f"{kept_words}, percent of the full cache's", [*heights, WHOLE], steps=6),
         corner="↖ better",
     )
     return Plot(
@@ -51,19 +54,34 @@ def tradeoff(
             frame,
             (
                 *([Region((0.0, 0.0), (WHOLE, silence))] if silence else []),
-                *(PolicyLine(style, ((WHOLE, WHOLE), *(point for _, point in line))) for style, line in lines.items()),
+                *(_mark(style, line) for style, line in lines.items()),
             ),
-            "Answers kept over bytes held, percent of the full cache: a line for each policy",
+            f"{kept_words.capitalize()} over bytes held, percent of the full cache: a line for each policy",
             f"tradeoff/{place}",
         ),
-        "Answers kept over bytes held, percent of the full cache",
+        f"{kept_words.capitalize()} over bytes held, percent of the full cache",
         tuple(
-            Spot(style.index, held, kept, f"{level}", (f"{KEPT} {kept:.0f} %", f"{HELD} {held:.0f} %"))
+            Spot(style.index, held, kept, _at(level), (f"{kept_words} {kept:.0f} %", f"{HELD} {held:.0f} %"))
             for style, line in lines.items()
             for level, (held, kept) in line
         ),
         {style.index: style.policy for style in lines},
     )
+
+
+def _mark(style: LineStyle, line: Sequence[tuple[Level, Place]]) -> Mark:
+    places = tuple(point for _, point in line)
+    return Dots(style, places) if line[-1][0] == UNTREATED else PolicyLine(style, ((WHOLE, WHOLE), *places))
+
+
+def _at(level: Level) -> str:
+    return "one level" if level == UNTREATED else f"{level}"
+
+
+def what_is_kept(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> str:
+    """Names what is kept of the full cache: next tokens where all tasks are running text, else answers."""
+    words = {lead_of(row).kept for row in rows if row.policy == FULL and row.task in tasks}
+    return words.pop() if len(words) == 1 else KEPT
 
 
 def kept_share(rows: Mapping[tuple[str, str, Level], SummaryRow], task: str, policy: str, level: Level) -> float | None:
@@ -98,7 +116,8 @@ def _line(
     levels = sorted(
         {level for task, name, level in cells if name == policy and task != ALL_TASKS}, key=lambda one: one.amount
     )
-    points = [(level, _point(cells, tasks, policy, level)) for level in levels if level != UNTREATED]
+    treated = [level for level in levels if level != UNTREATED] or levels
+    points = [(level, _point(cells, tasks, policy, level)) for level in treated]
     return [(level, point) for level, point in points if point is not None]
 
 

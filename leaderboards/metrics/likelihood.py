@@ -72,6 +72,7 @@ METRICS = (
                 better="higher",
                 has_interval=True,
                 curve=True,
+                table=True,
                 board=Heading("next tokens", "next-token accuracy in running text", single=True),
             ),
             Measure(

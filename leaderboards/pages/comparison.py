@@ -1,5 +1,6 @@
 """The page of a comparison: a press against others, cell by cell, and how they fail differently."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -106,6 +107,8 @@ def build_comparison(
     verdict. ``next_step``: the command that makes pages of its run."""
     reasons = unmastered or {}
     others = dict.fromkeys(duel.other for duel in duels)
+    counts = Counter(clause for one in pooled for clause in one.clauses)
+    shared = [clause for clause, count in counts.items() if count > len(pooled) / 2]
     return render(
         "comparison.html.j2",
         model=model,
@@ -115,7 +118,8 @@ def build_comparison(
             _section(number, [duel for duel in duels if duel.other == other], contrasts.get(other, ()), reasons)
             for number, other in enumerate(others, start=1)
         ],
-        pooled=pooled,
+        pooled=[(one, "; ".join(clause for clause in one.clauses if clause not in shared)) for one in pooled],
+        of_all="; ".join(shared),
         presses=Listing(
             "Arguments that the presses ran with",
             ("policy", "arguments", "on the tasks"),

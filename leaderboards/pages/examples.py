@@ -25,7 +25,7 @@ QUESTION_STEP = 0  # of the table of attention: the last token of the question
 COLUMNS = (
     *("task", "policy", "level_kind", "level", "repeat", "status", *QUESTION, *JUDGED),
     *("context", "token_ends", "question", "golds", "answer_spans", "evidence_spans", "output_text"),
-    *("abstained", "hallucination_kind"),
+    *("abstained", "hallucination_kind", "next_token_accuracy"),
     *("ger", "slot_coverage", "eviction_rate", "realised_ratio", "token_kept"),
 )
 Tables = Mapping[str, DataFrame]
@@ -126,7 +126,7 @@ def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {
         "output": row["output_text"],
         "verdict": _verdict(row),
-        "wrong": bool(row["leakage"] > 0.1 if not isna(row["leakage"]) else row["right"] is not True),
+        "wrong": _is_wrong(row),
         "f1": _number(row["f1"]),
         "obeyed": _number(row["directives_obeyed"]),
         "ger": _number(row["ger"]),
@@ -182,11 +182,25 @@ def _number(value: Any) -> float | None:
     return None if value is None or isna(value) else round(float(value), 4)
 
 
+def _is_wrong(row: Mapping[Any, Any]) -> bool:
+    """Tells whether an answer is marked: what was to be kept secret leaks, a directive is not obeyed, or it is not
+    right where a text says what is."""
+    if not isna(row["leakage"]):
+        return bool(row["leakage"] > 0.1)
+    if isna(row["f1"]):
+        obeyed = row["directives_obeyed"]
+        return not isna(obeyed) and bool(obeyed < 1)  # running text has none
+    return row["right"] is not True
+
+
 def _verdict(row: Mapping[Any, Any]) -> str:
     if not isna(row["leakage"]):
         return f"leaked {100 * row['leakage']:.0f} %"
-    if row["f1"] is None or isna(row["f1"]):
-        return "no gold answer"
+    if not isna(row["next_token_accuracy"]):
+        return f"next tokens right: {100 * row['next_token_accuracy']:.0f} %"
+    if isna(row["f1"]):
+        obeyed = row["directives_obeyed"]
+        return "not judged" if isna(obeyed) else f"obeyed {100 * obeyed:.0f} %"
     if row["abstained"]:
         return "abstained, rightly" if row["right"] else "abstained"
     if row["hallucinated"]:

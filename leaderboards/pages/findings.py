@@ -11,6 +11,7 @@ from leaderboards.aggregate.row import (
     FEW_CONTEXTS,
     HALLUCINATION,
     LEAKAGE,
+    NEXT_TOKENS,
     OBEYED,
     RIGHT,
     WRONG_OF_ANSWERED,
@@ -32,8 +33,10 @@ Address = Callable[[str, str], str]  # of the figure of a task and a measure
 RatioOf = Callable[[UseCell], float | None]
 OF_DIRECTIVES = "points of directives obeyed"
 OF_ANSWERS = "points of right answers"
-LOSSES = {RIGHT: OF_ANSWERS, OBEYED: OF_DIRECTIVES, LEAKAGE: "points more leakage under a defence"}
-GAINS = {RIGHT: OF_ANSWERS, OBEYED: OF_DIRECTIVES, LEAKAGE: "points less leakage under a defence"}
+OF_TOKENS = "points of next tokens right"
+KNOWN = {RIGHT: OF_ANSWERS, OBEYED: OF_DIRECTIVES, NEXT_TOKENS: OF_TOKENS}
+LOSSES = {**KNOWN, LEAKAGE: "points more leakage under a defence"}
+GAINS = {**KNOWN, LEAKAGE: "points less leakage under a defence"}
 WRONG = WRONG_OF_ANSWERED  # a model that falls silent hallucinates less, so that only what it still answers counts
 
 
@@ -70,7 +73,8 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
     else:
         first = _nothing(results, matrix)
     of_system = _of_use(results, matrix, system, figure)
-    found = (first, of_system, _lost_first(results, matrix, figure), second, _wrong(results, figure))
+    lost = _lost_first(results, matrix, figure)
+    found = (first, _of_one_level(results, matrix), of_system, lost, second, _wrong(results, figure))
     return [finding for finding in found if finding is not None]
 
 
@@ -81,6 +85,37 @@ class Safest:
     policy: str
     use: Use
     ratio: float
+
+
+def _of_one_level(results: Results, matrix: UseMatrix) -> Headline | None:
+    """Tells which of the policies without levels, such as int4, is safe for every use at the fewest bytes, and which
+    are unsafe for which uses."""
+    known = {
+        line.name: {use: cell for use, cell in zip(matrix.uses, line.cells, strict=True) if cell.sort is not None}
+        for line in matrix.methods
+        if any(cell.kind is None for cell in line.cells)
+    }
+    held = {name: _held(results, name) for name in known}
+    safe = [name for name, cells in known.items() if all(cell.tone_of_use == "safe" for cell in cells.values())]
+    unsafe = {
+        name: ", ".join(use.name for use, cell in cells.items() if cell.text == "unsafe")
+        for name, cells in known.items()
+    }
+    best = min(safe, key=held.__getitem__, default="")
+    where = "every use" if len(matrix.uses) > 1 else matrix.uses[0].name
+    told = [
+        f"{best} is shown safe for {where} here, at {held[best]:.0f} % of the full cache’s bytes." if best else "",
+        f"Shown unsafe: {'; '.join(f'{name} ({uses})' for name, uses in unsafe.items() if uses)}."
+        if any(unsafe.values())
+        else "",
+    ]
+    return Headline(" ".join(filter(None, told)), "#safe") if any(told) else None
+
+
+def _held(results: Results, policy: str) -> float:
+    """Returns the most bytes that a policy without levels holds in a task, in percent of the full cache's."""
+    found = (safe_ratio_of(results, task, policy) for task in results.mastered)
+    return max((one.held for one in found if not isinstance(one, Blank) and one.held is not None), default=100.0)
 
 
 def _most(results: Results, matrix: UseMatrix, uses: Collection[Use], ratio_of: RatioOf) -> Safest | None:
@@ -263,9 +298,9 @@ def _lost_first(results: Results, matrix: UseMatrix, figure: Address) -> Headlin
     tasks = ", ".join(dict.fromkeys(cell.row.task for cell in tried))
     return Headline(
         f"Directives are lost before right answers are: in {len(found)} of {len(tried)} cells of {tasks} that is "
-        f"shown, while less than {TOLERATED_LOSS:g} points of right answers are lost. Most by {most.row.policy} at "
-        f"{most.row.at.where}: {obeyed} % are obeyed (full cache {obeyed_full} %), {right} % are right (full cache "
-        f"{right_full} %).",
+        f"shown, while less than {TOLERATED_LOSS:g} points of right answers are lost. Most by {most.row.policy}"
+        f"{'' if most.row.at == UNTREATED else f' at {most.row.at.where}'}: {obeyed} % are obeyed (full cache "
+        f"{obeyed_full} %), {right} % are right (full cache {right_full} %).",
         figure(most.row.task, OBEYED.name),
     )
 
@@ -292,8 +327,8 @@ def _directive_cells(results: Results, task: str, policy: str) -> Iterator[Direc
 
 def _levels(results: Results, task: str, policy: str) -> list[Level]:
     """Lists the levels of a policy in a task, from little compression to much, as safe ratios have their losses."""
-    levels = {row.at for row in results.rows if (row.task, row.policy) == (task, policy)} - {UNTREATED}
-    return sorted(levels, key=lambda one: one.amount)
+    levels = {row.at for row in results.rows if (row.task, row.policy) == (task, policy)}
+    return sorted(levels - {UNTREATED} or levels, key=lambda one: one.amount)
 
 
 def _least(results: Results, matrix: UseMatrix, figure: Address) -> Headline | None:
@@ -350,8 +385,9 @@ def _wrong(results: Results, figure: Address) -> Headline | None:
         [f"{measure.factor * (measure.value(row) or 0):.0f} %" for row in (last, full)]
         for measure in (ABSTENTION, WRONG, HALLUCINATION)
     )
+    at = "" if level == UNTREATED else f"At {level.where}, "
     return Headline(
-        f"At {level.where}, {policy} leaves {silent} of the questions unanswered (full cache {silent_full}). Of its "
+        f"{at}{policy} leaves {silent} of the questions unanswered (full cache {silent_full}). Of its "
         f"answers {wrong} are wrong (full cache {wrong_full}){_distinguished(results, last, policy, level)}. Of all "
         f"questions it answers {raw} wrongly (full cache {raw_full}){_silenced(last, full)}.",
         figure(task, WRONG.name),

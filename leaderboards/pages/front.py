@@ -11,14 +11,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leaderboards.aggregate.lead import DIRECTIVES, Lead, lead_of
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, Lead, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, RIGHT, SummaryRow
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from leaderboards.boards.area import AREA
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
 from leaderboards.figures.captions import MODES
 from leaderboards.figures.gallery import GalleryPlot
-from leaderboards.figures.tradeoff import HELD, KEPT, WHOLE, kept_by_silence, tradeoff
+from leaderboards.figures.tradeoff import HELD, WHOLE, kept_by_silence, tradeoff, what_is_kept
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.entries import provenance_of
 from leaderboards.pages.findings import Headline, findings_of
@@ -57,7 +57,8 @@ class First:
     label: str  # what tells these results from others, if there are any
     kind: LevelKind  # of what policies were asked
     matrix: UseMatrix
-    directives: str  # the use whose answers are judged by directives, if there is one
+    directives: str  # the use whose answers are judged by directives, if others are not
+    points_of: str  # what a loss in points is a loss of
     tradeoff: GalleryPlot | None
     findings: Sequence[Headline]
     coverage: str  # how often intervals from few contexts hold the truth
@@ -155,7 +156,7 @@ def _first(
 ) -> First:
     identifier, matrix = f"first-{number}", use_matrix(results)
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
-    kind = kind_of(results)
+    kind, leads = kind_of(results), {_first_lead(results, use) for use in matrix.uses}
     if not kind.removes and not isinstance(plot, Blank) and all(map(_holds_all, plot.spots)):
         plot = Blank("faults free nothing")
     return First(
@@ -163,10 +164,16 @@ def _first(
         label,
         kind,
         matrix,
-        next((use.name for use in matrix.uses if _first_lead(results, use) is DIRECTIVES), ""),
+        next((use.name for use in matrix.uses if len(leads) > 1 and _first_lead(results, use) is DIRECTIVES), ""),
+        next((lead for lead in (QUESTIONS, TEXT, DIRECTIVES) if lead in leads), QUESTIONS).points_of,
         None
         if isinstance(plot, Blank)
-        else GalleryPlot("tradeoff", f"{KEPT.capitalize()} over {HELD}", _unit_of(kind) + _silence(results), plot),
+        else GalleryPlot(
+            "tradeoff",
+            f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}",
+            _unit_of(kind) + _silence(results),
+            plot,
+        ),
         findings_of(results, matrix, f"section-{number}", pages),
         _coverage([use.contexts for use in matrix.uses]),
         [*_notes(results, matrix), *([] if isinstance(plot, Blank) else _upright(plot))],

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.lead import leading_first
-from leaderboards.aggregate.row import ALL_TASKS, OBEYED, RIGHT, WRONG_OF_ANSWERED, SummaryRow, is_told
+from leaderboards.aggregate.lead import QUESTIONS, TEXT, lead_of, leading_first, leading_measures
+from leaderboards.aggregate.row import ALL_TASKS, OBEYED, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.figures.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
@@ -59,7 +59,9 @@ def largest_of(results: Results, task: str) -> SummaryRow:
 def note_of(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
     most = largest_of(results, task)
-    sentences = [f"Each cell has {_count_text(most.n, 'question')} about {contexts_text(results, task)}"]
+    lead = QUESTIONS if task == ALL_TASKS else lead_of(most)
+    counted = _count_text(most.n, lead.unit)
+    sentences = [f"Each cell has {counted}" + (f" about {contexts_text(results, task)}" if lead is not TEXT else "")]
     if task == ALL_TASKS:
         left_out = [one for one in results.tasks if one not in results.mastered]
         over = f"{len(results.mastered)} of {len(results.tasks)} tasks" if left_out else f"{len(results.tasks)} tasks"
@@ -72,7 +74,9 @@ def note_of(results: Results, task: str) -> str:
         levels = ", ".join(f"{one} at {level}" for one, level in leveled.items())
         sentences.append(f"Levels of difficulty below the highest: {levels}")
     if most.chance is not None:
-        sentences.append(f"A guess without the text has {most.chance:.1f} % right")
+        sentences.append(
+            f"A guess without the text has {most.chance:.1f} % {'of the next tokens ' * (lead is TEXT)}right"
+        )
     if most.right_by_silence is not None:
         sentences.append(f"“I don’t know” to every question has {most.right_by_silence:.1f} % right")
     if most.obeyed_by_silence is not None:
@@ -152,6 +156,8 @@ def _section(
     shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
+    full = None if task == ALL_TASKS else next((row for row in rows_of_task if row.policy == FULL), None)
+    leading = leading_measures(full)[:1]
     return TaskSection(
         identifier=identifier,
         title=title,
@@ -159,9 +165,9 @@ def _section(
         styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
         gallery=gallery(results.rows, task, results.mode, results.details, styles, identifier),
         tables=tuple(
-            measure_table(rows_of_task, measure, highest[measure.name], examples)
+            measure_table(rows_of_task, measure, highest[measure.name], examples if measure in leading else "")
             for measure in leading_first(TABLES, task, rows_of_task)
-            if measure is RIGHT or is_told(measure, rows_of_task)
+            if measure in leading or is_told(measure, rows_of_task)
         ),
         listing=None if task == ALL_TASKS else every_measure(rows_of_task, title),
     )

@@ -10,7 +10,6 @@ from leaderboards.aggregate.row import (
     KEPT_TOKENS,
     KV_BYTES,
     REALISED_RATIO,
-    RIGHT,
     SLOT_COVERAGE,
     SummaryRow,
     count_text,
@@ -21,7 +20,7 @@ from leaderboards.figures.gallery import CAUTIONS
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.rendering.listing import Listing
-from policies.declaration.levels import kind_title, names_of
+from policies.declaration.levels import UNTREATED, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
 
 NOT_RUN = "not run"
@@ -39,6 +38,7 @@ class Table:
     reference: TableRow | None  # the full cache, which has one cell for all levels
     methods: tuple[TableRow, ...]
     controls: tuple[TableRow, ...]
+    one_level: tuple[TableRow, ...]  # of what has no levels, as int4: one cell each
     notes: tuple[str, ...]
 
     @property
@@ -55,16 +55,22 @@ class Table:
 def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = "") -> Table:
     """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat.
     ``examples``: the name of the page of examples, if there is one."""
-    levels = sorted({row.at for row in rows if row.policy != FULL})
+    has_levels = {row.policy for row in rows if row.at != UNTREATED}
+    levels = sorted({row.at for row in rows if row.policy in has_levels})
     names = names_of(levels)
     by_place = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
     lines: list[TableRow] = []
+    one_level: list[TableRow] = []
     reference = None
     for policy in dict.fromkeys(row.policy for row in rows):
         if policy == FULL:
             full = next(row for row in rows if row.policy == FULL)
             reference = TableRow(FULL, (_cell(full, measure, highest, notes, FULL, examples),))
+            continue
+        if policy not in has_levels:
+            alone = by_place[policy, UNTREATED]
+            one_level.append(TableRow(policy, (_cell(alone, measure, highest, notes, policy, examples),)))
             continue
         cells = [
             _cell(by_place.get((policy, level)), measure, highest, notes, f"{policy} at {name}", examples)
@@ -79,6 +85,7 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
         reference=reference,
         methods=tuple(line for line in lines if line.name not in CONTROLS),
         controls=tuple(line for line in lines if line.name in CONTROLS),
+        one_level=tuple(one_level),
         notes=tuple(f"{reason} ({_shortened(where)})" for reason, where in notes.items()),
     )
 
@@ -106,7 +113,7 @@ def _cell(
         bars=_bars(layers),
         layers=len(layers),
         # Of each table they would be a fifth of the page.
-        examples=_examples_at(row, examples) if examples and measure is RIGHT else "",
+        examples=_examples_at(row, examples) if examples else "",
     )
 
 

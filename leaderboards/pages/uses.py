@@ -18,7 +18,17 @@ from leaderboards.aggregate.row import (
     SummaryRow,
 )
 from leaderboards.boards.cells import TableCell, TableRow
-from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, SafeRatio, loss_text, lowest, unsafe_from
+from leaderboards.boards.safe_ratio import (
+    CHANCE,
+    SAFE_RATIO,
+    UNSAFE_FROM,
+    SafeRatio,
+    loses,
+    loss_text,
+    lowest,
+    of_bytes,
+    unsafe_from,
+)
 from leaderboards.metrics import Measure
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
@@ -43,7 +53,7 @@ USES: Mapping[str, tuple[str, ...]] = {
 }
 SYSTEM, LONG = "system prompt", "long context"
 MEASURED_SHORTER = (SYSTEM, LONG)  # uses whose contexts are often far longer than those that were measured
-SCALES = {RIGHT: ("", " % right"), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % right")}
+SCALES = {RIGHT: ("", " % right"), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % of next tokens")}
 NOT_RUN, NOT_SHOWN = "not run", "not shown"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
@@ -101,7 +111,7 @@ class UseCell(TableCell):
     """A cell of the matrix."""
 
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
-    kind: str = UNTREATED.kind  # of the levels of its policy
+    kind: str | None = UNTREATED.kind  # of the levels of its policy; None of one that has none, as int4
     unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
     above: str = ""  # stands between its text and its detail on a wide screen
     chance_in: str = ""  # of several tasks the one in which its ratio may be chance
@@ -109,7 +119,7 @@ class UseCell(TableCell):
     @property
     def tone_of_use(self) -> str:
         """Names what it says, as its style does. What is not shown may be shown to be unsafe further on."""
-        if self.sort:
+        if self.sort or self.text == "safe":
             return "chance" if self.may_be_chance else "safe"
         return "unsafe-from" if self.unsafe_from and self.text == NOT_SHOWN else self.text.replace(" ", "-")
 
@@ -164,9 +174,14 @@ class UseMatrix:
     def example(self) -> str:
         """Returns a text of a cell that has a ratio, for its legend; where none has, the lowest level asked."""
         cells = [cell for line in (*self.methods, *self.controls) for cell in line.cells]
-        sure = [cell.text for cell in cells if cell.sure]
-        seeming = [cell.text for cell in cells if cell.sort]
+        sure = [cell.text for cell in cells if cell.sure and cell.kind]
+        seeming = [cell.text for cell in cells if cell.sort and cell.kind]
         return [*sure, *seeming, self.lowest.split(" ")[-1]][0]
+
+    @property
+    def has_one_level(self) -> bool:
+        """Tells whether some of its policies have no levels, as int4."""
+        return any(cell.kind is None for line in (*self.methods, *self.controls) for cell in line.cells)
 
     @property
     def example_of_unsafe(self) -> str:
@@ -328,27 +343,28 @@ def _contexts(uses: Sequence[Use]) -> str:
 
 def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind, use: Use) -> UseCell:
     """Makes the cell of a use: what is safe in each of its tasks. Levels of another ``kind`` than most policies have
-    are named. What is not shown says how much may be lost at the lowest level, and what is safe on short contexts alone
-    how short they are."""
+    are named. What is not shown says how much may be lost at the lowest level, what is safe on short contexts alone
+    how short they are, and what has no levels the interval of its loss."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
     unsafe = unsafe_from(safe)
     chance = CHANCE if safe.may_be_chance else ""
-    lines = (chance, unsafe)
+    lines = (of_bytes(safe), chance, unsafe)
     above = f"{use.tokens:,.0f} tokens" if use.name in MEASURED_SHORTER and use.tokens and not chance else ""
     if not safe.ratio:
         most = max(
-            (one.losses[0].high or inf for one in by_task.values() if isinstance(one, SafeRatio) and not one.ratio),
+            (one.losses[0].high or inf for one in by_task.values() if isinstance(one, SafeRatio) and not one.worth),
             default=inf,
         )
         above = f"may lose {loss_text(most)}" if safe.outcome == NOT_SHOWN and not unsafe and most < inf else ""
-    what = "" if safe.kind == kind.name else f"{safe.kind} "
+    above = loses(safe) or above
+    what = "" if safe.kind in (kind.name, None) else f"{safe.kind} "
     text, detail = f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines))
     at = unsafe.removeprefix(UNSAFE_FROM).strip()
     return UseCell(
-        *(text, detail, safe.ratio),
-        highest_sure=safe.highest_sure,
+        *(text, detail, safe.worth),
+        highest_sure=safe.highest_sure if safe.kind else 0.0 if safe.may_be_chance else inf,
         kind=safe.kind,
         unsafe_from=at,
         above=above,

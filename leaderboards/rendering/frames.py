@@ -35,14 +35,14 @@ class Axis:
         return cls(title, tuple(top * step / steps for step in range(steps + 1)), 0.0, top * 1.03)
 
     @classmethod
-    def from_values(cls, title: str, values: Sequence[float], steps: int = 5) -> Self:
-        """Makes an axis from 0, or the lowest value below it, to the highest, in round steps, for values without a
-        bound."""
+    def from_values(cls, title: str, values: Sequence[float], steps: int = 5, top: float = 1.0) -> Self:
+        """Makes an axis from 0, or the lowest value below it, to the highest, in round steps. ``top``: where it ends if
+        all values are 0."""
         low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
-        rough = (high - low or 1.0) / steps
+        rough = (high - low or top) / steps
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * round_one for round_one in (1, 2, 5, 10) if power * round_one >= rough)
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) or 1
+        first, last = math.floor(low / step + 1e-9), math.ceil((high or top * (low == 0)) / step - 1e-9)
         ticks = tuple(step * number for number in range(first, last + 1))
         return cls(title, ticks, ticks[0], ticks[-1] + 0.03 * (ticks[-1] - ticks[0]))
 

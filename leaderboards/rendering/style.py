@@ -1,12 +1,16 @@
-"""Gives each policy its style: the same colour, marker and dash in every curve and in every legend of a page."""
+"""Gives each policy its style: the same colour, marker and dash in every curve and legend of every page."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
 
 from leaderboards.aggregate.row import SummaryRow
+from policies.composition import TREATMENTS
 from policies.declaration.names import CONTROLS, FULL, ORACLE, RANDOM, RECENCY
 from policies.declaration.policy import Policy
 from policies.registry import POLICIES
+from policies.treatments.options import kind_in
 
 # (on light, on dark). Any two differ by more than 20 on light and 10 on dark in CIELAB, under protanopia and
 # deuteranopia too (simulated after Machado et al., 2009), and stand out from the page by about 3 to 1.
@@ -75,11 +79,18 @@ class LineStyle:
 
 
 def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
-    """Returns a style for each policy, in order of first appearance. A policy looks the same on every page and site:
-    only a colour that another policy of the site has already gives way, and then the next one is taken."""
-    policies = list(dict.fromkeys(row.policy for row in rows))
-    slots = _slots([policy for policy in policies if policy not in CONTROLS])
-    return {policy: _style(policy, index, slots.get(policy, 0)) for index, policy in enumerate(policies)}
+    """Returns a style for each policy, in order of first appearance."""
+    return policy_styles(row.policy for row in rows)
+
+
+def policy_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
+    """Returns a style for each policy, in order of first appearance. A policy has the same colour, marker and dashes on
+    every page, of every site, and in print, whatever else was run: defaults have a colour of their own each, and what
+    somebody brings has one that no built-in policy has. What is made of a known policy, such as ``snapkv+int4``, has
+    its colour."""
+    names = list(dict.fromkeys(policies))
+    looks = _looks([name for name in names if name not in CONTROLS])
+    return {name: _style(name, index, looks.get(name, (0, 0, 0))) for index, name in enumerate(names)}
 
 
 def with_adapted(styles: Mapping[str, LineStyle], adapted: Collection[str]) -> dict[str, LineStyle]:
@@ -89,36 +100,54 @@ def with_adapted(styles: Mapping[str, LineStyle], adapted: Collection[str]) -> d
 
 def named_styles(names: Sequence[str]) -> dict[str, LineStyle]:
     """Returns a style for each of some names that are no policies."""
-    return {name: _style(name, index, index) for index, name in enumerate(names)}
+    return {name: _style(name, index, _look(index, len(SERIES_COLOURS))) for index, name in enumerate(names)}
 
 
-def _slots(methods: Sequence[str]) -> dict[str, int]:
-    """Returns a place for each method, by which it has a colour, a marker and dashes: the same whatever their order.
-    Every colour is taken once before any is taken again, by other dashes."""
-    known = {policy.name: place for place, policy in enumerate(sorted(POLICIES.values(), key=_defaults_first))}
-    ordered = sorted(methods, key=lambda name: (known.get(name, len(known)), name))
-    colours, slots = len(SERIES_COLOURS), {}
-    taken: set[int] = set()
-    for number, name in enumerate(ordered):
-        preferred = known.get(name, number) % colours
-        if number % colours == 0:
-            taken = set()
-        colour = next(one for one in (*range(preferred, colours), *range(preferred)) if one not in taken)
-        taken.add(colour)
-        slots[name] = number // colours * colours + colour
-    return slots
+Look = tuple[int, int, int]  # which colour, which marker, which dashes
+
+
+def _look(place: int, colours: int) -> Look:
+    """Returns the look of what has a place in some order: colours are taken in turn, and when all are taken again by
+    other markers and dashes."""
+    repeat, colour = divmod(place, colours)
+    return colour, (colour + repeat) % len(MARKERS), repeat % len(REPEAT_DASHES)
+
+
+@cache
+def _known_looks() -> Mapping[str, Look]:
+    """Returns the looks of the policies of the package; the last colour is left to others."""
+    names = [policy.name for policy in sorted(POLICIES.values(), key=_defaults_first)] + list(TREATMENTS)
+    return {name: _look(place, len(SERIES_COLOURS) - 1) for place, name in enumerate(names)}
+
+
+def _looks(names: Sequence[str]) -> dict[str, Look]:
+    """Returns the looks of policies. A name that is not known begins at a place of its own and takes the first look of
+    its colour that is free, so that it depends on others only where their places are the same."""
+    known = _known_looks()
+    looks = {name: known[name] for name in names if name in known}
+    own = [(marker, dashes) for dashes in range(len(REPEAT_DASHES)) for marker in range(len(MARKERS))]
+    for name in sorted(set(names) - set(known)):
+        base = kind_in(name.split("+")[0])
+        colour = known[base][0] if base in known else len(SERIES_COLOURS) - 1
+        first = int.from_bytes(sha256(name.encode()).digest()[:4]) % len(own)
+        turned = [(colour, *look) for look in (*own[first:], *own[:first])]
+        free = [look for look in turned if look not in looks.values()]
+        unused = [look for look in free if look not in known.values()]
+        looks[name] = next(iter((*unused, *free, *turned)))
+    return looks
 
 
 def _defaults_first(policy: Policy) -> bool:
     return not policy.by_default or policy.name in CONTROLS
 
 
-def _style(policy: str, index: int, slot: int) -> LineStyle:
+def _style(policy: str, index: int, look: Look) -> LineStyle:
     if policy in CONTROLS:
         colours = INK_COLOUR if policy == FULL else CONTROL_COLOUR
         variable = "--ink-curve" if policy == FULL else "--control-curve"
         return LineStyle(policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True)
-    repeat, number = divmod(slot, len(SERIES_COLOURS))
-    marker = list(MARKERS)[(number + repeat) % len(MARKERS)]
-    dashes = REPEAT_DASHES[repeat % len(REPEAT_DASHES)]
-    return LineStyle(policy, index, f"--series-{number}", SERIES_COLOURS[number], marker, dashes, 1.6, control=False)
+    colour, marker, dashes = look
+    return LineStyle(
+        *(policy, index, f"--series-{colour}", SERIES_COLOURS[colour], list(MARKERS)[marker], REPEAT_DASHES[dashes]),
+        *(1.6, False),
+    )

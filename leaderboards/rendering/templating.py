@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -31,13 +32,24 @@ def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **
 
 @cache  # and with it what the templates are compiled to
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("leaderboards.rendering", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = breakable
+    return environment
+
+
+def breakable(name: str) -> str:
+    """Lets a name go on in the next line behind each of its parts: a long one is shown in full.
+
+    >>> breakable("h2o_a+int8(group=32,k_axis=token)").split(chr(0x200B))
+    ['h2o_', 'a+', 'int8(', 'group=32,', 'k_axis=token)']
+    """
+    return re.sub(r"(?:(?<=\w\w)_|[+(,])(?=\S)", "\\g<0>\u200b", name)
 
 
 def as_data(content: Any) -> Markup:

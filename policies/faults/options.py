@@ -69,6 +69,10 @@ class FaultOptions(BaseModel):
         """Tells whether it hits the codewords of quantised rows instead of what is read of them."""
         return False
 
+    def numbers_hit(self, rate: float, dtype: str) -> float:
+        """Returns the share of the numbers of a cache that a rate hits: the rate itself, unless it is one of bits."""
+        return rate
+
     @cached_property
     def is_aimed(self) -> bool:
         """Tells whether its tokens differ from question to question."""

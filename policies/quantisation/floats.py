@@ -73,6 +73,6 @@ def floats(kind: str, description: str) -> Quantisation:
 
 
 FLOATS = (
-    floats("float8_e4m3fn", "Floating point of 8 bits, 3 of them mantissa, cast without a scale"),
-    floats("float8_e5m2", "Floating point of 8 bits, 2 of them mantissa, cast without a scale"),
+    floats("float8_e4m3fn", "Floating point of 8 bits, 3 of them mantissa, as vLLM’s without scales"),
+    floats("float8_e5m2", "Floating point of 8 bits, 2 of them mantissa, as vLLM’s without scales"),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import HeadRows
-from policies.quantisation.options import Axis
+from policies.quantisation.options import Axis, Scheme
 from policies.quantisation.quantisation import Codes
 
 if TYPE_CHECKING:
@@ -45,14 +45,15 @@ class IntegerFormat:
     """Encodes each group in integers of so many bits.
 
     Asymmetric: in equal steps from the least number of the group, the zero point, to the largest, as in KIVI.
-    Symmetric: from minus the largest magnitude to plus, without a zero point. Scale and zero point have the type of the
-    model. The arithmetic between is in float32, unless ``in_own_type``, as quanto computes.
+    Symmetric: from minus the largest magnitude to plus, without a zero point. Signed: the same, with one step more on
+    the side of the number of the largest magnitude, as in llama.cpp's ``q4_0``. Scale and zero point have the type of
+    the model. The arithmetic between is in float32, unless ``in_own_type``, as quanto computes.
     """
 
     bits: int
     axis: Axis
     group: int
-    symmetric: bool = False
+    scheme: Scheme = "asymmetric"
     in_own_type: bool = False
 
     @property
@@ -66,8 +67,9 @@ class IntegerFormat:
         grouped = in_groups(turned, min(self.group, length))
         kind = states.dtype if self.in_own_type else torch.float32
         lowest, scale = (part.to(states.dtype).to(kind) for part in self._zero_and_scale(grouped.to(kind)))
-        step = torch.where(scale > 0, scale, torch.ones_like(scale))
-        least, offset = (-self._steps, 1 << (self.bits - 1)) if self.symmetric else (0, 0)  # codewords are 0 and more
+        step = torch.where(scale != 0, scale, torch.ones_like(scale))
+        offset = 0 if self.scheme == "asymmetric" else 1 << (self.bits - 1)  # codewords are 0 and more
+        least = {"asymmetric": 0, "symmetric": -self._steps, "signed": -offset}[self.scheme]
         # In place, as it is done for all rows of a context at once.
         steps = (grouped.to(kind) - lowest).div_(step).round_().clamp_(least, self._steps)
         numbers = steps.int().add_(offset)
@@ -85,13 +87,16 @@ class IntegerFormat:
     @property
     def _steps(self) -> int:
         """Counts the steps from the zero point to the largest code."""
-        bits = self.bits - 1 if self.symmetric else self.bits
+        bits = self.bits if self.scheme == "asymmetric" else self.bits - 1
         return (1 << bits) - 1
 
     def _zero_and_scale(self, grouped: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
         lowest, highest = grouped.amin(-1, keepdim=True), grouped.amax(-1, keepdim=True)
-        if self.symmetric:
+        if self.scheme == "symmetric":
             return torch.zeros_like(lowest), torch.maximum(-lowest, highest) / self._steps
+        if self.scheme == "signed":
+            largest = torch.where(-lowest > highest, lowest, highest)
+            return torch.zeros_like(lowest), -largest / (self._steps + 1)
         return lowest, (highest - lowest) / self._steps
 
     def code_bytes(self, head: HeadRows) -> int:
@@ -101,4 +106,4 @@ class IntegerFormat:
     def bytes(self, head: HeadRows) -> int:
         across, along = (head.size, head.rows) if self.over_tokens else (head.rows, head.size)
         groups = across * math.ceil(along / self.group)
-        return self.code_bytes(head) + groups * (1 if self.symmetric else 2) * head.number_bytes
+        return self.code_bytes(head) + groups * (2 if self.scheme == "asymmetric" else 1) * head.number_bytes

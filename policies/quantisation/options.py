@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from policies.declaration.policy import Situation
 
 Axis = Literal["channel", "token"]
+Scheme = Literal["asymmetric", "symmetric", "signed"]
 USUAL_RESIDUAL = 128  # tokens, in KIVI
 LARGEST_SHARE = 8  # of what is kept, the window is at most one in so many where it is not given
 
@@ -31,7 +32,7 @@ class IntegerOptions(QuantisationOptions):
     residual: int | None = Field(None, ge=0, le=2**20)
     k_axis: Axis = "channel"  # a group is of one channel and several tokens
     v_axis: Axis = "token"  # a group is of one token and several channels
-    scheme: Literal["asymmetric", "symmetric"] = "asymmetric"
+    scheme: Scheme = "asymmetric"
     like: Literal["kivi", "transformers"] = "kivi"  # when rows are quantised
 
     @model_validator(mode="after")
@@ -48,6 +49,26 @@ class IntegerOptions(QuantisationOptions):
             return USUAL_RESIDUAL
         kept = round(situation.context_length * (1 - situation.ratio))
         return min(USUAL_RESIDUAL, kept // LARGEST_SHARE)
+
+
+class BlockOptions(IntegerOptions):
+    """Declares the blocks of llama.cpp: 32 numbers of a row share a scale, and every row is quantised at once."""
+
+    group: int = Field(32, ge=1, le=2**16)
+    residual: int | None = Field(0, ge=0, le=2**20)
+    k_axis: Axis = "token"
+
+
+class SymmetricBlockOptions(BlockOptions):
+    """Declares the blocks of ``q8_0``, which have no zero point."""
+
+    scheme: Scheme = "symmetric"
+
+
+class SignedBlockOptions(BlockOptions):
+    """Declares the blocks of ``q4_0`` and ``q5_0``, whose number of the largest magnitude has the lowest code."""
+
+    scheme: Scheme = "signed"
 
 
 class FloatOptions(QuantisationOptions):

@@ -9,14 +9,14 @@ from policies.declaration.policy import HeadRows, Policy, Situation
 from policies.declaration.steps import StepTreatment
 from policies.eviction.controls import FULL
 from policies.quantisation.floats import FLOATS
-from policies.quantisation.integers import INTEGERS
+from policies.quantisation.integers import INTEGERS, LLAMA_CPP
 from policies.quantisation.like_transformers import QuantisedAsInTransformers
 from policies.quantisation.mantissa import MANTISSA
 from policies.quantisation.quantisation import Quantisation
 from policies.quantisation.window import QuantisedRows, bytes_of
 from policies.treatments.options import kind_in, name_with, options_in, text_of
 
-KINDS: Mapping[str, Quantisation] = by_name("quantisations", (*INTEGERS, *FLOATS, MANTISSA), PolicyError)
+KINDS: Mapping[str, Quantisation] = by_name("quantisations", (*INTEGERS, *LLAMA_CPP, *FLOATS, MANTISSA), PolicyError)
 
 
 def quantisation_of(name: str) -> Policy:

@@ -320,7 +320,7 @@ def test_the_correlations_of_a_gallery_are_those_of_the_standings() -> None:
 
 
 def test_colours_follow_the_policy_and_not_its_place() -> None:
-    """Whatever else is run; of two that share a colour, the one that is no default gives way."""
+    """Whatever else is run, in whatever order."""
     names = ["snapkv", "knorm", "tova", "keydiff", "mine.py:Press", "pyramidkv"]
     alone = {name: line_styles([summary_row(name)])[name] for name in names}
     for order in (names, names[::-1]):

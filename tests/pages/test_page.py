@@ -349,7 +349,7 @@ def test_fewer_wrong_answers_that_go_with_disobedience_are_said_to_be_no_gain() 
     results = results_of(frame(of_directives(12)), "reference")
     assert note_of(results, "instructions").endswith(note)
     front = build_pages([results])[FRONT]
-    assert front.count(note) == 2, "at the board, and at the figures"
+    assert front.count(note) == 1, "at the board, and not at the figures again"
     obeying = [one | ({"directives_obeyed": 1.0} if one["question_id"] != "5" else {}) for one in of_directives(12)]
     assert "no gain" not in note_of(results_of(frame(obeying), "reference"), "instructions")
 

@@ -26,6 +26,7 @@ from leaderboards.downloads.print_tables import (
     cell_rows,
     narrow_board_rows,
     pooled_rows,
+    result_table,
 )
 from tests.support.browsing.pages import Elements
 from tests.support.records.synthetic_records import realistic_records
@@ -198,3 +199,27 @@ def test_latex_sets_the_table(tmp_path: Path) -> None:
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stdout[-2000:]
+
+
+def test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_marked() -> None:
+    rows = summarise(realistic_records(policies=("full", "snapkv", "knorm", "random"), ratios=(0.1, 0.9)))
+    table = result_table(rows, "agnostic", {"snapkv"}, "Model toy.")
+    head, full, *body = table.rows
+    assert head == ("ratio", "policy", "base", "hops", "mean")
+    assert full[:2] == ("", "full")
+    assert [row[:2] for row in body] == [
+        (ratio, policy) for ratio in ("0.1", "0.9") for policy in ("snapkv (adapted)", "knorm", "random")
+    ]
+    by_place = {(row.task, row.policy, row.level): row for row in rows}
+    for number, (ratio, policy, *texts) in enumerate(body, start=2):
+        for column, (task, text) in enumerate(zip(("base", "hops", "all"), texts, strict=True), start=2):
+            row = by_place[task, policy.split(" ")[0], float(ratio)]
+            assert text.removesuffix(" ○") == f"{100 * row.right:.1f}"
+            assert text.endswith(" ○") == ("right" in row.tied_in)
+            assert ((number, column) in table.bold) == ("right" in row.best_in)
+    assert table.bold
+    assert any(text.endswith("○") for row in body for text in row)
+    best = min(table.bold)
+    assert rf"\textbf{{{table.rows[best[0]][best[1]]}}}" in as_latex(table)
+    assert f"**{table.rows[best[0]][best[1]]}**" in as_markdown(table)
+    assert "In bold the best" in table.caption

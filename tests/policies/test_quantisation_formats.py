@@ -16,8 +16,9 @@ from policies.quantisation.floats import FloatFormat
 from policies.quantisation.groups import IntegerFormat, in_groups
 from policies.quantisation.like_transformers import FlatFormat
 from policies.quantisation.mantissa import MaskedFormat
-from policies.quantisation.registry import QUANTISATIONS
+from policies.quantisation.registry import KINDS, QUANTISATIONS
 from policies.quantisation.window import rows_in_codes
+from policies.treatments.options import options_in
 
 ROUNDING = 1e-5  # of float32
 
@@ -35,7 +36,7 @@ def rows(draw: st.DrawFn) -> torch.Tensor:
 def test_a_group_has_no_more_codes_than_its_bits_and_no_value_moves_by_more_than_half_a_step(
     states: torch.Tensor, bits: int, axis: Literal["channel", "token"], group: int, symmetric: bool
 ) -> None:
-    codes = IntegerFormat(bits, axis, group, symmetric).encode(states)
+    codes = IntegerFormat(bits, axis, group, "symmetric" if symmetric else "asymmetric").encode(states)
     read = codes.read()
     assert read.shape == states.shape
     assert codes.numbers.min() >= 0
@@ -55,7 +56,7 @@ def test_a_group_has_no_more_codes_than_its_bits_and_no_value_moves_by_more_than
 def test_another_codeword_reads_as_another_value_of_the_same_group(
     states: torch.Tensor, bits: int, axis: Literal["channel", "token"], symmetric: bool
 ) -> None:
-    codes = IntegerFormat(bits, axis, 16, symmetric).encode(states)
+    codes = IntegerFormat(bits, axis, 16, "symmetric" if symmetric else "asymmetric").encode(states)
     flipped = codes.numbers.clone()
     flipped[0, 0, 0] ^= 1
     differs = codes.decode(flipped) != codes.read()
@@ -73,7 +74,7 @@ def test_values_of_one_group_are_those_counted_by_hand() -> None:
     states = torch.tensor([[[0.0, 1.0, 2.2, 6.0]]])
     assert IntegerFormat(2, "token", 64).encode(states).read().tolist() == [[[0.0, 0.0, 2.0, 6.0]]]
     assert IntegerFormat(2, "token", 2).encode(states).read().flatten().tolist() == pytest.approx([0, 1, 2.2, 6.0])
-    assert IntegerFormat(2, "token", 64, symmetric=True).encode(-states).read().tolist() == [[[0.0, 0.0, 0.0, -6.0]]]
+    assert IntegerFormat(2, "token", 64, "symmetric").encode(-states).read().tolist() == [[[0.0, 0.0, 0.0, -6.0]]]
     assert IntegerFormat(2, "channel", 64).encode(states.transpose(1, 2)).read().flatten().tolist() == [0, 0, 2, 6]
 
 
@@ -238,3 +239,49 @@ def test_one_chain_has_one_name_and_is_found_again_by_it() -> None:
     assert find_policy("snapkv+int4( v_bits = 2, group=64)").name == "snapkv+int4(v_bits=2)"
     assert find_policy("zeros(rate=0.1)+int2").arguments["int2.tensor"] == "both"
     assert built_in("file.py:Press") is None
+
+
+# The names of llama.cpp, whose reference code (ggml-quants.c, quantize_row_*_ref) is written here again for one block.
+
+
+def _block(name: str, block: list[float]) -> list[float]:
+    """What is read of a block of 32 numbers after llama.cpp stored it in a type."""
+    bits = int(name[1])
+    steps = 2**bits - 1
+    if name == "q8_0":
+        scale = max(map(abs, block)) / 127
+        return [round(one / scale) * scale for one in block]
+    if name.endswith("_1"):
+        scale = (max(block) - min(block)) / steps
+        return [min(steps, int((one - min(block)) / scale + 0.5)) * scale + min(block) for one in block]
+    half = 2 ** (bits - 1)
+    scale = max(block, key=abs) / -half
+    return [(min(steps, int(one / scale + half + 0.5)) - half) * scale for one in block]
+
+
+BLOCKS = {"q8_0": 34, "q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24}  # bytes of 32 numbers with a scale in float16
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_the_types_of_llama_cpp_are_read_as_its_own_code_reads_them(name: str) -> None:
+    kind = KINDS[name]
+    options = options_in(name, kind)
+    assert kind.residual(options, Situation(0.0, 300, 0, "a")) == 0
+    stored = kind.formats(options, Situation(0.0, 300, 0, "a"))
+    states = torch.randn((2, 5, 64), generator=torch.Generator().manual_seed(3))
+    for tensor in ("keys", "values"):
+        read = stored[tensor].encode(states).read()
+        for block, found in zip(states.view(-1, 32).tolist(), read.view(-1, 32).tolist(), strict=True):
+            assert found == pytest.approx(_block(name, block), abs=1e-5)
+        assert stored[tensor].bytes(HeadRows(rows=5, size=64, number_bytes=2)) == 5 * 2 * BLOCKS[name]
+
+
+def test_the_arguments_of_an_engines_name_stand_on_pages() -> None:
+    told = QUANTISATIONS["q4_0"].arguments
+    assert {name: told[name] for name in ("group", "residual", "k_axis", "v_axis", "scheme")} == {
+        "group": "32",
+        "residual": "0",
+        "k_axis": "token",
+        "v_axis": "token",
+        "scheme": "signed",
+    }

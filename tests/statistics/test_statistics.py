@@ -132,13 +132,17 @@ def test_the_full_cache_has_its_f1_as_area() -> None:
     assert (found.height.mean, found.span) == (80, 0)
 
 
-def test_what_has_no_levels_has_neither_area_nor_rank_nor_safe_ratio() -> None:
+def test_what_has_no_levels_is_safe_or_not_and_has_neither_area_nor_rank() -> None:
     """Nothing asks int4 for a level, and one point is no curve."""
-    alone = profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),), policy="int4")
-    reason = "it has no levels to go along: what it keeps is in the other columns"
-    assert area_under_curve(alone) == safe_ratio(alone) == cliff(alone, HALLUCINATION) == Blank(reason)
+    twice = (Level("ratio", 0.0),) * 2
+    alone = profile([(80, 78)] * 3, (0.1, 0.1), (0, 0), (0, 0), levels=twice, policy="int4")
+    area = area_under_curve(alone)
+    assert isinstance(area, Blank)
+    assert area.short == "one level"
+    assert cliff(alone, HALLUCINATION) == Blank(area.reason)
+    assert (value(safe_ratio(alone)).outcome, value(safe_ratio(alone)).tested.mean) == ("safe", 2)
     board = BoardProfiles("agnostic", "base", {"int4": alone, "snapkv": profile()})
-    assert ranks(board)["int4"] == Blank(reason)
+    assert ranks(board)["int4"] == area
     assert value(ranks(board)["snapkv"]).rank == 1
 
 

@@ -40,13 +40,13 @@ def page() -> tuple[str, dict[str, StudySection]]:
 
 def test_what_costs_all_is_last_and_what_costs_nothing_first(page: tuple[str, dict[str, StudySection]]) -> None:
     part = page[1]["kinds"]
-    assert "zeros hurts most and stale least" in str(part.text)
+    assert "where as many numbers are changed, zeros hurts most and stale least" in str(part.text)
     table, order = listings(part).values()
-    assert table.columns == ("fault", "area over rates", "half lost from", "0", "0.1", "0.2")
+    assert table.columns == ("fault", "area over numbers changed", "half lost from", "rate 0", "rate 0.1", "rate 0.2")
     assert {row[0]: row[2:] for row in table.rows} == {
         "stale": ("–", *("100 [100 to 100]",) * 3),
         "gaussian": ("–", *("100 [100 to 100]",) * 2, "75 [75 to 75]"),
-        "zeros": ("0.1", "100 [100 to 100]", "0 [0 to 0]", "0 [0 to 0]"),
+        "zeros": ("10", "100 [100 to 100]", "0 [0 to 0]", "0 [0 to 0]"),
     }
     areas = [row[1] for row in table.rows]
     assert areas == ["100 [100 to 100]", "94 [94 to 94]", "25 [25 to 25]"]  # (1 + 1) / 2 and (1 + 0.75) / 2, halved
@@ -119,3 +119,21 @@ def test_names_tell_where_a_fault_hits() -> None:
     assert set(one.restricted) == {"layers"}
     assert other.fault == "bias"
     assert not other.restricted
+
+
+def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
+    """At a rate of 0.1, 1 - 0.9^32 = 97 % of numbers have a bit that flips: what both lose there, rows lose sooner."""
+    at_once = {"zeros": lambda rate, question: rate == 0, "bitflip": lambda rate, question: rate == 0}
+    content = STUDY.find(StudyInput("toy", treated_records(at_once, RATES)))
+    part = next(part for part in content.parts if part.identifier == "kinds")
+    table = listings(part)["Share kept, base, percent"]
+    assert [row[0] for row in table.rows] == ["bitflip", "zeros"], "the least harmful first"
+    cells = {row[0]: row[2:] for row in table.rows}
+    assert cells["bitflip"][0] == "96.6"
+    assert cells["bitflip"][2] == "0 [0 to 0], 96.6 % of numbers"
+    assert cells["zeros"][0] == "10"
+    assert "far more numbers than of rows" in str(part.text)
+    (drawing,) = part.pictures
+    assert "share of numbers changed" in str(drawing.drawing)
+    (one,) = damages(["bitflip(bits=0-7)"])
+    assert one.changed(0.01, "float32") == pytest.approx(1 - 0.99**8)

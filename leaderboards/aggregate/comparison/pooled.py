@@ -141,6 +141,11 @@ class Pooled:
     @property
     def details(self) -> str:
         """Writes what has to be known to read the headline."""
+        return "; ".join(self.clauses)
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """Lists what has to be known to read the headline."""
         clauses = (
             self.where,
             self.reason or f"n = {self.n}",
@@ -151,7 +156,7 @@ class Pooled:
             self.silent_cells,
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
-        return "; ".join(filter(None, clauses))
+        return tuple(filter(None, clauses))
 
     @property
     def where(self) -> str:

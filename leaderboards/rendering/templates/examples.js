@@ -89,14 +89,22 @@ const figure = (answer) => {
   const made = element("article", "example");
   made.append(element("h2", "asked", question.text || "(the context asks for itself)"));
   made.append(facts([
-    ["gold", question.golds.join(" / ") || "none"],
+    ...(question.golds.length ? [["gold", question.golds.join(" / ")]] : []),
     ["full cache", question.full ?? "–"],
     ["this policy", answer.output ?? "–", "output"],
     ["verdict", answer.verdict, answer.wrong ? "verdict" : ""],
   ]));
   made.append(strip(context, question, answer, shades.value.startsWith(LAYER) ? Number(shades.value.slice(LAYER.length)) : null));
   if ("route" in answer) made.append(element("p", "route-text", `Widest route from the gold answer: ${routeOf(answer, context)}.`));
-  made.append(element("p", "quiet", `GER ${percent(answer.ger)}, slot coverage of the evidence ${percent(answer.coverage)}, context evicted everywhere ${percent(answer.evicted)}, realised ratio ${percent(answer.realised)}, F1 ${answer.f1 === null ? "–" : answer.f1.toFixed(0)}${answer.obeyed === null ? "" : `, directives obeyed ${percent(answer.obeyed)}`}`));
+  const known = [
+    ["GER", answer.ger, percent],
+    ["slot coverage of the evidence", answer.coverage, percent],
+    ["context evicted everywhere", answer.evicted, percent],
+    ["realised ratio", answer.realised, percent],
+    ["F1", answer.f1, (score) => score.toFixed(0)],
+    ["directives obeyed", answer.obeyed, percent],
+  ].filter(([, value]) => value !== null);
+  made.append(element("p", "quiet", known.map(([name, value, write]) => `${name} ${write(value)}`).join(", ")));
   return made;
 };
 

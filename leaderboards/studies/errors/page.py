@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import BandedLine, panel
-from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.figures.panels import BandedLine, fitted, panel
+from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
@@ -85,5 +85,5 @@ def _picture(task: MeasuredTask, noise: Sequence[ErrorTreatment], styles: dict[s
         paths.append(BandedLine(style, tuple((spread, one.mean) for spread, one in places), low, high))
     horizontal = Axis.from_values("spread of the error", [spread for path in paths for spread, _ in path.places])
     title = f"{KEPT} over the spread of the error: {task.name}"
-    drawing = panel(paths, horizontal, Axis.around("", SHARE), title, f"spreads/{task.name}")
+    drawing = panel(paths, horizontal, fitted(paths), title, f"spreads/{task.name}")
     return Picture(task.name, f"{KEPT}, {task.title.lower()}", Markup(drawing))

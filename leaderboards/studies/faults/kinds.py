@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 from markupsafe import Markup
 
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import SHARE, Axis, Frame
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Band
-from leaderboards.rendering.style import named_styles
+from leaderboards.rendering.style import named_styles, policy_styles
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.treatments.damage import Damage
@@ -19,6 +20,9 @@ from policies.declaration.levels import RATE, Level
 
 SHOWN_OUTCOMES = {"masked": "masked", "corrupted": "corrupted", "due": "DUE"}
 SOLID = 0.55  # opacity
+BITS_AND_ROWS = (
+    " Faults are compared by the share of numbers that they change: of bits a rate hits far more numbers than of rows."
+)
 
 
 def without_aim(faults: Sequence[Damage]) -> list[Damage]:
@@ -26,67 +30,97 @@ def without_aim(faults: Sequence[Damage]) -> list[Damage]:
     return [fault for fault in faults if not fault.restricted]
 
 
-def areas(task: MeasuredTask, faults: Sequence[Damage]) -> list[tuple[Damage, FloatArray]]:
-    """Returns the area over the rates of each fault that was run at those of the most, the least harmful first."""
+def areas(task: MeasuredTask, faults: Sequence[Damage], dtype: str) -> list[tuple[Damage, FloatArray]]:
+    """Returns the mean height of the curve of each fault that was run at the rates of the most, over the share of
+    numbers that it changes, as far as all of them reach; the least harmful first. At one rate a fault of bits changes
+    far more numbers than one of rows."""
     rates = [task.levels(fault.policy) for fault in faults]
     usual = max(rates, key=len, default=())
-    areas = [(fault, task.area(fault.policy)) for fault, levels in zip(faults, rates, strict=True) if levels == usual]
-    return sorted(areas, key=lambda pair: -pair[1][0])
+    compared = [fault for fault, levels in zip(faults, rates, strict=True) if levels == usual]
+    end = min((fault.changed(usual[-1], dtype) for fault in compared), default=0.0)
+    found = [(fault, _height(task, fault, dtype, end)) for fault in compared]
+    return sorted(found, key=lambda pair: -pair[1][0])
 
 
-def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[StudySection]:
-    """Draws what is kept over the rate by kind, and tells in which order the kinds hurt."""
+def _height(task: MeasuredTask, fault: Damage, dtype: str, end: float) -> FloatArray:
+    """Returns the mean height of the curve of a fault from the clean cache to a share of numbers changed."""
+    levels = [level for level in task.levels(fault.policy) if level]
+    places = np.array([0.0, *(fault.changed(level, dtype) for level in levels)])
+    clean = task.clean / task.clean
+    heights = np.stack([clean, *(task.share_kept(fault.policy, level) for level in levels)])
+    inside = places < end
+    beyond = int(inside.sum())
+    share = (end - places[beyond - 1]) / (places[beyond] - places[beyond - 1])
+    last = heights[beyond - 1] + share * (heights[beyond] - heights[beyond - 1])
+    places, heights = np.append(places[inside], end), np.concatenate([heights[inside], last[None]])
+    area: FloatArray = (np.diff(places)[:, None] * (heights[1:] + heights[:-1]) / 2).sum(axis=0) / end
+    return area
+
+
+def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage], dtype: str) -> list[StudySection]:
+    """Draws what is kept over the share of numbers changed by kind, and tells in which order the kinds hurt."""
     everywhere = without_aim(faults)
-    compared = {fault.policy for task in tasks for fault, _ in areas(task, everywhere)}
-    styles = named_styles([fault.policy for fault in everywhere if fault.policy in compared])
+    of_policy = {fault.policy: fault for fault in everywhere}
+    compared = {fault.policy for task in tasks for fault, _ in areas(task, everywhere, dtype)}
+    styles = policy_styles([fault.policy for fault in everywhere if fault.policy in compared])
     if not styles or not tasks:
         return []
+    over = ("share of numbers changed", lambda policy, rate: of_policy[policy].changed(rate, dtype))
+    of_bits = any(fault.options.unit == "bit" for fault in everywhere)
     return [
         StudySection(
             "kinds",
             "Which faults hurt most",
-            " ".join(_headline(task, everywhere) for task in tasks) + " Rows of all layers and heads are hit, each "
-            "with the asked probability; bands are 95 % intervals over contexts.",
+            " ".join(_headline(task, everywhere, dtype) for task in tasks) + " Rows of all layers and heads are hit, "
+            "each with the asked probability; bands are 95 % intervals over contexts."
+            + (BITS_AND_ROWS if of_bits else ""),
             tuple(styles.values()),
-            tuple(curves(task, styles, RATE.name, task.name, f"kinds/{task.name}") for task in tasks),
-            tuple(_table(task, everywhere) for task in tasks),
-            tuple(_order(task, everywhere) for task in tasks),
+            tuple(curves(task, styles, RATE.name, task.name, f"kinds/{task.name}", over=over) for task in tasks),
+            tuple(_table(task, everywhere, dtype) for task in tasks),
+            tuple(_order(task, everywhere, dtype) for task in tasks),
         )
     ]
 
 
-def _headline(task: MeasuredTask, faults: Sequence[Damage]) -> str:
-    ordered = areas(task, faults)
+def _headline(task: MeasuredTask, faults: Sequence[Damage], dtype: str) -> str:
+    ordered = areas(task, faults, dtype)
     (highest, most), (lowest, least) = ordered[0], ordered[-1]
     if len(ordered) < 2:
         return f"{task.name}: {highest.policy} keeps {100 * most[0]:.0f} % on average over its rates."
     difference = task.estimate(most - least)
     clear = "" if is_clear(difference) else ", which may be chance"
     return (
-        f"{task.name}: {lowest.policy} hurts most and {highest.policy} least; their areas differ by "
-        f"{100 * difference.mean:z.0f} points{clear}."
+        f"{task.name}: where as many numbers are changed, {lowest.policy} hurts most and {highest.policy} least; their "
+        f"areas differ by {100 * difference.mean:z.0f} points{clear}."
     )
 
 
-def _table(task: MeasuredTask, faults: Sequence[Damage]) -> Listing:
-    ordered = areas(task, faults)
+def _table(task: MeasuredTask, faults: Sequence[Damage], dtype: str) -> Listing:
+    ordered = areas(task, faults, dtype)
     levels = task.levels(ordered[0][0].policy)
     rows = tuple(
         (
             fault.policy,
             in_percent(task.estimate(area)),
-            "–" if (half := half_lost_from(task, fault.policy)) is None else f"{half:g}",
-            *(in_percent(task.estimate(task.share_kept(fault.policy, level))) for level in levels),
+            "–" if (half := half_lost_from(task, fault.policy)) is None else f"{100 * fault.changed(half, dtype):.3g}",
+            *(_kept_at(task, fault, level, dtype) for level in levels),
         )
         for fault, area in ordered
     )
-    columns = ("fault", "area over rates", "half lost from", *(str(Level(RATE.name, level)) for level in levels))
-    return Listing(f"Share kept at each rate, {task.name}, percent", columns, rows)
+    columns = ("fault", "area over numbers changed", "half lost from", *(f"rate {level:g}" for level in levels))
+    return Listing(f"Share kept, {task.name}, percent", columns, rows)
 
 
-def _order(task: MeasuredTask, faults: Sequence[Damage]) -> Listing:
+def _kept_at(task: MeasuredTask, fault: Damage, rate: float, dtype: str) -> str:
+    """Writes what is kept at a rate, and how many numbers that is where it is another share."""
+    changed = fault.changed(rate, dtype)
+    numbers = "" if changed == rate else f", {100 * changed:.3g} % of numbers"
+    return f"{in_percent(task.estimate(task.share_kept(fault.policy, rate)))}{numbers}"
+
+
+def _order(task: MeasuredTask, faults: Sequence[Damage], dtype: str) -> Listing:
     rows = []
-    for (one, upper), (other, lower) in pairwise(areas(task, faults)):
+    for (one, upper), (other, lower) in pairwise(areas(task, faults, dtype)):
         difference = task.estimate(upper - lower)
         clear = "yes" if is_clear(difference) else "no"
         rows.append((f"{one.policy} above {other.policy}", in_points(difference), clear))

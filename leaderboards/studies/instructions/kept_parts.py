@@ -6,8 +6,7 @@ import numpy as np
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.figures.panels import BandedLine, layer_map, panel
-from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.figures.panels import BandedLine, fitted, layer_map, panel
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.studies.declaration import Picture, StudySection
@@ -67,7 +66,7 @@ def _curve(prompts: PromptRecords, of_base: DataFrame, base: str, styles: dict[s
             places = ((level.value, share) for level, share in zip(points["level"], points[span], strict=True))
             paths.append(BandedLine(styles[f"{span}, {arm}"], (*start, *places)))
     title = f"Share of the tokens of defence and directives that {base} keeps, over the {axis.title}, in both orders"
-    drawing = panel(paths, axis, Axis.around("", SHARE), title, f"kept/{base}")
+    drawing = panel(paths, axis, fitted(paths), title, f"kept/{base}")
     return Picture(base, "share of the tokens of a span that are kept", Markup(drawing))
 
 

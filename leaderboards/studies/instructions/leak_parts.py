@@ -6,7 +6,7 @@ from dataclasses import replace
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.figures.panels import BandedLine, panel
+from leaderboards.figures.panels import BandedLine, fitted, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.studies.declaration import Picture, StudySection
@@ -137,6 +137,6 @@ def _curves(prompts: PromptRecords, table: DataFrame, name: str, words: str, not
         paths = [path_of(styles[plain_and_way(policy)[1]], cells, policy, prompts.levels) for policy in forms]
         axis = over_levels(prompts)
         title = f"{words} over the {axis.title} under {_title(base, arm)}"
-        drawing = panel(paths, axis, Axis.around("", SHARE), title, f"{name}/{arm}/{base}")
+        drawing = panel(paths, axis, fitted(paths), title, f"{name}/{arm}/{base}")
         pictures.append(Picture(_title(base, arm), note, Markup(drawing)))
     return pictures

@@ -6,8 +6,7 @@ from typing import Any
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.figures.panels import panel
-from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.figures.panels import fitted, panel
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
@@ -38,7 +37,7 @@ def families(prompts: PromptRecords) -> StudySection:
         ]
         axis = over_levels(prompts)
         title = f"Directives obeyed over the {axis.title} under {base}, a line for each family"
-        drawing = panel(paths, axis, Axis.around("", SHARE), title, f"family/{base}")
+        drawing = panel(paths, axis, fitted(paths), title, f"family/{base}")
         pictures.append(Picture(base, "share of the directives of a family obeyed", Markup(drawing)))
     details = _accuracies("All directives", accuracy(prompts), prompts)
     for several, of_count in accuracy(prompts, by=("several",)).groupby("several", sort=False):

@@ -7,11 +7,11 @@ from markupsafe import Markup
 from datasets_gen import get_task
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import BandedLine, panel
+from leaderboards.figures.panels import BandedLine, fitted, panel
 from leaderboards.metrics import MEASURES
-from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
-from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.rendering.style import LineStyle, policy_styles
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.next_tokens.places import TABLE, PlaceResult, part_name, parts_of
@@ -53,7 +53,7 @@ def _facts(task: str, rows: Sequence[PlaceResult]) -> Iterator[tuple[str, str]]:
 def _section(task: str, rows: Sequence[PlaceResult]) -> StudySection:
     policies = list(dict.fromkeys(one.policy for one in rows))
     policies.sort(key=lambda policy: policy != FULL)
-    styles = named_styles(policies)
+    styles = policy_styles(policies)
     levels = _some_levels(sorted({one.level for one in rows if one.level.amount}))
     return StudySection(
         task,
@@ -88,7 +88,7 @@ def _picture(task: str, level: Level, rows: Sequence[PlaceResult], styles: dict[
     ends = sorted({2.0 * one.first_token for one in drawn if one.first_token >= 4})
     horizontal = Axis.around("token of the continuation", (0.0, *ends) if ends else (0.0, 4.0))
     title = f"{TITLE} over the place in the continuation: {task} at {level.where}"
-    drawing = panel(paths, horizontal, Axis.around("", SHARE), title, f"next-tokens/{task}/{level.where}")
+    drawing = panel(paths, horizontal, fitted(paths), title, f"next-tokens/{task}/{level.where}")
     return Picture(f"at {level.where}", "share of tokens right", Markup(drawing))
 
 

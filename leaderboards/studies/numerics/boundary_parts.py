@@ -6,9 +6,9 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import BandedLine, panel
+from leaderboards.figures.panels import BandedLine, fitted, panel
 from leaderboards.metrics.declaration.definition import Definition, estimates
-from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
@@ -80,7 +80,7 @@ def _noise_pictures(noise: Sequence[Susceptibility]) -> tuple[Picture, ...]:
         for task, own in tasks
     ]
     axis = Axis.from_values("spread of the noise", [one.amplitude for one in noise])
-    drawing = panel(lines, axis, Axis.around("", SHARE), "Answers that noise of the cache changes", "numerics/noise")
+    drawing = panel(lines, axis, fitted(lines), "Answers that noise of the cache changes", "numerics/noise")
     return (Picture("Noise", "share of answers with other tokens", Markup(drawing)),)
 
 

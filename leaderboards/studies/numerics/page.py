@@ -52,8 +52,8 @@ def content_of(given: StudyInput) -> StudyContent:
     further = _further(tables, given.records, alarms)
     return StudyContent(
         parts=[
-            _forced_part(forced),
             _free_part(free, scatter),
+            _forced_part(forced),
             _mistakes_part(mistakes),
             *(part for parts, _ in further for part in parts),
         ],
@@ -83,14 +83,15 @@ def _further(
 
 
 def _facts(forced: Sequence[Forced], free: Sequence[Free]) -> Iterator[tuple[str, str]]:
-    """Tells the largest difference, what it comes from, and how often answers differ."""
+    """Tells how often answers differ, the largest difference of numbers, and what it comes from."""
+    pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
+    if pairs:
+        yield "Answers that the cache changes", f"{differ} of {pairs}" if differ else f"none of {pairs}"
     of_cache = [one for one in forced if one.paths == CACHE]
     known = [(one.kl.mean, one) for one in of_cache if one.kl is not None]
     if known:
         kl, most = max(known, key=lambda pair: pair[0])
         yield "Largest mean KL, teacher-forced", f"{nats(kl)} nats in {most.dtype}, {most.task}: {most.cause}"
-    pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
-    yield "Answers that differ", f"{differ} of {pairs}"
     for one in of_cache:
         if one.cause == "misaligned":
             yield "Misaligned", f"{one.dtype}, {one.task}: the paths were given other tokens or positions"

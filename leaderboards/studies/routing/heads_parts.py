@@ -3,9 +3,9 @@
 from markupsafe import Markup
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import BandedLine, layer_map, panel, share_map
+from leaderboards.figures.panels import BandedLine, fitted, layer_map, panel, share_map
 from leaderboards.metrics.declaration.definition import Definition, estimates
-from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
@@ -201,7 +201,7 @@ def _by_layer(
     layers = max(len(values) for values in lines.values())
     step = max(1, -(-(layers - 1) // 6))
     axis = Axis("layer", tuple(float(layer) for layer in range(0, layers, step)), -0.3, layers - 0.7)
-    return Picture(title, note, Markup(panel(paths, axis, Axis.around("", SHARE), title, salt)))
+    return Picture(title, note, Markup(panel(paths, axis, fitted(paths), title, salt)))
 
 
 DEFINITIONS = (

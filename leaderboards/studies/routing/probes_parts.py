@@ -7,9 +7,9 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import BandedLine, panel
+from leaderboards.figures.panels import BandedLine, fitted, panel
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
@@ -136,7 +136,7 @@ def _over_layers(found: Sequence[Probed]) -> Picture | None:
     ticks = tuple(float(at) for at in range(0, last + 1, max(1, -(-last // 6))))
     axis = Axis(AXES[of], ticks, -0.3, last + 0.3)
     title = f"{label[0].upper()}{label[1:]}, full cache"
-    drawing = panel(paths, axis, Axis.around("", SHARE), f"{title}: probe and control by layer", f"probes/{of}/{label}")
+    drawing = panel(paths, axis, fitted(paths), f"{title}: probe and control by layer", f"probes/{of}/{label}")
     return Picture(title, "macro-F1; below, of shuffled labels", Markup(drawing))
 
 

@@ -8,11 +8,11 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import BandedLine, panel
+from leaderboards.figures.panels import BandedLine, fitted, panel
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.listing import Listing
-from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.rendering.style import LineStyle, named_styles, policy_styles
 from leaderboards.routing.edges import EPSILON
 from leaderboards.routing.independent_routes import MOST
 from leaderboards.statistics.resampling import Estimate
@@ -33,7 +33,7 @@ def columns_of(one: Any) -> dict[str, object]:
 
 def styles_of(policies: Iterable[str]) -> dict[str, LineStyle]:
     """Returns a style for each policy, the same in every section, the full cache last."""
-    return named_styles(sorted(dict.fromkeys(policies), key=lambda policy: policy == FULL))
+    return policy_styles(sorted(dict.fromkeys(policies), key=lambda policy: policy == FULL))
 
 
 def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> Picture:
@@ -47,7 +47,7 @@ def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note:
         points += [(level.value, own[level]) for level in sorted(own)]
         if own:
             paths.append(path_of(style, points))
-    return Picture(title, note, Markup(panel(paths, axis, Axis.around("", SHARE), f"{title}: {note}", salt)))
+    return Picture(title, note, Markup(panel(paths, axis, fitted(paths), f"{title}: {note}", salt)))
 
 
 def path_of(style: LineStyle, points: Sequence[tuple[float, Estimate]]) -> BandedLine:

@@ -30,6 +30,10 @@ class Damage:
             f"{self.kind}({','.join(f'{name}={text_of(value)}' for name, value in options)})" if options else self.kind
         )
 
+    def changed(self, rate: float, dtype: str) -> float:
+        """Returns the share of the numbers that a rate changes, by which faults of rows and of bits are compared."""
+        return self.options.numbers_hit(rate, dtype)
+
     @property
     def layers(self) -> str:
         return ",".join(self.options.layers)

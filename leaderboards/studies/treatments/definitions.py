@@ -17,15 +17,21 @@ TREATMENTS = Chapter(
             names=(*estimates("share_kept"), "share kept", "percent of the control", "fault", "damaged"),
         ),
         Definition(
-            "Area over rates",
-            "The mean height of the curve of what is kept over the rates, from the clean cache on, by the trapezoid "
-            "rule. The difference of two areas is paired: the same questions in the same resamples.",
-            "area = (1 / highest rate) ∫ kept(r) dr",
-            names=(*estimates("area_over_rates"), "area over rates", "difference of areas", "pair", "order is clear"),
+            "Area over numbers changed",
+            "The mean height of the curve of what is kept over the share of numbers that a fault changes, from the "
+            "clean cache to where the shortest curve ends, by the trapezoid rule. Of rows and values that share is the "
+            "rate; where each of b bits of a number flips with probability r, it is 1 − (1 − r)^b. The difference of "
+            "two areas is paired: the same questions in the same resamples.",
+            "area = (1 / span) ∫ kept(s) ds",
+            names=(
+                *estimates("area_over_changed"),
+                *("area over numbers changed", "difference of areas", "pair", "order is clear"),
+            ),
         ),
         Definition(
             "Half lost from",
-            "The lowest rate from which on, at every higher one too, no more than half is kept.",
+            "The share of numbers changed, in percent, from which on, at every higher one too, no more than half is "
+            "kept.",
             names=("half lost from",),
         ),
         Definition(

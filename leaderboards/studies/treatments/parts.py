@@ -1,6 +1,6 @@
 """Curves, maps and texts from which the pages on treatments are made."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from markupsafe import Markup
 
@@ -17,25 +17,34 @@ TOP = (*SHARE, 1.2)
 
 
 def curves(
-    task: MeasuredTask, lines: Mapping[str, LineStyle], kind: str, title: str, salt: str, note: str = KEPT
+    task: MeasuredTask,
+    lines: Mapping[str, LineStyle],
+    kind: str,
+    title: str,
+    salt: str,
+    note: str = KEPT,
+    over: tuple[str, Callable[[str, float], float]] | None = None,
 ) -> Picture:
-    """Draws what policies keep over levels of a kind, from the untreated cache on."""
-    paths = [_path(task, policy, style) for policy, style in lines.items()]
-    levels = [Level(kind, level) for policy in lines for level in task.levels(policy)]
+    """Draws what policies keep over levels of a kind, from the untreated cache on. ``over``: instead of the levels, the
+    name of what the axis is of, and where a level of a policy is on it."""
+    place = over[1] if over else lambda policy, level: level
+    paths = [_path(task, policy, style, place) for policy, style in lines.items()]
+    levels = [Level(kind, place(policy, level)) for policy in lines for level in task.levels(policy)]
     highest = max((max((*path.high, *(y for _, y in path.places))) for path in paths), default=1.0)
     ticks = SHARE if highest <= 1.05 else TOP
-    drawing = panel(paths, Axis.over(levels), Axis.around("", ticks), f"{title}: {note} over the asked {kind}", salt)
+    axis = Axis.from_values(over[0], [level.value for level in levels]) if over else Axis.over(levels)
+    drawing = panel(paths, axis, Axis.around("", ticks), f"{title}: {note} over the {axis.title}", salt)
     return Picture(title, note, Markup(drawing))
 
 
-def _path(task: MeasuredTask, policy: str, style: LineStyle) -> BandedLine:
+def _path(task: MeasuredTask, policy: str, style: LineStyle, place: Callable[[str, float], float]) -> BandedLine:
     levels = [level for level in task.levels(policy) if level]
     estimates = [task.estimate(task.share_kept(policy, level)) for level in levels]
     estimates = [Estimate(1.0, 1.0, 1.0, task.evidence.contexts), *estimates]
     has_band = all(one.low is not None for one in estimates)
     return BandedLine(
         style,
-        tuple((level, one.mean) for level, one in zip([0.0, *levels], estimates, strict=True)),
+        tuple((place(policy, level), one.mean) for level, one in zip([0.0, *levels], estimates, strict=True)),
         tuple(float(one.low or 0) for one in estimates) if has_band else (),
         tuple(float(one.high or 0) for one in estimates) if has_band else (),
     )

@@ -1,0 +1,134 @@
+"""What has no levels, such as int8, is judged at the one point where it stands: safe or not, and at how many bytes."""
+
+from typing import Any
+
+import pytest
+
+from leaderboards.aggregate.row import RIGHT
+from leaderboards.boards.area import AREA
+from leaderboards.boards.rank import RANK
+from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
+from leaderboards.figures.tradeoff import tradeoff
+from leaderboards.pages.findings import findings_of
+from leaderboards.pages.front import FRONT
+from leaderboards.pages.results import Results
+from leaderboards.pages.tables import measure_table
+from leaderboards.pages.uses import use_matrix
+from leaderboards.rendering.plots import Plot
+from leaderboards.rendering.style import line_styles
+from leaderboards.statistics.resampling import Blank
+from tests.support.browsing.pages import build_pages, results_of
+from tests.support.records.synthetic_records import frame, record
+
+TASKS = {"base": 12, "hops": 12}
+# By policy: the bytes that it holds of 1000, and what it loses of 80 % right in each of three contexts in turn.
+QUANTISED = {"int8": (530, (0, 0, 0)), "int4": (280, (0, 12, 0)), "int2": (160, (30, 40, 35))}
+
+
+def _records(contexts: dict[str, int]) -> list[dict[str, Any]]:
+    made = []
+    for task, count in contexts.items():
+        for place in range(count):
+            here = {"task": task, "example_id": f"{task}-{place}"}
+            made.append(record(**here, f1=80.0))
+            made += [
+                record(**here, policy="snapkv", ratio=ratio, f1=80.0 - 20 * ratio, kv_bytes=1000 - 1000 * ratio)
+                for ratio in (0.1, 0.5)
+            ]
+            made += [
+                record(**here, policy=policy, f1=80.0 - losses[place % 3], kv_bytes=held)
+                for policy, (held, losses) in QUANTISED.items()
+            ]
+    return made
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return results_of(frame(_records(TASKS)), "reference")
+
+
+def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: Results) -> None:
+    of_base = {one.policy: one for one in results.details.standings["agnostic", "base"]}
+    safe = {policy: of_base[policy][SAFE_RATIO] for policy in QUANTISED}
+    assert {policy: (one.outcome, one.held) for policy, one in safe.items()} == {
+        "int8": ("safe", 53.0),
+        "int4": ("not shown", 28.0),
+        "int2": ("unsafe", 16.0),
+    }
+    downloaded = SAFE_RATIO.download(safe["int4"])
+    loss = safe["int4"].losses[0]
+    assert loss.mean == pytest.approx(4)
+    assert (downloaded["safe_ratio_outcome"], downloaded["safe_ratio_bytes_held"]) == ("not shown", 28.0)
+    assert (downloaded["safe_ratio"], downloaded["safe_ratio_kind"]) == (None, None)
+    assert (downloaded["safe_ratio_loss_low"], downloaded["safe_ratio_loss_high"]) == (loss.low, loss.high)
+    cell = SAFE_RATIO.cell_of(safe["int4"])
+    assert (cell.text, cell.detail) == ("not shown", f"28 % of bytes\nloses {loss.low:.0f} to {loss.high:.0f}\nn = 12")
+
+
+def test_over_all_tasks_it_is_what_it_is_in_the_worst(results: Results) -> None:
+    over_all = {one.policy: one[SAFE_RATIO] for one in results.details.standings["agnostic", "all"]}
+    assert isinstance(over_all["int2"], SafeRatio)
+    assert [over_all[policy].outcome for policy in QUANTISED] == ["safe", "not shown", "unsafe"]
+    assert [over_all[policy].held for policy in QUANTISED] == [53.0, 28.0, 16.0]
+
+
+def test_one_point_is_no_curve_and_says_so_in_two_words(results: Results) -> None:
+    for standing in results.details.standings["agnostic", "base"]:
+        if standing.policy in QUANTISED:
+            for measure in (AREA, RANK):
+                value = standing[measure]
+                assert isinstance(value, Blank)
+                assert measure.cell_of(value).detail == "one level"
+
+
+def test_fewer_than_ten_contexts_may_call_it_safe_by_chance() -> None:
+    results = results_of(frame(_records({"base": 6})), "reference")
+    matrix = use_matrix(results)
+    cells = {line.name: line.cells[0] for line in matrix.methods}
+    assert cells["int8"].tone_of_use == "chance"
+    assert cells["int8"].sure == 0
+
+
+def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:
+    matrix = use_matrix(results)
+    cells = {line.name: line.cells[0] for line in matrix.methods}
+    assert [(cells[policy].text, cells[policy].tone_of_use) for policy in QUANTISED] == [
+        ("safe", "safe"),
+        ("not shown", "not-shown"),
+        ("unsafe", "unsafe"),
+    ]
+    assert [cells[policy].detail for policy in QUANTISED] == ["53 % of bytes", "28 % of bytes", "16 % of bytes"]
+    assert [cells[policy].above for policy in QUANTISED] == ["loses nothing", "loses 1 to 7", "loses 33 to 38"]
+    assert matrix.example == "0.1"  # the legend's example is a ratio
+
+
+def test_it_stands_in_the_first_chart_at_its_bytes(results: Results) -> None:
+    plot = tradeoff(results.rows, results.mastered, line_styles(results.rows))
+    assert isinstance(plot, Plot)
+    places = {plot.names[spot.index]: (spot.x, spot.y) for spot in plot.spots}
+    assert places["int8"] == (pytest.approx(53.0), pytest.approx(100.0))
+    assert places["int2"] == (pytest.approx(16.0), pytest.approx(100 * 45 / 80))
+
+
+def test_a_finding_names_the_fewest_bytes_that_are_safe_for_every_use(results: Results) -> None:
+    told = [one.text for one in findings_of(results, use_matrix(results), "section-1", {})]
+    assert (
+        "int8 is shown safe for every use here, at 53 % of the full cache’s bytes. Shown unsafe: int2 (short QA, "
+        "multi-hop)."
+    ) in told
+
+
+def test_a_run_of_quantisations_alone_has_a_first_page() -> None:
+    alone = [one for one in _records(TASKS) if one["policy"] != "snapkv"]
+    page = build_pages([results_of(frame(alone), "reference")])[FRONT]
+    assert "at , the lowest" not in page
+    assert "At ratio 0," not in page
+    assert "53 % of bytes" in page
+
+
+def test_its_row_of_a_table_is_one_wide_cell_and_no_column_of_ratio_0_stands_there(results: Results) -> None:
+    rows = [row for row in results.rows if row.task == "base"]
+    table = measure_table(rows, RIGHT, 100.0)
+    assert table.columns == ("0.1", "0.5")
+    assert [(line.name, len(line.cells)) for line in table.one_level] == [(policy, 1) for policy in QUANTISED]
+    assert [line.name for line in table.methods] == ["snapkv"]

@@ -1,0 +1,74 @@
+"""Pages speak of what the task measures, and say each thing once."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from leaderboards.aggregate.comparison.failures import contrasts
+from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.pooled import pool
+from leaderboards.pages.comparison import build_comparison
+from leaderboards.pages.examples import build_examples
+from tests.support.browsing.pages import Elements, build_pages, results_of
+from tests.support.records.synthetic_records import frame, realistic_records, record
+
+
+def _prose() -> list[dict[str, Any]]:
+    text = {"task": "prose", "f1": None, "em": None, "golds": [], "question": "", "ger": None, "slot_coverage": None}
+    return [
+        record(**text, example_id=f"prose-{place}", policy=policy, ratio=ratio, next_token_accuracy=share)
+        for place in range(12)
+        for policy, ratio, share in (("full", 0.0, 0.6), ("snapkv", 0.5, 0.5), ("random", 0.5, 0.4))
+    ]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return build_pages([results_of(frame(_prose()), "toy")])["index.html"]
+
+
+def test_a_page_of_running_text_alone_speaks_of_next_tokens(page: str) -> None:
+    text = " ".join(Elements(page).text.split())
+    assert "less than 5 points of next tokens right" in text
+    assert "Next tokens kept over bytes held" in text
+    assert "60 % of next tokens" in text
+    assert "Each cell has 12 texts." in text
+    assert not re.search(r"\bF1\b|right answers|questions about", text.split("This run, and where")[0])
+    tables = re.findall(r"<caption[^>]*><span><b>([^<]+)</b>", page)
+    assert "Next-token accuracy" in tables
+    assert "Right" not in tables, "a blank table"
+    assert "examples-prose.html#" in page
+
+
+def test_no_example_of_running_text_is_marked_as_wrong() -> None:
+    page = build_examples("toy", "prose", frame(_prose()))
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    answers = json.loads(found[1])["cells"]["snapkv"]["0.5"]
+    assert {(one["verdict"], one["wrong"]) for one in answers} == {("next tokens right: 50 %", False)}
+
+
+def test_a_paragraph_stands_once_on_the_first_page() -> None:
+    records = realistic_records(policies=("full", "snapkv", "random"), ratios=(0.1, 0.5))
+    page = build_pages([results_of(records)])["index.html"]
+    said = [" ".join(one.split()) for one in re.findall(r"<p[^>]*>(.*?)</p>", page, re.DOTALL) if len(one) > 60]
+    told = [one for one in said if "download" not in one]
+    assert [one for one in set(told) if told.count(one) > 1] == []
+    assert page.count("Unweighted mean over 2 tasks") == 1
+    assert page.count("Wrong of answered looks only at what is still answered") == 1
+    assert page.count("The hallucination rate counts wrong answers among all questions") == 1
+
+
+def test_a_comparison_says_once_how_its_cells_are_read() -> None:
+    others = ("knorm", "tova", "random", "recency")
+    records = realistic_records(policies=("full", "snapkv", *others), ratios=(0.1, 0.5))
+    verdicts = duels(records, "snapkv", others)
+    failures = {other: contrasts(records, "snapkv", other) for other in others}
+    page = build_comparison("toy", verdicts, failures, pooled=pool(records, "snapkv", others, {}))
+    assert page.count("(Holm)") == 1
+    assert page.count("corrected over its 2 levels") == 1
+    assert page.count("under each what the two have") == 1
+    grey = re.findall(r'<span class="quiet">([^<]+)</span>', page)
+    assert len(grey) == len(set(grey))
