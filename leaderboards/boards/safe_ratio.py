@@ -202,7 +202,8 @@ SAFE_RATIO = DerivedMeasure(
     line="the highest ratio at which less than 5 points of the task’s main measure are lost, even at the upper end of "
     "the interval. Over all tasks it is the lowest safe ratio of any task; below it stands that task, with its "
     "contexts (n) where they are too few, and the number of further tasks with the same value (+1). Unsafe from 0.4: "
-    "the loss is shown to be 5 points or more at 0.4, and in which task. May be chance: fewer than 10 contexts, or a ratio higher "
+    "the loss is shown to be 5 points or more at 0.4, and in which task. May be chance: fewer than 10 contexts, or a "
+    "ratio higher "
     "than what the same contexts show of the oracle",
     definition=Definition(
         "Safe ratio",
@@ -217,7 +218,8 @@ SAFE_RATIO = DerivedMeasure(
         f"{FEW_CONTEXTS} contexts, which never show a ratio to be safe for certain; or the ratio is higher than the "
         "safe ratio of the oracle, which keeps the evidence, because so few contexts do not show even the oracle to be "
         "safe at the next ratio. Where nothing changes in any of n contexts, the interval has no width, and says less "
-        "than it seems to: with 95 % confidence it excludes only a change in more than 1 − 0.05^(1/n) of all contexts, which is 28 % "
+        "than it seems to: with 95 % confidence it excludes only a change in more than 1 − 0.05^(1/n) of all "
+        "contexts, which is 28 % "
         "of n = 9, 22 % of 12 and 3.5 % of 83. "
         "Over all tasks it is the lowest of the tasks that the mean counts, with the task that has it: unsafe where "
         "one of them is, not shown where one of them is; and the lowest ratio that is unsafe in any, with that task. "
