@@ -47,7 +47,7 @@ This took {seconds:,.0f} s of processor time. Calls are drawn from the declarati
 refused a file, at random moments and as they make, open, rename or remove a file; gone on with, each is compared with a
 whole run in every column but times, likelihoods to 1e-4 nats: what is left of a unit is computed in batches of another
 size. A forged record is one value of one record, with a summary that follows; what no file shows is found by answering
-again alone: see [submissions](submissions.md). Pages with hostile text are opened in Chromium.
+again alone: see [reproduce](reproduce.md). Pages with hostile text are opened in Chromium.
 """
 
 
