@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvbench.models.shipped import REFERENCE_MODELS
-from kvbench.system.markdown import items, table
+from kvbench.system.markdown import items
 from leaderboards.claims.registry import claims
 
 MEASURED = Path(__file__).parents[2] / "docs" / "claims"  # the register of each model, as the command wrote it
@@ -15,6 +15,7 @@ NOT_MEASURED = "–"
 IN_SHORT = "reference"  # the model of the verdicts that the README counts
 COLUMNS = ("reference", "reference-qwen", "reference-confident")  # the models on which most claims were examined
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
+COUNTED = {"holds": "hold", "does not hold": "do not hold", IN_PART: "hold in part", "undecided": "are undecided"}
 SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±"}
 
 
@@ -25,12 +26,10 @@ def texts() -> str:
 
 
 def verdicts_in_short() -> str:
-    """Counts the verdicts on the claims of each text, on the default model."""
-    of_text: dict[str, list[str]] = {}
-    for identifier, verdict in _verdicts(IN_SHORT).items():
-        of_text.setdefault(claims()[identifier].text.title, []).append(verdict)
-    rows = ((title, *(of_text[title].count(verdict) for verdict in SIGNS)) for title in of_text)
-    return table(("text", *SIGNS), rows)
+    """Counts the verdicts on all claims on the default model, in a sentence."""
+    verdicts = list(_verdicts(IN_SHORT).values())
+    counts = ", ".join(f"{verdicts.count(verdict)} {words}" for verdict, words in COUNTED.items())
+    return f"Of {len(verdicts)} claims on `{IN_SHORT}`: {counts}."
 
 
 def verdicts() -> str:

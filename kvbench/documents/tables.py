@@ -97,12 +97,9 @@ def instructions() -> str:
     """Returns what protection gains and where plain policies are shown to leak on the reference model, from the run of
     the pictures."""
     results = json.loads((DOCS / "instructions.json").read_text())
-    gains = table(
-        ("policy", "gain", "95 % interval"),
-        (
-            (f"`{gain['policy']}`", f"{gain['gain']:+z.2f}", f"{gain['low']:+z.2f} to {gain['high']:+z.2f}")
-            for gain in results["gains"]
-        ),
+    gains = items(
+        (f"`{gain['policy']}`", f"{gain['gain']:+z.2f} ({gain['low']:+z.2f} to {gain['high']:+z.2f})")
+        for gain in results["gains"]
     )
     leaks = (
         f"`{leak['policy']}`, {leak['order']}, at {leak['level']}: {100 * leak['leaked_more']:+z.0f} points "
@@ -141,7 +138,6 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "faults": treatment_tables.faults,
     "options of faults": treatment_tables.options_of_faults,
     "quantisations": treatment_tables.quantisations,
-    "options of quantisations": treatment_tables.options_of_quantisations,
     "deployments": treatment_tables.deployments,
     "texts": claims_tables.texts,
     "verdicts": claims_tables.verdicts,

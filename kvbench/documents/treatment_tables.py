@@ -12,20 +12,22 @@ from policies.quantisation.registry import KINDS as QUANTISATIONS
 from policies.treatments.deployed import DEPLOYMENTS
 from policies.treatments.options import text_of
 
+NO_OPTIONS = "-"
+
 
 def faults() -> str:
-    """Returns every kind of fault with the options that are its own."""
-    rows = ((f"`{kind.name}`", kind.description, _options(kind.options, FaultOptions)) for kind in FAULTS.values())
-    return table(("fault", "what a damaged row is", "options of its own"), rows)
+    """Returns what a damaged row is under every kind of fault, with the options that are its own."""
+    return items(
+        (_named(kind.name, _options(kind.options, FaultOptions)), kind.description) for kind in FAULTS.values()
+    )
+
+
+def _named(name: str, options: str) -> str:
+    return f"`{name}`" if options == NO_OPTIONS else f"`{name}` ({options})"
 
 
 def quantisations() -> str:
-    """Returns every kind of quantisation."""
-    return items((f"`{kind.name}`", kind.description) for kind in QUANTISATIONS.values())
-
-
-def options_of_quantisations() -> str:
-    """Returns the options of each kind of quantisation with their defaults; kinds with equal options share a line."""
+    """Returns every kind of quantisation with its options and their defaults; kinds with equal ones share a line."""
     names: dict[str, list[str]] = {}
     for kind in QUANTISATIONS.values():
         names.setdefault(_options(kind.options, QuantisationOptions), []).append(f"`{kind.name}`")
@@ -46,7 +48,7 @@ def options_of_faults() -> str:
 
 
 def _options(declared: type[BaseModel], common: type[BaseModel]) -> str:
-    return ", ".join(f"{name}={default}" for name, default in _pairs(declared, common)) or "-"
+    return ", ".join(f"{name}={default}" for name, default in _pairs(declared, common)) or NO_OPTIONS
 
 
 def _pairs(declared: type[BaseModel], common: type[BaseModel]) -> Iterable[tuple[str, str]]:
