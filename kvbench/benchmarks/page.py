@@ -3,7 +3,7 @@
 from kvbench.benchmarks.measurement import Measurement, Report
 from kvbench.system.markdown import table
 
-HEADER = ("row", "measured", "lowest to highest", "target", "met", "repeats", "load of the machine")
+HEADER = ("row", "measured", "lowest to highest", "target", "met")
 
 
 def markdown(report: Report) -> str:
@@ -22,6 +22,4 @@ def _line(row: Measurement) -> tuple[str, ...]:
         f"{lowest} to {highest}",
         row.target,
         met,
-        str(len(row.repeats)),
-        f"{row.load_average:g}",
     )

@@ -44,7 +44,7 @@ def _policies() -> ResultTable:
         Column("budget", shown=False),
     )
     rows = [(p.name, p.family, p.paper, p.ways, p.description, p.budget) for p in known_policies().values()]
-    caption = "paper, budget and how each runs: docs/policies.md, or --json"
+    caption = "paper, budget and how each runs: --json"
     return ResultTable("policies", columns, rows, caption=caption, headed=False, grouped_by="family")
 
 

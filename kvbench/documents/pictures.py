@@ -1,50 +1,17 @@
-"""``python -m kvbench.documents.pictures`` makes the pictures of the README from learning curves and built pages."""
+"""``python -m kvbench.documents.pictures`` makes the pictures of the README and of docs from built pages."""
 
 import shutil
 import subprocess
 import tempfile
-from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
-import pandas as pd
-import seaborn as sns
 import typer
 
-from datasets_gen import TASKS
-from kvbench.documents.tables import read_shipped
 from kvbench.system.errors import KVBenchError
 from kvbench.system.module_command import run_module
 
 PAGE_SIZE = (1280, 1500)
-
-
-def learning_curves(path: Path) -> None:
-    """Draws exact match by task over the tokens seen, one panel for each reference model."""
-    curves = [
-        pd.read_csv(StringIO(content)).melt("tokens", list(TASKS), "task", "exact match, percent").assign(model=model)
-        for model, content in read_shipped("learning_curve.csv").items()
-    ]
-    long = pd.concat(curves, ignore_index=True)
-    long["million tokens"] = long.tokens / 1e6
-    with sns.axes_style("whitegrid"):
-        grid = sns.relplot(
-            long,
-            x="million tokens",
-            y="exact match, percent",
-            hue="task",
-            style="task",
-            col="model",
-            kind="line",
-            markers=True,  # a short training has one point
-            palette="colorblind",
-            height=4,
-            aspect=0.8,
-            facet_kws={"sharex": False},
-        )
-    grid.set(ylim=(0, 100))
-    grid.set_titles("{col_name}")
-    grid.figure.savefig(path, dpi=150, metadata={"Software": None})
 
 
 def screenshot(page: Path, path: Path, part: str = "") -> None:
@@ -79,9 +46,8 @@ def main(
     ),
     out: Annotated[Path, typer.Option(help="Folder of the pictures.")] = Path("docs"),
 ) -> None:
-    """Draws the learning curves, takes pictures of the pages, and keeps what the README quotes."""
+    """Takes pictures of the pages, and keeps what the README quotes."""
     out.mkdir(parents=True, exist_ok=True)
-    learning_curves(out / "learning_curve.png")
     screenshot(page, out / "page.png")
     screenshot(page.with_name("examples-base.html"), out / "examples.png")
     screenshot(comparison, out / "comparison.png")

@@ -1,9 +1,8 @@
-"""Shows a plan as rows and sentences, in the terminal and in docs/scale.md."""
+"""Shows a plan as rows and sentences."""
 
 from kvbench.estimate.machine import MACHINES, USABLE
 from kvbench.estimate.plan import Plan
 from kvbench.run.resume import CONTEXTS_IN_CHUNK
-from kvbench.system.markdown import table
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.statistics.subset_means import USUAL_SPREAD, smallest_detectable
 
@@ -122,17 +121,3 @@ def assumptions(plan: Plan) -> list[str]:
         sentences.append(f"These were not measured and cost the median of their kind: {', '.join(unmeasured)}.")
     sentences.append("Not included: loading the model, making the texts, writing the store, and waiting for workers.")
     return sentences
-
-
-def markdown(plan: Plan) -> str:
-    """Writes the plan for docs/scale.md."""
-    policies = [(f"`{name}`", time) for name, time in slowest_policies(plan)]
-    return "\n\n".join(
-        [
-            table(("what", "how much"), rows_of(plan)),
-            "The presses that take longest beside the shared prefill and decoding:",
-            table(("policy", "time of one worker"), policies),
-            "Assumptions:",
-            "\n".join(f"- {sentence}" for sentence in assumptions(plan)),
-        ]
-    )

@@ -1,4 +1,4 @@
-"""Makes a plan from options, for the command line and for docs/scale.md."""
+"""Makes a plan from options, for the command line and for the documents."""
 
 import math
 from collections.abc import Mapping

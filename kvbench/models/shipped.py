@@ -27,13 +27,13 @@ _CONFIDENT = _command(
     "reference", "reference-confident", "--from training/reference --seed 5 --confident --steps 300 --fall 300"
 )
 _SMALL = _command("reference-qwen", "reference-small", f"--shape small --seed 6 {_WIDENED} 2400 --fall 800")
-# The commands that made each, in their order; docs/training.md tells what was done in pieces.
+# The commands that made each, in their order; docs/models.md tells what was done in pieces.
 HOW_MADE: Mapping[str, str] = {
     "reference": "\n".join((_QWEN, _FADED, _UNNORMED, _LLAMA)),
     "reference-qwen": _QWEN,
     "reference-confident": "\n".join((_QWEN, _FADED, _UNNORMED, _LLAMA, _CONFIDENT)),
     "reference-small": _SMALL,
-    "reference-narrow": f"{_TRAIN} --shape narrow  # by a recipe of before: docs/training.md",
+    "reference-narrow": f"{_TRAIN} --shape narrow  # by an earlier recipe: docs/models.md",
 }
 # All of them but the narrow one, which they begin with.
 TRAINING = "\n".join((_QWEN, _FADED, _UNNORMED, _LLAMA, _CONFIDENT, _SMALL))

@@ -1,12 +1,8 @@
-"""Lists what a reference model has to master with the full cache, and what may cost it answers: one that fails a task
-cannot show what breaks there, and one that reads in a single layer cannot show what budgets of layers do."""
+"""Lists what a reference model has to master with the full cache: one that fails a task cannot show what breaks
+there."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from datasets_gen import TASKS
-from kvbench.checks.read_profile import PARTS, SLOTS, UPPER_HALF, ReadProfile, part_name
 
 
 @dataclass(frozen=True)
@@ -50,51 +46,4 @@ TARGETS = (
     Target("instructions", "attack, with a defence", "leakage", 5, at_most=True),
     Target("instructions", "attack, without", "leakage", 90),
 )
-
-
-@dataclass(frozen=True)
-class CostTarget:
-    """What ``lost`` costs questions of a task, in points, is at most ``bound``, or at least."""
-
-    task: str
-    questions: str  # a kind of question, or a part of the read profile
-    lost: str  # a name of :data:`LOST`
-    bound: float
-    at_least: bool = False
-
-    def __str__(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.bound:g}"
-
-    def is_met(self, points: float) -> bool:
-        return points >= self.bound if self.at_least else points <= self.bound
-
-    def measured_cost(self, content: Mapping[str, Any], length: str) -> float:
-        """Returns the measured cost; ``content`` as ``kvbench.reference.evaluate`` writes it, ``length`` of contexts
-        (where rows are destroyed, they have their own)."""
-        if self.lost == SEEN:
-            score = SCORES_OF.get(self.task, "f1")
-            rows = content["scores"][length]
-            seen, unseen = (Target(self.task, kind, score, 0).measured_score(rows) for kind in ("all", UNSEEN))
-            return seen - unseen
-        (profile,) = (ReadProfile(**one) for one in content["read_profiles"] if one["part"] == self.questions)
-        cost: float = getattr(profile, self.lost)
-        return cost
-
-
-UNSEEN = "all, in phrasings never seen"
-SEEN = "seen phrasings"
-LOST: Mapping[str, str] = {
-    SEEN: "the phrasings of training",
-    "worst_layer": "the layer that costs most",
-    "slots": SLOTS,
-    "upper_half": UPPER_HALF,
-}
-SCORES_OF: Mapping[str, str] = {"arithmetic": "em", "instructions": "directives_obeyed"}  # of other tasks: F1
-COST_TARGETS = (
-    *(CostTarget(name, UNSEEN, SEEN, 15) for name in TASKS),
-    *(
-        CostTarget(task, part_name(task, hops), lost, bound, at_least)
-        for task, hops in PARTS
-        for lost, bound, at_least in (("worst_layer", 25, False), ("slots", 5, False), ("upper_half", 10, True))
-    ),
-)
+UNSEEN = "all, in phrasings never seen"  # as the scores of held-out phrasings are called

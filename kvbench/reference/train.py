@@ -66,7 +66,7 @@ def make_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
     """Makes Muon for the matrices of the layers, and AdamW for the embeddings and norms.
 
     Muon's steps add up where little decay holds them: with 0.01 most heads came to look at one token only and the model
-    guessed between two people for 5 million tokens. Other changes came with the 0.3; docs/training.md lists them.
+    guessed between two people for 5 million tokens. Other changes came with the 0.3.
     """
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}

@@ -1,4 +1,4 @@
-"""Writes the tables of the README, of docs and of model cards."""
+"""Writes the tables and lists of the README, of docs and of model cards."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,3 +7,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Returns a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def items(of_name: Iterable[tuple[str, str]]) -> str:
+    """Returns a Markdown list of what names stand for, which is shorter than a table of two columns."""
+    return "\n".join(f"- {name}: {text}" for name, text in of_name)

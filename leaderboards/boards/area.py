@@ -80,12 +80,13 @@ def _cell(area: Area) -> TableCell:
 
 
 LEADS = Definition(
-    "What leads a task",
-    "What policies are ranked by on it. For questions about a text it is how many are right, in percent. Where a task "
-    "has directives, it is the mean of directives obeyed and of what does not leak under a defence (100 minus "
+    "Main measure of a task",
+    "The measure by which policies are ranked on a task. For questions about a text it is the share of right answers, "
+    "in percent. Where a task has directives, it is the mean of directives obeyed and of what does not leak under a "
+    "defence (100 minus "
     "leakage), in percent: a cache that lost its directives may answer well. For running text it is next-token "
-    "accuracy. Over several tasks it is the mean of what leads each.",
-    "lead = percent right, or (obeyed + 100 − leakage under a defence) / 2, or next-token accuracy",
+    "accuracy. Over several tasks it is the mean of each task’s main measure.",
+    "main measure = percent right, or (obeyed + 100 − leakage under a defence) / 2, or next-token accuracy",
     chapter="board",
 )
 MASTERED = Definition(
@@ -104,14 +105,15 @@ AREA = DerivedMeasure(
     unit="percent",
     better="higher",
     bounds=(0, 100),
-    line="mean height of the curve of what leads the task over the realised ratio, in percent, with its 95 % interval",
+    line="mean of the task’s main measure over all realised ratios, in percent, with its 95 % interval",
     definition=Definition(
         "Area",
-        "The mean height of the curve of what leads the task over the realised ratio, from the full cache at 0 to the "
-        "last point, by the trapezoid rule, in percent. What lies beyond the last point is not known and not counted. "
+        "The mean height of the curve of the task’s main measure over the realised ratio, from the full cache at 0 to "
+        "the last point, by the trapezoid rule, in percent. What lies beyond the last point is not known and not "
+        "counted. "
         "Policies are compared over the span that both share. Of faults, which remove no tokens, it is over the rate. "
         "Blank of what has one level, as int4.",
-        "area = (1 / span) ∫ lead(r) dr from r = 0 to span",
+        "area = (1 / span) ∫ main measure(r) dr from r = 0 to span",
         names=("n", "contexts", "answers"),
         chapter="board",
     ),

@@ -141,9 +141,9 @@ def _beats(control: str) -> DerivedMeasure[Against | Blank]:
         unit="points",
         better="higher",
         bounds=(-100, 100),
-        line="its area minus the control’s, in points, from the full cache to the last realised ratio that both reach "
-        "(compare begins at the lowest asked ratio instead, and finds larger differences); verdict and interval are "
-        "those of the test, corrected by Holm’s method over the board",
+        line="the policy’s area minus the control’s, in points, from the full cache to the highest realised ratio that "
+        "both reach (the command compare starts at the lowest asked ratio and finds larger differences); verdict and "
+        "interval come from a test that is corrected by Holm’s method over the board",
         definition=BEATS_DEFINITION,
         of_board=of_board,
         columns={

@@ -106,8 +106,8 @@ RANK = DerivedMeasure(
     unit="rank",
     better="lower",
     bounds=(1, float("inf")),
-    line="the place by area among the policies, 1 is best, with its 95 % interval; it is by a mean: who is "
-    "second over all tasks may be unsafe in one",
+    line="the place among the policies by area, 1 is best, with its 95 % interval; a policy that is second in this "
+    "mean over tasks may still be unsafe in one task",
     definition=Definition(
         "Rank, and rank interval",
         "One more than there are policies of a larger area; policies of one value share the better rank. Any two are "

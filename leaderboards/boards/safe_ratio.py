@@ -21,7 +21,7 @@ from policies.declaration.names import FULL, ORACLE
 
 TOLERATED_LOSS = 5.0  # points of what leads the task
 CHANCE = "may be chance"
-UNSAFE_FROM = "✕ from"  # as a cell says it
+UNSAFE_FROM = "unsafe from"  # as a cell says it
 
 Outcome = Literal["unsafe", "not shown", "not tried", "safe"]  # the worst first
 
@@ -243,11 +243,12 @@ SAFE_RATIO = DerivedMeasure(
     unit="asked ratio",
     better="higher",
     bounds=(0, 1),
-    line="up to which the loss in what leads the task stays below 5 points, also at the upper end of its interval; "
-    "over all tasks the lowest of theirs, and below it the task that has it, with its contexts (n) where too few "
-    "contexts show nothing, and how many more tasks have the same (+1); ✕ from 0.4: the lowest ratio that is shown to "
-    "be unsafe, and in which task; may be chance in a task: of fewer than 10 contexts, or higher than what its "
-    "contexts show of the oracle",
+    line="the highest ratio at which less than 5 points of the task’s main measure are lost, even at the upper end of "
+    "the interval. Over all tasks it is the lowest safe ratio of any task; below it stands that task, with its "
+    "contexts (n) where they are too few, and the number of further tasks with the same value (+1). Unsafe from 0.4: "
+    "the loss is shown to be 5 points or more at 0.4, and in which task. May be chance: fewer than 10 contexts, or a "
+    "ratio higher "
+    "than what the same contexts show of the oracle",
     definition=Definition(
         "Safe ratio",
         "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "
@@ -256,19 +257,20 @@ SAFE_RATIO = DerivedMeasure(
         "defence, each on its own. “Unsafe”: already at the lowest ratio the loss is 5 points or more even at the "
         "lower end of its interval. “Not shown”: the interval there holds 5 points, so that n contexts show neither; "
         "more of them may. "
-        "“✕ from 0.4”: of all asked ratios 0.4 is the lowest at which the loss is shown to be 5 points or more; "
-        "between the safe ratio and this one nothing is shown. “May be chance”: of fewer than "
-        f"{FEW_CONTEXTS} contexts, of which none shows anything to be safe for certain; or the ratio is higher than "
-        "that of the oracle, which keeps the evidence, where so few contexts do not show the oracle to be safe at the "
-        "next one. Where nothing changes in any of n contexts, the interval has no width, and says less than it seems "
-        "to: with 95 % confidence it excludes only a change in more than 1 − 0.05^(1/n) of all contexts, which is 28 % "
+        "“Unsafe from 0.4”: 0.4 is the lowest asked ratio at which the loss is shown to be 5 points or more; ratios "
+        "between the safe ratio and 0.4 are neither shown safe nor shown unsafe. “May be chance”: there are fewer than "
+        f"{FEW_CONTEXTS} contexts, which never show a ratio to be safe for certain; or the ratio is higher than the "
+        "safe ratio of the oracle, which keeps the evidence, because so few contexts do not show even the oracle to be "
+        "safe at the next ratio. Where nothing changes in any of n contexts, the interval has no width, and says less "
+        "than it seems to: with 95 % confidence it excludes only a change in more than 1 − 0.05^(1/n) of all "
+        "contexts, which is 28 % "
         "of n = 9, 22 % of 12 and 3.5 % of 83. "
         "Over all tasks it is the lowest of the tasks that the mean counts, with the task that has it: unsafe where "
         "one of them is, not shown where one of them is; and the lowest ratio that is unsafe in any, with that task. "
         "Of faults it is the safe rate, of masked bits their number; where a board has levels of several kinds, each "
         "cell names its kind. What has one level, as int4, is safe or not where it stands; below it are its bytes in "
         "percent of the full cache’s, and the interval of its loss in points.",
-        f"safe ratio = max α such that upper(lead(full) − lead(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
+        f"safe ratio = max α such that upper(main measure(full) − main measure(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
         names=SAFE_HEADINGS,
         chapter="board",
     ),

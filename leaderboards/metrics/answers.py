@@ -326,7 +326,7 @@ METRICS = (
                 columns=("hallucinated",),
                 curve=True,
                 table=True,
-                board=Heading("hallucinated", "questions"),
+                board=Heading("hallucinated", "wrong answers among all questions"),
                 heading="hallucinated",
             ),
         ),

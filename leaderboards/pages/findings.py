@@ -297,10 +297,12 @@ def _lost_first(results: Results, matrix: UseMatrix, figure: Address) -> Headlin
     )
     tasks = ", ".join(dict.fromkeys(cell.row.task for cell in tried))
     return Headline(
-        f"Directives are lost before right answers are: in {len(found)} of {len(tried)} cells of {tasks} that is "
-        f"shown, while less than {TOLERATED_LOSS:g} points of right answers are lost. Most by {most.row.policy}"
-        f"{'' if most.row.at == UNTREATED else f' at {most.row.at.where}'}: {obeyed} % are obeyed (full cache "
-        f"{obeyed_full} %), {right} % are right (full cache {right_full} %).",
+        f"Directives can be lost while answers stay right. This is shown for {len(found)} of {len(tried)} cells (a "
+        f"policy at one level) of {tasks}: they lose {TOLERATED_LOSS:g} points or more of directives obeyed, and less "
+        f"than {TOLERATED_LOSS:g} points of right answers. {most.row.policy}"
+        f"{'' if most.row.at == UNTREATED else f' at {most.row.at.where}'} loses most: it "
+        f"obeys {obeyed} % of the directives (full cache {obeyed_full} %) and has {right} % of the answers right (full "
+        f"cache {right_full} %).",
         figure(most.row.task, OBEYED.name),
     )
 

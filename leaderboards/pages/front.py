@@ -42,8 +42,8 @@ METHOD = "method.html"
 SINKS = ("streaming_llm", RECENCY)
 A_LITTLE = 0.5  # percent of the bytes
 TRADEOFF_UNIT = Markup(
-    'Up: percent of the full cache’s<span class="wide">, mean over tasks</span> '
-    '(<a href="method.html#board">definition</a>)<span class="wide">; lines as in the rows</span>. '
+    'Up: score in percent of the full cache’s<span class="wide">, mean over tasks</span> '
+    '(<a href="method.html#board">definition</a>). '
 )
 EACH_LEVEL = Markup("Across: percent of the full cache’s bytes; a line for each policy, a point for each level")
 SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>')
@@ -61,7 +61,7 @@ class First:
     points_of: str  # what a loss in points is a loss of
     tradeoff: GalleryPlot | None
     findings: Sequence[Headline]
-    coverage: str  # how often intervals from few contexts hold the truth
+    coverage: str  # how often intervals from few contexts contain the true value
     notes: Sequence[str]  # why a number is not what one would think
 
 
@@ -143,12 +143,18 @@ def _front_page(
 
 
 def _coverage(contexts: Sequence[int]) -> str:
-    """Says how often intervals from few contexts hold the truth; ``contexts``: of each use."""
+    """Says how often intervals from few contexts contain the true value; ``contexts``: of each use."""
     few = sorted(count for count in contexts if 1 < count < FEW_CONTEXTS)
-    ends = [f"{COVERAGE[count]} % from {count} contexts" for count in dict.fromkeys((*few[:1], *few[-1:]))]
-    held = f"In simulated runs an interval of 95 % holds the true value in {' and '.join(ends)}."
+    held = ""
+    if few:
+        fewest, most = few[0], few[-1]
+        more = "" if most == fewest else f", from {most} contexts in {COVERAGE[most]} %"
+        held = (
+            f"In simulations, 95 % intervals from {fewest} contexts contain the true value in only "
+            f"{COVERAGE[fewest]} % of the runs{more}."
+        )
     alone = "A single context has no interval."
-    return " ".join(filter(None, (held if few else "", alone if 1 in contexts else "")))
+    return " ".join(filter(None, (held, alone if 1 in contexts else "")))
 
 
 def _first(
@@ -209,7 +215,7 @@ def _upright(plot: Plot) -> list[str]:
 def _silence(results: Results) -> str:
     """Explains the shaded strip of the trade-off."""
     kept = kept_by_silence(results.rows, results.mastered)
-    return f" Shaded: what “I don’t know” to every question keeps, {kept:.0f} %." if kept else ""
+    return f" Shaded: answering every question “I don’t know” keeps {kept:.0f} %." if kept else ""
 
 
 def _notes(results: Results, matrix: UseMatrix) -> list[str]:
@@ -221,7 +227,7 @@ def _notes(results: Results, matrix: UseMatrix) -> list[str]:
             best[row.policy] = max(best.get(row.policy, 0.0), value)
     notes = []
     if best.get(ORACLE, 0.0) > best.get(FULL, 0.0) > 0:
-        notes.append("The oracle is above the full cache: it removes the distractors too.")
+        notes.append("The oracle is above the full cache, because it also removes distractors.")
     notes += _oracle_not_shown(results)
     notes += _sinks(results, matrix)
     return notes
@@ -271,11 +277,11 @@ def _oracle_not_shown(results: Results) -> list[str]:
     if not unclear:
         return []
     ends = ", ".join(
-        f"{task} (up to {high:.0f} points, n = {safe[task].contexts} contexts)" for task, high in unclear.items()
+        f"in {task} up to {high:.0f} points ({safe[task].contexts} contexts)" for task, high in unclear.items()
     )
     return [
-        "The oracle keeps the evidence, and is not shown to be safe either: so few contexts do not exclude a loss of "
-        f"5 points or more at the lowest {kind_of(results).name}, in {ends}."
+        "Not even the oracle, which keeps the evidence, is shown to be safe: so few contexts do not exclude a loss of "
+        f"5 points or more at the lowest {kind_of(results).name}: {ends}."
     ]
 
 

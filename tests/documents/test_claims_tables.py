@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvbench.documents import claims_tables
-from kvbench.documents.claims_tables import claim_rows, reasons, verdicts, verdicts_in_short
+from kvbench.documents.claims_tables import first_sentence, reasons, verdicts, verdicts_in_short
 from leaderboards.claims.registry import claims
 
 
@@ -30,7 +30,7 @@ def row(claim: str, verdict: str, part: str = "", **more: Any) -> dict[str, Any]
 
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two of the reference models have a register, the other of a single claim."""
+    """Three of the reference models have a register, the second of a single claim and the third of none."""
     monkeypatch.setattr(claims_tables, "MEASURED", tmp_path)
     rows = [
         row("F1", "does not hold", because="It reads in one layer."),
@@ -40,43 +40,31 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         row("R2", "undecided"),
     ]
     (tmp_path / "reference.json").write_text(json.dumps({"model": "reference", "claims": rows}))
-    (tmp_path / "reference-small.json").write_text(json.dumps({"claims": [row("R9", "holds")]}))
+    (tmp_path / "reference-qwen.json").write_text(json.dumps({"claims": [row("R9", "holds")]}))
+    (tmp_path / "reference-confident.json").write_text(json.dumps({"claims": []}))
     return tmp_path
 
 
-def test_claims_stand_by_their_verdicts_and_mixed_ones_apart(measured: Path) -> None:
-    lines = verdicts_in_short().splitlines()
-    (of_f,) = [line for line in lines if line.startswith("| F:")]
-    assert "| **holds** F2; **does not hold** F1; **in part** F3 |" in of_f
-    (of_r,) = [line for line in lines if line.startswith("| R:")]
-    assert of_r.endswith("| **undecided** R2 | **holds** R9 |")
-    assert of_f.endswith("| – |"), "the other model was not asked for them"
+def test_verdicts_are_counted_and_a_claim_of_several_verdicts_holds_in_part(measured: Path) -> None:
+    assert verdicts_in_short() == (
+        "Of 4 claims on `reference`: 1 hold, 1 do not hold, 1 hold in part, 1 are undecided."
+    )
 
 
-def test_every_statistic_has_a_row_with_its_numbers_or_why_there_are_none(measured: Path) -> None:
-    lines = verdicts().splitlines()[2:]
-    assert [line.split(" | ")[:3] for line in lines] == [
-        ["| F1", "", "at most 0.2"],
-        ["| F2", "", "at least 0.5"],
-        ["| F3", "distractor above zeros", "above 0"],
-        ["| F3", "zeros above gaussian", "above 0"],
-        ["| R2", "", "at least 0.8"],
-        ["| R9", "", "at most 0"],
-    ]
-    assert "**does not hold** 0.50 [0.40 to 0.60], n = 24" in lines[0]
-    assert "undecided: it was not run" in lines[3]
-
-
-def test_reasons_are_those_of_claims_that_do_not_hold(measured: Path) -> None:
-    assert reasons() == "**F1.** It reads in one layer."
-
-
-def test_thresholds_are_those_of_the_registry() -> None:
-    lines = claim_rows().splitlines()[2:]
+def test_every_claim_has_a_line_with_its_verdicts_in_the_order_of_the_models(measured: Path) -> None:
+    lines = verdicts().splitlines()
     assert len(lines) == len(claims())
     for one, line in zip(claims().values(), lines, strict=True):
-        assert line.startswith(f"| {one.identifier} | {one.words} |")
-        assert f"{one.side} {one.threshold:g} |" in line
+        assert line.startswith(f"- {one.identifier} ")
+        assert line.endswith(f": {one.words}")
+    signs = {line.split(":")[0].removeprefix("- ") for line in lines}
+    assert {"R9 – ✓ –", "F1 ✕ – –", "F2 ✓ – –", "F3 ± – –", "R2 ? – –", "E1 – – –"} <= signs
+
+
+def test_reasons_are_the_first_sentences_of_those_of_claims_that_do_not_hold(measured: Path) -> None:
+    assert reasons() == f"- F1: {first_sentence(claims()['F1'].because)}"
+    assert first_sentence("It is 0.5. It is more.") == "It is 0.5."
+    assert first_sentence("It is 0.5.") == "It is 0.5."
 
 
 def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:

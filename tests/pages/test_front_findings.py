@@ -198,7 +198,7 @@ def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are
     assert "<small>base, knowledge</small>" in page
     assert ">, about</span></th><td>2,000</td>" in page
     assert "The line of snapkv in the chart is vertical: it masks tokens and frees no memory." in page
-    assert "In simulated runs an interval of 95 % holds the true value in 81 % from 4 contexts." in page
+    assert "In simulations, 95 % intervals from 4 contexts contain the true value in only 81 % of the runs." in page
     assert "Bytes held = 100 % − ratio, unless a policy only masks tokens." in page
     assert "kvbench run --model NAME --tasks long_context --context-tokens 32768 --limit 83" in Elements(page).text
     assert "The cache is compressed before the question is seen (mode agnostic)." in page
@@ -209,7 +209,10 @@ def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are
     ("contexts", "told"),
     [
         ([1], "A single context has no interval."),
-        ([8, 4, 24, 8], "in 81 % from 4 contexts and 89 % from 8 contexts."),
+        (
+            [8, 4, 24, 8],
+            "95 % intervals from 4 contexts contain the true value in only 81 % of the runs, from 8 contexts in 89 %.",
+        ),
         ([10, 24], ""),
     ],
 )
@@ -221,7 +224,7 @@ def test_how_sure_an_interval_is_follows_the_contexts_of_the_run(contexts: list[
     ]
     page = build_pages([results_of(frame(records))])[FRONT]
     assert told in page
-    assert ("holds the true value" in page) == (4 in contexts)
+    assert ("contain the true value" in page) == (4 in contexts)
     assert ("A single context has no interval." in page) == (1 in contexts)
 
 
@@ -246,13 +249,14 @@ def test_directives_that_are_lost_while_answers_are_still_right_are_told() -> No
             here = {"task": "instructions", "example_id": f"{n}", "policy": policy, "ratio": ratio}
             made.append(record(**here, directives_obeyed=obeyed, f1=f1))
     assert (
-        "Directives are lost before right answers are: in 1 of 2 cells of instructions that is shown, while less than "
-        "5 points of right answers are lost. Most by snapkv at ratio 0.2: 50 % are obeyed (full cache 100 %), 88 % are "
-        "right (full cache 90 %)."
+        "Directives can be lost while answers stay right. This is shown for 1 of 2 cells (a policy at one level) of "
+        "instructions: they lose 5 points or more of directives obeyed, and less than 5 points of right answers. "
+        "snapkv at ratio 0.2 loses most: it obeys 50 % of the directives (full cache 100 %) and has 88 % of the "
+        "answers right (full cache 90 %)."
     ) in _told(made)
     for one in made:
         one["right"] = 0.4 if one["policy"] != "full" else 0.9
-    assert not [text for text in _told(made) if text.startswith("Directives are lost before")]
+    assert not [text for text in _told(made) if text.startswith("Directives can be lost")]
 
 
 def test_what_is_shown_to_be_unsafe_further_on_is_told_from_what_few_contexts_do_not_show() -> None:
@@ -290,7 +294,7 @@ def test_an_oracle_that_is_not_shown_to_be_safe_has_its_reason() -> None:
     made += [record(example_id=f"{n}", policy="snapkv", ratio=0.5, f1=80.0) for n in range(4)]
     page = build_pages([results_of(frame(made), "reference")])[FRONT]
     assert (
-        "so few contexts do not exclude a loss of 5 points or more at the lowest ratio, in base (up to 9 points, n = 4 "
+        "so few contexts do not exclude a loss of 5 points or more at the lowest ratio: in base up to 9 points (4 "
         "contexts)." in page
     )
 

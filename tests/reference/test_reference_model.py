@@ -138,7 +138,7 @@ def test_it_answers_with_the_full_cache_as_well_as_the_readme_says(name: str, ta
 def test_what_is_said_to_be_mastered_is_mastered_on_a_sample(name: str, target: Target) -> None:
     rows = measured(name)["scores"][NATIVE]
     if not target.is_met(target.measured_score(rows)):
-        pytest.xfail(f"{name} reaches {target.measured_score(rows):.1f} and not {target}: the README says so too")
+        pytest.xfail(f"{name} reaches {target.measured_score(rows):.1f} and not {target}: so says its card")
     task = TASKS[target.task]
     frame = answers(name, task.name)
     on_sample = target.measured_score(scores(task.name, frame))

@@ -252,7 +252,7 @@ def test_what_few_contexts_show_to_be_safe_may_be_chance() -> None:
         9: (0.5, 0.0, True),
         10: (0.5, inf, False),
     }
-    assert SAFE_RATIO.cell_of(found[9]).detail == "may be chance\n✕ from 0.75"
+    assert SAFE_RATIO.cell_of(found[9]).detail == "may be chance\nunsafe from 0.75"
     assert value(lowest({"base": found[10], "hops": found[2]})).may_be_chance
     losses = {n: replace(losing((6, 9, 9), (3, 9, 9), (9, 9, 9)), contexts=n, policy="oracle") for n in (4, 12)}
     for n, oracle in losses.items():
@@ -270,7 +270,7 @@ def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:
 def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap() -> None:
     gap = value(safe_ratio(losing((0, 6, 9), (0, 3, 9), (0, 9, 9))))
     assert (gap.ratio, gap.beyond, gap.unsafe_from) == (0.25, "not shown", 0.75)
-    assert SAFE_RATIO.cell_of(gap).detail == "✕ from 0.75"
+    assert SAFE_RATIO.cell_of(gap).detail == "unsafe from 0.75"
     unsafe = value(safe_ratio(losing((9, 9, 9), (8, 9, 9), (9, 9, 9))))
     assert (unsafe.outcome, unsafe.unsafe_from) == ("unsafe", 0.25)
     assert SAFE_RATIO.cell_of(unsafe).detail == "", "it says so already"
@@ -303,10 +303,10 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
     assert told(base=half, hops=doubtful) == ("not shown", None, ("hops",))
     assert told(base=doubtful, hops=unsafe, other=safe, last=unsafe) == ("unsafe", None, ("hops", "last"))
     assert value(lowest({"base": safe, "hops": doubtful})).unsafe_from == 0.5
-    assert SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail == "in base +1\n✕ from 0.75 in base"
+    assert SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail == "in base +1\nunsafe from 0.75 in base"
     fewer = replace(doubtful, contexts=2)
     detail = SAFE_RATIO.cell_of(lowest({"base": doubtful, "hops": fewer})).detail
-    assert detail == "in hops (n = 2) +1\n✕ from 0.5 in base", (
+    assert detail == "in hops (n = 2) +1\nunsafe from 0.5 in base", (
         "n is that of the task that is named, and so is each ratio"
     )
     assert lowest({"base": safe, "hops": Blank("failed")}) == Blank("hops: failed")

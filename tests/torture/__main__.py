@@ -36,18 +36,16 @@ def page_of(board: Board, seconds: float) -> str:
     rows = [(kind, *(counts[outcome] for outcome in OUTCOMES)) for kind, counts in board.counts.items()]
     return f"""# Reliability
 
-`make torture` attacks the tool with cases that a seed makes again, and counts what it does: it answers well, says
-something unclear, hangs, shows a traceback or an unexpected error, loses records, or takes forged or damaged ones for
-sound. It fails where anything is lost or falsified, hangs or ends in a traceback, or where more than one case in a
-hundred is unclear. `python -m tests.torture --only KIND --seed N` makes one again.
+**In short.** `make torture` attacks the tool with random cases and counts how it answers: well, unclearly, with a hang,
+with a traceback, with lost records, or by taking forged or damaged records for sound. It fails if any of the last four
+happens, or if more than one case in a hundred is unclear. `python -m tests.torture --only KIND --seed N` repeats one.
 
 {table(("attack", *OUTCOMES), rows)}
 
-This took {seconds:,.0f} s of processor time. Calls are drawn from the declarations of all commands. Runs are ended, or
-refused a file, at random moments and as they make, open, rename or remove a file; gone on with, each is compared with a
-whole run in every column but times, likelihoods to 1e-4 nats: what is left of a unit is computed in batches of another
-size. A forged record is one value of one record, with a summary that follows; what no file shows is found by answering
-again alone: see [submissions](submissions.md). Pages with hostile text are opened in Chromium.
+This took {seconds:,.0f} s of processor time. Calls are drawn from the options of all commands. Runs are killed, or
+refused a file, at random moments; each is then resumed and compared with a whole run in every column but times
+(likelihoods to 1e-4 nats). A forged record has one changed value and a summary that follows; what files do not show is
+found by a replay alone ([reproduce](reproduce.md)). Pages with hostile text are opened in Chromium.
 """
 
 

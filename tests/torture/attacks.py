@@ -250,7 +250,7 @@ def _put(store: Store, field: str, text: str) -> None:
     path.write_text(json.dumps(content))
 
 
-# What the files of a record say of each other; what only a replay finds is in docs/submissions.md.
+# What the files of a record say of each other; what only a replay finds is in docs/reproduce.md.
 CHECKED = (
     *("f1", "em", "output_text", "ended", "realised_ratio", "kept_tokens", "kv_bytes", "ratio", "level", "repeat"),
     *("eviction_rate", "ger", "slot_coverage", "question_id", "policy", "task", "status", "level_kind"),

@@ -47,4 +47,4 @@ def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Fin
     if cells:
         yield from replay(submission, cells)
     else:
-        yield unchecked("replay", "no answer was given again: see docs/submissions.md for what is not found then")
+        yield unchecked("replay", "no answer was given again: see docs/reproduce.md for what is not found then")

@@ -3,7 +3,7 @@
 Qwen 3's architecture norms queries and keys, Llama's does not. With the norm two people in one passage are told apart
 after 100 steps, and without it not after 400. To leave it out at once costs more than a short training mends: in the
 model that reads in many layers a query's length before the norm differs by 60 % from token to token, and after 480
-steps without it the loss was 1.7, where it was 0.14 before (docs/training.md). So the norms fade while it is trained.
+steps without it the loss was 1.7, where it was 0.14 before. So the norms fade while it is trained.
 """
 
 from collections.abc import Iterator, Mapping

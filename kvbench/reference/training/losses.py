@@ -93,8 +93,7 @@ def bridge_loss(model: PreTrainedModel, batch: Batch, states: tuple[torch.Tensor
 
     The second fact can be looked up by no layer below the one that found the first, and the answers alone do not ask
     for the first to be found early: chains that end in an attribute were guessed after 12 million tokens without such a
-    loss, and after 27 million with one at the question's own name, where it was known at 99 %. It is not enough alone:
-    docs/performance.md has what else was needed.
+    loss, and after 27 million with one at the question's own name, where it was known at 99 %. It is not enough alone.
     """
     losses = [_early(model, states, depth, labels) for depth, labels in zip(BRIDGE_DEPTHS, batch.bridges, strict=True)]
     return torch.stack(losses).sum() / max(1, int((batch.bridges >= 0).sum()))

@@ -3,7 +3,7 @@ heads and fewer layers.
 
 The narrow models read their context in one layer. The attention of some of the upper layers begins as a copy of the one
 that reads there: from such a start a short training in which reads are hidden made reading redundant, and without it
-none did (docs/training.md).
+none did.
 """
 
 import math

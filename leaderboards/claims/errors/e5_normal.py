@@ -35,7 +35,7 @@ CLAIM = Claim(
         }
     ),
     remark=remark_on_normal(),
-    because="What counts on these models is the size of the error more than its distribution, and the text sets a "
+    because="The size of the error counts more than its distribution. The text sets a "
     "normal error of 0.5 against a uniform one of 0.87. At the same root mean square as uniform(-1.5, "
     "1.5), 0.87, normal error leaves 39 % right on `reference`, where the uniform one leaves 48; at that "
     "of uniform(-1, 1), 0.58, they leave 83 and 87 (95 with the full cache). `reference-qwen`: 31 and 40; "

@@ -27,8 +27,8 @@ CLAIM = Claim(
     threshold=0.0,
     experiments=(KINDS_OF_NOISE,),
     measure=_measure,
-    because="Zeros take away, and rows of another context put something else there: in the keys alone, at 30 %, "
+    because="A key of zeros draws little attention, but a key of another context draws it to itself. In the keys "
+    "alone, at 30 %, "
     "zeros leave 85 % right on `reference` and a distractor 76; in the values alone they leave 95 and 94. "
-    "A key of zeros draws little attention, one of another context draws it to itself. `reference-qwen`: "
-    "81 and 68 in the keys, 97 and 94 in the values.",
+    "`reference-qwen`: 81 and 68 in the keys, 97 and 94 in the values.",
 )

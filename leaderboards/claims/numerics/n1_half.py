@@ -27,7 +27,8 @@ CLAIM = Claim(
     threshold=0.95,
     experiments=(WALKED,),
     measure=_measure,
-    because="Rounding is small beside what parts the first token from the second: behind the same tokens, float16 "
+    because="Rounding is small beside the distance between the first and the second token. Behind the same tokens, "
+    "float16 "
     "moves the distribution by 6e-8 nats and less on `base` and by 4e-6 on running text, 8e-5 at most "
     "(N3). None of 60 answers parts in `reference` and in `reference-small`, and one in `reference-qwen`, on "
     "running text; in bfloat16, whose steps are eight times as wide, 5, 2 and 13 % part, all of them on running "

@@ -49,8 +49,8 @@ CLAIM = Claim(
     experiments=(WALKED,),
     measure=_measure,
     unit="times",
-    because="In these models, where 2 query heads share a head, and with random weights, where 8 do, repeating the "
-    "heads leaves the drift as it is: a repeated head holds the same numbers, and each query head reads "
+    because="Repeating the heads leaves the drift as it is. This holds in these models, where 2 query heads share a "
+    "head, and with random weights, where 8 do: a repeated head holds the same numbers, and each query head reads "
     "the same rows. Sharing by itself rounds nothing otherwise. The threshold was written before the run, "
     "the layers that count were not: behind the first layer alone, which the statistic was about at first, "
     "nothing drifted at all in 16 bits.",

@@ -37,7 +37,8 @@ CLAIM = Claim(
     threshold=0.0,
     experiments=(PROMPTS,),
     measure=_measure,
-    because="Of knorm+fair: fair eviction keeps more of the directives than knorm alone, 50 instead of 40 %, and "
+    because="With fair eviction K-Norm obeys more and leaks more, as it keeps too little of the defence to refuse. "
+    "Fair eviction keeps more of the directives than knorm alone, 50 instead of 40 %, and "
     "55 instead of 20 % of them are obeyed on `reference` at 0.5. But of the defence it keeps 50 % of the "
     "tokens, where knorm keeps 46: too little to refuse (3 % of the attacks instead of 31), and a model "
     "that follows again follows the attack too, so that 75 % of the protected text leaks instead of 24. "

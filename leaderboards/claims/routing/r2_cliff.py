@@ -38,7 +38,7 @@ CLAIM = Claim(
     experiments=(OVER_RATIOS,),
     measure=of_both_rates(_peak),
     unit="asked ratio",
-    because="Where a model may fall silent, it does: in the default run `reference` hallucinates 6 % of all "
+    because="Where a model may fall silent, it does. In the default run `reference` hallucinates 6 % of all "
     "answers about base and long_context with the full cache and 3 % at 0.9, where 75 % are silent (mean "
     "of five policies). `reference-confident`, trained on without unanswerable questions and else alike, "
     "hallucinates 18 % with the full cache, 45 % at 0.7 and 66 % at 0.9, and under SnapKV 19 % at 0.5, 29 "

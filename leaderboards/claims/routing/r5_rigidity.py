@@ -82,7 +82,8 @@ CLAIM = Claim(
     measure=_measure,
     remark="The text's consensus, distinct tokens over heads, is low where heads agree: the second part turns its "
     "sign.",
-    because="In these models agreement is what success looks like. In layers 0 to 3, which read the context first, "
+    because="In these models heads agree more where the answer is right. In layers 0 to 3, which read the context "
+    "first, "
     "0.4 of the heads of `reference` look at one token where the answer is right, and 0.10 to 0.15 fewer "
     "where it is wrong though evidence is alive (`reference-qwen`, layers 1 to 3: 0.4, and 0.10 to 0.20 "
     "fewer): they scatter once the rows that they look for are gone. In a single later layer they agree "
