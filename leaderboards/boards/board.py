@@ -34,7 +34,18 @@ from policies.declaration.names import CONTROLS, FULL
 COST = "ms / context"
 NOTHING_REMOVED = "no tokens are removed: nothing is evicted, and nothing freed"
 # The columns that stand on a board before all are asked for, those of levels at the first of them alone.
-LEADING = ("rank", "area", "beats random?", *SAFE_HEADINGS, "right", "wrong of answered", "GER", "bytes saved", COST)
+LEADING = (
+    "rank",
+    "area",
+    "beats random?",
+    *SAFE_HEADINGS,
+    "right",
+    "next tokens",
+    "wrong of answered",
+    "GER",
+    "bytes saved",
+    COST,
+)
 # Ways in which answers that the full cache has right are lost: the headings of their columns, and what they are.
 LOSSES = {
     "erased": "no row of the answer is left, and no route leads from it",

@@ -16,7 +16,15 @@ from tests.support.records.synthetic_records import frame, realistic_records, re
 
 
 def _prose() -> list[dict[str, Any]]:
-    text = {"task": "prose", "f1": None, "em": None, "golds": [], "question": "", "ger": None, "slot_coverage": None}
+    text: dict[str, Any] = {
+        "task": "prose",
+        "f1": None,
+        "em": None,
+        "golds": [],
+        "question": "",
+        "ger": None,
+        "slot_coverage": None,
+    }
     return [
         record(**text, example_id=f"prose-{place}", policy=policy, ratio=ratio, next_token_accuracy=share)
         for place in range(12)
