@@ -76,7 +76,9 @@ class Examination:
         yield Finding("loaded as", *self.loaded_as())
         yield Finding("chat template", *self.chat_template())
         if (switch := rotation_switch(self.model)) is not None:
-            text = f"longrope: beyond {switch:,} tokens it turns keys by other angles, and contexts that cross are refused"
+            text = (
+                f"longrope: beyond {switch:,} tokens it turns keys by other angles, and contexts that cross are refused"
+            )
             yield Finding("positions", "note", text)
         yield Finding("slots", *self.slots())
         for task in self.tasks:

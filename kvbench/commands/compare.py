@@ -43,6 +43,7 @@ def command(
     profile: options.Profile = "quick",
     limit: options.Limit = None,
     context_tokens: options.ContextTokens = None,
+    data: options.Data = None,
     answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,
     model: options.Model = "reference",

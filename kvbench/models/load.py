@@ -128,14 +128,6 @@ def longest_sequence(model: LoadedModel) -> int:
 
 
 def rotation_switch(model: LoadedModel) -> int | None:
-    """Returns the length from which on a model with longrope turns its keys by other angles; None for any other."""
-    parameters = getattr(model.network.config.get_text_config(), "rope_parameters", None) or {}
-    if parameters.get("rope_type") != "longrope":
-        return None
-    return int(parameters["original_max_position_embeddings"])
-
-
-def rotation_switch(model: LoadedModel) -> int | None:
     """Returns the tokens beyond which a model with longrope turns all keys of a pass by other angles; None for any
     other model."""
     parameters = getattr(model.network.config.get_text_config(), "rope_parameters", None) or {}

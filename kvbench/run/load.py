@@ -9,6 +9,7 @@ from kvbench.experiments.suites import dtype_of
 from kvbench.models.load import LoadedModel, choose_device, choose_dtype, load_model, missing_weights
 from kvbench.models.precision import check_dtypes, use_deterministic_algorithms
 from kvbench.models.shape import shape_of
+from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, without_system_turn
 from kvbench.run.unit import check_first_contexts
 from kvbench.store.numerics import NUMERICS
@@ -30,7 +31,9 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
     """Loads the model of a job, unless it is ``loaded`` already; options that make no sense, and contexts that the
     model cannot read, raise :class:`KVBenchError`, the options before anything is loaded."""
     dtype = dtype_of(job.dtype, job.suite)
-    grid = build_grid(job, lambda text: model.count_tokens(text))
+    model = loaded if loaded and loaded.name == job.model else None
+    before = count_by(job.model)  # a given text is cut by its tokens when the grid is built
+    grid = build_grid(job, lambda text: model.count_tokens(text) if model else before(text))
     unfit: dict[str, str] = {}
     if any(policy.check_model for policy in grid.setting.policies) and (
         shape := shape_of(job.model, job.device, dtype)

@@ -45,7 +45,7 @@ def test_on_either_side_of_the_switch_answers_are_those_of_kvpress(switch: int) 
             continue
         theirs = kvpress_answers_branch(model, PROMPT, branch, STEPS)
         assert [answers[policy, ratio, number] for number in (0, 1)] == [tuple(ids) for ids in theirs]
-    assert len({ids for ids in answers.values()}) > 4
+    assert len(set(answers.values())) > 4
 
 
 @pytest.mark.parametrize("beyond", [0, STEPS])
