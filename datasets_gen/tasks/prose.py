@@ -8,10 +8,12 @@ another order: names and values that only the cache can tell. With ``--data`` it
 import hashlib
 import random
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
@@ -28,19 +30,40 @@ from datasets_gen.writing.relations import ATTRIBUTES
 PEOPLE, FACTS, PROSE_WORDS = 3, (2, 3), (60, 120)
 CONTEXT, LEAD, CONTINUATION = 150, 10, 60  # words of a given text
 WINDOW = CONTEXT + LEAD + CONTINUATION
+LEAST = 40  # words of a text, of which a quarter is then the continuation
 TITLE = re.compile("= [^=].*[^=] =")
 
 
+class Stretch(NamedTuple):
+    """A stretch of a given text: what is compressed, what leads over, and what is measured."""
+
+    context: str
+    lead: str
+    continuation: str
+
+    @classmethod
+    def of(cls, words: Sequence[str], context: int) -> Self:
+        """Cuts words; ``context``: how many are compressed."""
+        lead = context + LEAD
+        return cls(" ".join(words[:context]), " ".join(words[context:lead]), " ".join(words[lead:]))
+
+
 def prose_of(texts: Sequence[str]) -> Task:
-    """Makes the task over given texts, cut into stretches of 220 words; the rest of a text is left out, and white space
-    becomes a space. Raises :class:`DatasetError` where none is as long."""
-    stretches = tuple(
-        " ".join(words[start : start + WINDOW])
-        for words in map(str.split, texts)
-        for start in range(0, len(words) - WINDOW + 1, WINDOW)
-    )
+    """Makes the task over given texts, cut into stretches of 220 words; a text that is shorter is one stretch, the rest
+    of a longer one is left out, and white space becomes a space. Raises :class:`DatasetError` where none has 40
+    words."""
+    stretches: list[Stretch] = []
+    for words in map(str.split, texts):
+        if LEAST <= len(words) < WINDOW:
+            stretches.append(Stretch.of(words, len(words) - LEAD - min(CONTINUATION, len(words) // 4)))
+        starts = range(0, len(words) - WINDOW + 1, WINDOW)
+        stretches += [Stretch.of(words[start : start + WINDOW], CONTEXT) for start in starts]
     if not stretches:
-        raise DatasetError(f"no text of the data has {WINDOW} words: give longer ones")
+        raise DatasetError(f"no text of the data has {LEAST} words: give longer ones")
+    return replace(_of_stretches(stretches), with_length=partial(_with_length, texts))
+
+
+def _of_stretches(stretches: Sequence[Stretch]) -> Task:
     digest = hashlib.sha256(ascii(stretches).encode()).hexdigest()[:8]
     return replace(
         PROSE,
@@ -49,6 +72,34 @@ def prose_of(texts: Sequence[str]) -> Task:
         variant=f"text.{digest}",
         most=len(stretches),
     )
+
+
+def _with_length(
+    texts: Sequence[str], tokens: int, count: Callable[[str], int], depth: float | None, counted_by: str
+) -> Task:
+    """Makes the task over given texts with contexts of as many words as make at most so many tokens."""
+    if depth is not None:
+        raise DatasetError("--depth is for generated contexts: a given text states its facts where they are")
+    stretches: list[Stretch] = []
+    for words in map(str.split, texts):
+        start = 0
+        while len(words) - start > LEAD + CONTINUATION:
+            left = range(len(words) - start - LEAD - CONTINUATION + 1)
+            # As many words as fit, plus one: each has a token at least.
+            beyond = bisect_right(
+                left[: tokens + 1], tokens, key=lambda size: count(" ".join(words[start : start + size]))
+            )
+            if beyond == 1 or beyond == len(left):  # not a word fits, or the text ends before
+                break
+            end = start + beyond - 1 + LEAD + CONTINUATION
+            stretches.append(Stretch.of(words[start:end], beyond - 1))
+            start = end
+    if not stretches:
+        raise DatasetError(
+            f"no text of the data has {tokens:,} tokens and {LEAD + CONTINUATION} words behind them: give longer ones, "
+            "or fewer --context-tokens"
+        )
+    return _of_stretches(stretches)
 
 
 def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
@@ -78,12 +129,11 @@ def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
         raise DatasetError(f"{option} {path} cannot be read as text in UTF-8: give a .txt or .jsonl file") from error
 
 
-def _cut(stretches: Sequence[str], rng: random.Random, request: Request) -> Draft:
+def _cut(stretches: Sequence[Stretch], rng: random.Random, request: Request) -> Draft:
     if request.split != "test":
         raise DatasetError(f"{PROSE.name} over given texts has a test split only, not '{request.split}'")
-    words = stretches[request.number].split(" ")
-    context, lead, continuation = words[:CONTEXT], words[CONTEXT : CONTEXT + LEAD], words[CONTEXT + LEAD :]
-    return Draft(" ".join(context), (), (_continuation(" ".join(lead), " ".join(continuation), ()),))
+    stretch = stretches[request.number]
+    return Draft(stretch.context, (), (_continuation(stretch.lead, stretch.continuation, ()),))
 
 
 def _make(rng: random.Random, request: Request) -> Draft:

@@ -21,7 +21,7 @@ from kvbench.checks.read_profile import (
     reads_of,
 )
 from kvbench.experiments.catalogue import unfit_for
-from kvbench.models.load import LoadedModel, decoder_of, longest_sequence
+from kvbench.models.load import LoadedModel, decoder_of, longest_sequence, rotation_switch
 from kvbench.models.shape import cache_shape
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
 from kvbench.system.errors import KVBenchError
@@ -75,6 +75,11 @@ class Examination:
         """Yields all findings in turn, and measures what they rest on."""
         yield Finding("loaded as", *self.loaded_as())
         yield Finding("chat template", *self.chat_template())
+        if (switch := rotation_switch(self.model)) is not None:
+            text = (
+                f"longrope: beyond {switch:,} tokens it turns keys by other angles, and contexts that cross are refused"
+            )
+            yield Finding("positions", "note", text)
         yield Finding("slots", *self.slots())
         for task in self.tasks:
             self.masteries.append(highest_mastered(self.model, task, self.contexts, self.seed, begin))

@@ -48,6 +48,7 @@ def command(
     limit: options.Limit = None,
     data: options.Data = None,
     context_tokens: options.ContextTokens = None,
+    data: options.Data = None,
     answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,
     model: options.Model = "reference",
@@ -69,11 +70,6 @@ def command(
     tokens = tokens_of_run(context_tokens, None, tasks)
     job = Job.of({**context.params, "policies": against, "levels": few, "context_tokens": tokens})
     grid = check_job(job)
-    if texts := [task.name for task, _ in grid.tasks if task.role == "text"]:
-        raise KVBenchError(
-            f"compare counts right answers, and {texts[0]} asks nothing: python -m kvbench run --tasks {texts[0]} "
-            "shows the next tokens of all policies"
-        )
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)

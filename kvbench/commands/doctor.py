@@ -1,15 +1,17 @@
 """``python -m kvbench doctor`` answers: is this press sound, or is this model fit for the benchmark?"""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from datasets_gen import RULER, TASKS, Task
 from kvbench.checks.findings import faults_among, findings_of, findings_table
-from kvbench.cli.parameters import AnswerPrefix, Device, Dtype, Limit, Model, Seed, Tasks
+from kvbench.cli.parameters import AnswerPrefix, Data, Device, Dtype, Limit, Model, Seed, Tasks
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_is_press_alone, check_ratios, single_policy
+from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.experiments.suites import coverage_of
 from kvbench.models.names import model_source
@@ -37,6 +39,7 @@ def command(
     model: Model = "reference",
     tasks: Tasks = None,
     limit: Limit = None,
+    data: Data = None,
     answer_prefix: AnswerPrefix = "auto",
     seed: Seed = 0,
     device: Device = "auto",
@@ -47,9 +50,14 @@ def command(
     if press is None:
         contexts = check_count("--limit", CONTEXTS if limit is None else limit)
         model_source(model)  # a mistyped name is refused before anything heavy is imported
-        chosen = tasks_of(tasks, model)
+        chosen = tasks_of(tasks, model, data)
         return _of_model(model, asked_of(chosen, model, answer_prefix), contexts, seed, device, dtype)
-    given = {"--tasks": tasks is not None, "--limit": limit is not None, "--answer-prefix": answer_prefix != "auto"}
+    given = {
+        "--tasks": tasks is not None,
+        "--limit": limit is not None,
+        "--data": data is not None,
+        "--answer-prefix": answer_prefix != "auto",
+    }
     for option, is_given in {**given, "--seed": seed != 0, "--dtype": dtype != "auto"}.items():
         if is_given:
             raise KVBenchError(f"{option} is for a model alone, and {press} is a press: leave one of them out")
@@ -59,12 +67,12 @@ def command(
     return _of_press(policy, model, device)
 
 
-def tasks_of(names: str | None, model: str) -> list[Task]:
+def tasks_of(names: str | None, model: str, data: Path | None = None) -> list[Task]:
     """Returns the tasks that are named, or all that are generated; and RULER's of a length that takes minutes, unless
     the model ships with kvbench: those were taught other tasks."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
-    chosen = coverage_of(None, names, None, None).tasks
+    chosen = with_data(coverage_of(None, names, None, None).tasks, data, None)
     counted = count_by(model)
     return [lengthen([task], RULER_TOKENS, None, counted, model)[0] if task.name in RULER else task for task in chosen]
 

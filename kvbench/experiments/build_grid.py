@@ -6,6 +6,7 @@ from dataclasses import replace
 from datasets_gen import DatasetError, Task
 from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.experiments.catalogue import (
+    DEFAULT,
     EVERYTHING,
     at_own_levels,
     at_some_level,
@@ -34,10 +35,12 @@ from kvbench.experiments.suites import Coverage, coverage_of, task_of_version
 from kvbench.models.names import local_source, model_source
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
+from kvbench.store.identity import Identity
 from kvbench.store.next_tokens import NEXT_TOKENS
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED, WEIGHTS
 from kvbench.store.run_file import Job, RunFile
+from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES
 
@@ -112,6 +115,27 @@ def check_job(job: Job) -> Grid:
     make no sense, before anything heavy is imported."""
     model_source(job.model)
     return build_grid(job, count_by(job.model))
+
+
+def leave_out_tasks(grid: Grid, reasons: Mapping[str, str], job: Job) -> Grid:
+    """Leaves out the tasks that cannot be asked of the model, by name with a reason each, and prints the reasons;
+    raises :class:`KVBenchError` with the reason if tasks were named, or where none is left."""
+    left = [(task, contexts) for task, contexts in grid.tasks if task.name not in reasons]
+    if reasons and (job.tasks is not None or not left):
+        raise KVBenchError(f"{next(iter(reasons.values()))}: leave it out of --tasks")
+    for reason in reasons.values():
+        console.print(f"left out: {reason}", soft_wrap=True, markup=False)
+    return replace(grid, tasks=left)
+
+
+def left_out_before(grid: Grid, stored: Identity, job: Job) -> Grid:
+    """Leaves out what nobody named and a stored run of the same options has not, as its model could not be asked it."""
+    policies, tasks = grid.setting.policies, grid.tasks
+    if (job.policies or DEFAULT).strip() in (DEFAULT, EVERYTHING):
+        policies = [policy for policy in policies if stored.policy(policy.name)]
+    if job.tasks is None:
+        tasks = [(task, contexts) for task, contexts in tasks if stored.task(task.name)]
+    return replace(grid, tasks=tasks, setting=grid.setting.only(policies))
 
 
 def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:

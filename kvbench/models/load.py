@@ -139,6 +139,15 @@ def check_places(what: str, model: str, tokens: int, limit: int) -> None:
         )
 
 
+def rotation_switch(model: LoadedModel) -> int | None:
+    """Returns the tokens beyond which a model with longrope turns all keys of a pass by other angles; None for any
+    other model."""
+    parameters = getattr(model.network.config.get_text_config(), "rope_parameters", None) or {}
+    if parameters.get("rope_type") != "longrope":
+        return None
+    return int(parameters["original_max_position_embeddings"])
+
+
 @contextmanager
 def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
     """Switches the network to another attention implementation inside a ``with`` block."""

@@ -21,6 +21,13 @@ def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShap
         return None
 
 
+def has_one_key_head(model: str) -> bool:
+    """Tells whether each layer of a model has one key head; of one whose configuration cannot be read it is not
+    known to have."""
+    shape = shape_of(model)
+    return shape is not None and shape.kv_heads == 1
+
+
 def cache_shape(config: Any, dtype: str) -> ModelShape:
     """Returns the shape of a cache of such numbers; ``config``: that of a decoder of text."""
     heads = config.num_key_value_heads

@@ -10,6 +10,7 @@ from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
 from datasets_gen import FROM_DATA, NATIVE, RULER, USUAL, Task, is_file_of_questions, unknown_name
+from datasets_gen.tasks.prose import PROSE
 from datasets_gen.writing.in_prose import in_tokens
 from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
@@ -71,10 +72,13 @@ def _lengthen(task: Task, tokens: int | None, depth: float | None, count: Count,
 
 
 def check_takes_length(tasks: Sequence[Task]) -> None:
-    """Raises :class:`KVBenchError` for a task whose contexts are not generated."""
+    """Raises :class:`KVBenchError` for a task whose contexts are not generated, nor cut from a longer text."""
     for task in tasks:
-        if task.name in FROM_DATA or task.most is not None:
-            raise KVBenchError(f"--context-tokens and --depth are for generated contexts: those of {task.name} are not")
+        if (task.name in FROM_DATA or task.most is not None) and task.with_length is None:
+            longer = ": give the text with --data" if task.name == PROSE.name else ""
+            raise KVBenchError(
+                f"--context-tokens and --depth are for generated contexts: those of {task.name} are not{longer}"
+            )
 
 
 def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:

@@ -124,6 +124,21 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
     return Template(head, between, tail)
 
 
+def without_system_turn(tokenizer: PreTrainedTokenizerBase, tasks: Sequence[Task]) -> dict[str, str]:
+    """Lists the tasks whose contexts are system prompts, each with one line, where the chat template has no turn of a
+    system. A template that is broken altogether raises :class:`KVBenchError`."""
+    of_system = [task.name for task in tasks if task.role == "system"]
+    if not of_system:
+        return {}
+    chat_template(tokenizer)
+    try:
+        chat_template(tokenizer, "system")
+    except KVBenchError as error:
+        reason = f"the chat template has no turn of a system, which the contexts of {{}} are ({error})"
+        return {name: f"{name}: {reason.format(name)}" for name in of_system}
+    return {}
+
+
 def split_question(template: Template, task: Task, question: Question, mode: Mode) -> tuple[str, str]:
     """Splits a question into the text to compress with its context and the text to decode after it, without the ending.
     A context that contains its question comes with an empty one, and nothing follows it."""

@@ -1,14 +1,16 @@
 """Reports at the end of a run what makes it fail: two names for one method, and cells that failed."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pandas import DataFrame
 
+from kvbench.models.shape import has_one_key_head
 from kvbench.store.store import Store
 from leaderboards.aggregate.audit import audit
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from policies import Policy
+from policies.treatments.deployed import name_with_one_head, with_one_head
 
 DOCTOR = "python -m kvbench doctor {} examines it"
 AGAIN = "the same run again adds what is missing, and tries again what failed"
@@ -16,9 +18,18 @@ AGAIN = "the same run again adds what is missing, and tries again what failed"
 
 def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) -> tuple[list[str], str]:
     """Warns of every policy that changes nothing; two names for one method fail the run, which is the second text."""
-    declared = {policy.name: policy.same_as for policy in policies}
+    declared: Mapping[str, Sequence[str]] = {policy.name: policy.same_as for policy in policies}
+    warnings: list[str] = []
+    if has_one_key_head(store.identity.model):
+        alike = {name: one for name in declared if (one := name_with_one_head(name)) != name and one in declared}
+        warnings += [
+            f"warning: {name} keeps what {one} keeps: {store.identity.model} has one key head, and nothing is shared "
+            "out among heads"
+            for name, one in alike.items()
+        ]
+        declared = with_one_head(declared)
     identical, unchanged = audit(records, declared)
-    warnings = [f"warning: {flagged}" for flagged in unchanged]
+    warnings += [f"warning: {flagged}" for flagged in unchanged]
     if not identical:
         return warnings, ""
     reason = "; ".join(map(str, identical[:3])) + (f"; and {len(identical) - 3} more" if len(identical) > 3 else "")

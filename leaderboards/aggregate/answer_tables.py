@@ -15,7 +15,7 @@ from policies.declaration.names import FULL
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
 DEFENDED = "defended_leakage"  # leakage where a defence stands in the prompt: without one there is nothing to keep
-MEASURES = ("right", "hallucinated", "answered", "directives_obeyed", DEFENDED)
+MEASURES = ("right", "hallucinated", "answered", "directives_obeyed", DEFENDED, "next_token_accuracy")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ An engine such as vLLM (arXiv 2309.06180) holds a page of 16 tokens for all head
 ``snapkv+pages16``. Pages come last.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, takewhile
 from typing import Any, Literal
@@ -130,6 +130,28 @@ def simpler(name: str) -> tuple[str, ...]:
     ways = ways[: len(ways) - len(treatments)]
     fewer = (chosen for count in range(len(ways)) for chosen in combinations(ways, count))
     return tuple("+".join([base, *chosen, *treatments]) for chosen in fewer)
+
+
+# By the name of a policy that shares a layer's budget out among its heads, the same where there is one.
+WITH_ONE_HEAD = {
+    "adakv_snapkv": "snapkv",
+    "adakv_expected_attention": "expected_attention",
+    "critical_adakv_snapkv": "criticalkv_snapkv",
+}
+
+
+def name_with_one_head(name: str) -> str:
+    """Names the policy that keeps the same on a model with one key head, where nothing is shared among heads."""
+    base, *ways = name.split("+")
+    return "+".join([WITH_ONE_HEAD.get(base, base), *(way for way in ways if kind_in(way) != "shared")])
+
+
+def with_one_head(declared: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Adds to the policies that keep the same by design, by name, those that do so on a model with one key head."""
+    return {
+        name: (*same, *(one for one in declared if name_with_one_head(one) == name_with_one_head(name) and one != name))
+        for name, same in declared.items()
+    }
 
 
 _LAST = [deployment for deployment in DEPLOYMENTS.values() if deployment.last]

@@ -187,8 +187,3 @@ def test_presses_of_one_name_are_not_compared(cli: CommandLine, tmp_path: Path, 
     (tmp_path / "other.py").write_text(PRESS + "\n# and not the same code\n")
     given = ("compare", f"{press}:Loud", "--against", f"{tmp_path / 'other.py'}:Loud")
     assert "two policies are named 'Loud': rename yours" in cli.error(*words(cli, *given))
-
-
-def test_a_text_without_questions_is_refused_before_anything_is_computed(cli: CommandLine, press: str) -> None:
-    told = cli.error("compare", f"{press}:Loud", "--tasks", "prose", "--model", cli.model)
-    assert "compare counts right answers, and prose asks nothing: python -m kvbench run --tasks prose" in told

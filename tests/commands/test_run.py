@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import signal
 import sys
 import time
@@ -90,6 +91,33 @@ def test_a_run_writes_records_summary_and_page_and_controls_run_beside_what_is_a
 def test_the_page_can_be_built_again_from_the_store(cli: CommandLine, toy_run: Path) -> None:
     assert cli("site", toy_run / "runs/x", "--site", cli.folder) == 0
     assert (cli.folder / "index.html").read_bytes() == (toy_run / "site/index.html").read_bytes()
+
+
+NO_SYSTEM = (
+    "{% for message in messages %}{% if message.role == 'system' %}{{ raise_exception('System role not supported') }}"
+    "{% endif %}<|{{ message.role }}|> {{ message.content }}{% endfor %}"
+)
+
+
+def test_where_a_template_has_no_turn_of_a_system_instructions_are_left_out_with_a_line(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest runs, and goes on; who names them is refused."""
+    monkeypatch.setattr(kvbench.experiments.suites, "TASKS", {name: TASKS[name] for name in ("base", "instructions")})
+    model = tmp_path / "model"
+    shutil.copytree(cli.model, model)
+    (model / "chat_template.jinja").write_text(NO_SYSTEM)
+    small = ["--limit", 1, "--ratios", 0.5, "--context-tokens", "native", "--site", tmp_path / "site"]
+    words = ["run", "--model", model, "--out", tmp_path / "runs", "--name", "x", *small]
+    assert cli(*words) == 0, cli.err
+    assert "left out: instructions: the chat template has no turn of a system" in cli.complaint
+    assert "System role not supported" in cli.complaint
+    store = Store.open(tmp_path / "runs" / "x")
+    assert [task.name for task in store.identity.tasks] == ["base"]
+    assert cli(*words) == 0, cli.err
+    assert "the chat template has no turn of a system" in cli.error(
+        *words, "--name", "y", "--tasks", "base,instructions"
+    )
 
 
 def test_question_aware_mode_compresses_the_question_too(cli: CommandLine, toy_run: Path) -> None:

@@ -30,8 +30,10 @@ from tests.support.models.toy import (
     STEPS,
     WINDOW,
     ActingPress,
+    gemma3_text,
     model_of,
     pressing,
+    toy_model,
     toy_tokenizer,
     treat,
 )
@@ -167,7 +169,23 @@ def test_a_default_run_leaves_out_what_cannot_run_and_a_named_one_is_refused(fol
     default = {name for name, policy in POLICIES.items() if policy.by_default}
     assert set(records.policy) == default - {"expected_attention"}
     assert set(records.status) == {"ok"}
+    assert cli(*words(folder, cli, "--name", "x")) == 0, "the same run goes on"
     assert [finding for finding in examine(cli.folder / "runs" / "x") if finding.outcome == "wrong"] == []
     reason = "expected_attention: 1 of 2 layers of this model slide, and its press takes the rotation of keys to be the"
     for name in ("expected_attention", "expected_attention+int4"):
         assert reason in cli.error(*words(folder, cli, "--name", "y", "--policies", name)).replace("+int4", "")
+
+
+def test_with_one_key_head_what_shares_among_heads_is_its_plain_policy_and_no_fault(
+    cli: CommandLine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """It is told, and neither the run nor a check of it as a submission fails."""
+    folder = tmp_path_factory.mktemp("one-head")
+    toy_model("gemma3_text", lambda: gemma3_text(key_heads=1)).network.save_pretrained(folder)
+    toy_tokenizer().save_pretrained(folder)
+    assert cli(*words(folder, cli, "--policies", "snapkv,adakv_snapkv,criticalkv_snapkv,critical_adakv_snapkv")) == 0
+    assert "adakv_snapkv keeps what snapkv keeps" in cli.complaint
+    assert "critical_adakv_snapkv keeps what criticalkv_snapkv keeps" in cli.complaint
+    (run,) = (cli.folder / "runs").iterdir()
+    names = next(finding for finding in examine(run) if finding.check == "names")
+    assert names.outcome == "ok"

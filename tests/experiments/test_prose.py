@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 import kvbench.experiments.data
 from datasets_gen import DatasetError
-from datasets_gen.tasks.prose import CONTEXT, LEAD, PROSE, WINDOW, articles_of, prose_of
+from datasets_gen.tasks.prose import CONTEXT, CONTINUATION, LEAD, PROSE, WINDOW, articles_of, prose_of
 from kvbench.experiments.data import with_data
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.next_tokens import NEXT_TOKENS
@@ -47,8 +47,62 @@ def test_given_texts_are_cut_into_stretches_and_their_rest_is_left_out() -> None
     assert second.questions[0].text == " ".join(words[CONTEXT : CONTEXT + LEAD])
     assert second.questions[0].perfect_output == " ".join(words[CONTEXT + LEAD :])
     assert task.full_version != prose_of([WORDS.replace("word0 ", "other ")]).full_version
-    with pytest.raises(DatasetError, match=f"no text of the data has {WINDOW} words"):
+    with pytest.raises(DatasetError, match="no text of the data has 40 words"):
         prose_of(["too short"])
+
+
+def test_a_short_text_is_one_stretch_whose_last_quarter_is_measured() -> None:
+    words = WORDS.split()[:100]
+    (example,) = prose_of([" ".join(words)]).generate(0, 1)
+    assert example.context == " ".join(words[:65])
+    assert example.questions[0].perfect_output == " ".join(words[75:])
+
+
+@pytest.mark.parametrize("tokens", [1, 40, 700, 10**6])
+def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(tokens: int) -> None:
+    """Here a word of six letters is two tokens: no context has more than are asked for, or could have one word more."""
+
+    def count(text: str) -> int:
+        return sum(max(1, len(word) // 3) for word in text.split())
+
+    with_length = prose_of([WORDS]).with_length
+    assert with_length is not None
+    if tokens == 10**6:
+        with pytest.raises(DatasetError, match="no text of the data has 1,000,000 tokens and 70 words behind them"):
+            with_length(tokens, count, None, "")
+        return
+    task = with_length(tokens, count, None, "")
+    assert task.most
+    words, start = WORDS.split(), 0
+    assert tokens < 700 or task.most == 1
+    for example in task.generate(0, task.most):
+        size = len(example.context.split())
+        assert example.context == " ".join(words[start : start + size])
+        assert count(example.context) <= tokens < count(" ".join(words[start : start + size + 1]))
+        start += size + LEAD + CONTINUATION
+    assert with_length(tokens, count, None, "").full_version != prose_of([WORDS]).full_version
+
+
+def test_two_policies_are_compared_by_the_next_tokens_of_own_text(cli: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text(WORDS)
+    small = ["--limit", 1, "--ratios", 0.9, "--context-tokens", 300, "--out", tmp_path / "runs"]
+    words = ["compare", "recency", "--against", "knorm", "--tasks", "prose", "--data", path, *small]
+    assert cli(*words, "--model", cli.model, "--site", tmp_path / "site", "--name", "x", "--every-task") == 0, cli.err
+    assert "next-token accuracy" in " ".join(cli.out.split()).lower()
+    store = Store.open(tmp_path / "runs/x")
+    frame = store.frame()
+    assert 290 <= frame.context_tokens.min() <= frame.context_tokens.max() <= 302  # with the beginning of a text
+    assert cli.error("compare", "recency", "--tasks", "base", "--data", path).count("--data is for the tasks") == 1
+
+
+def test_the_doctor_asks_own_text(cli: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text(WORDS)
+    words = ["doctor", "--model", cli.model, "--tasks", "prose", "--data", path, "--limit", 1]
+    cli(*words)
+    assert "prose" in cli.out
+    assert "next" in cli.out.lower()
 
 
 def test_context_lead_and_continuation_are_one_text_without_a_chat(tokenizer: PreTrainedTokenizerFast) -> None:

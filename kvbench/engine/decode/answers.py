@@ -13,7 +13,7 @@ from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wa
 from kvbench.engine.decode.wave import BRANCH_ATTENTION, register_branch_attention
 from kvbench.engine.decode.waves import in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.models.load import LoadedModel, attention, check_places, embeddings_of, longest_sequence
+from kvbench.models.load import LoadedModel, attention, check_places, embeddings_of, longest_sequence, rotation_switch
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
@@ -95,7 +95,8 @@ def _if_it_fits(
 
 def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     """Raises :class:`KVBenchError` if the context with its longest question and answer is more than the model takes, or
-    if one of its tokens has no embedding: some published tokenizers have more entries than their model."""
+    crosses the length where longrope switches, or if one of its tokens has no embedding: some published tokenizers have
+    more entries than their model."""
     highest = max(max(ids, default=0) for ids in (prompt.token_ids, *(one.token_ids for one in prompt.questions)))
     if highest >= (embeddings := embeddings_of(model.network)):
         raise KVBenchError(
@@ -105,3 +106,11 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     turns = [len(question.token_ids) + max(steps, len(question.gold_ids)) for question in prompt.questions]
     longest = len(prompt.token_ids) + max(turns)
     check_places(prompt.example.id, model.name, longest, longest_sequence(model))
+    switch = rotation_switch(model)
+    # All that shares a pass switches with its longest sequence, and what is cached stays turned as it was before.
+    if switch is not None and len(prompt.token_ids) <= switch < longest:
+        raise KVBenchError(
+            f"{prompt.example.id} has {len(prompt.token_ids)} tokens, and {longest} with question and answer: beyond "
+            f"{switch} {model.name} turns keys by other angles (longrope), and the cache is turned by the former; use "
+            "contexts that end before it with question and answer, or longer ones (run --context-tokens)"
+        )

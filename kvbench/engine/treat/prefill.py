@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.treat.branch import Trace, new_branch
+from kvbench.engine.treat.branch import Branch, Trace, faults_of, new_branch
 from kvbench.engine.treat.plan import Scoring
 from kvbench.engine.treat.private import prefill_alone
 from kvbench.engine.treat.shared import Group, cutting
-from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, decoder_of, rotation_switch
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.memory import memory_bound
+from policies import PolicyError
 
 
 def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
@@ -25,10 +26,23 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
             if branch.treatment.policy.prefill == "private" and branch.error is None:
                 prefill_alone(model, trace, branch)
             if branch.error is None:
+                with faults_of(branch, "at the end"):
+                    _check_rotation(model, trace, branch)
+            if branch.error is None:
                 layers = zip(branch.layers, model.windows, strict=True)
                 branch.layers = [layer if window is None else layer.within(window) for layer, window in layers]
     trace.branches = branches
     return trace
+
+
+def _check_rotation(model: LoadedModel, trace: Trace, branch: Branch) -> None:
+    """Raises :class:`PolicyError` for a branch whose questions would turn back to before the switch of longrope."""
+    switch = rotation_switch(model)
+    if switch is not None and branch.next_position <= switch < trace.length:
+        raise PolicyError(
+            f"it renumbers what it keeps to {branch.next_position} tokens, and beyond {switch}, where the context was "
+            f"read, {model.name} turns keys by other angles (longrope)"
+        )
 
 
 @torch.inference_mode()

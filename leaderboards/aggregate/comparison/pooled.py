@@ -12,6 +12,7 @@ from leaderboards.aggregate.comparison.duel import (
     COMPARED,
     LEAKED,
     MORE,
+    NEXT_TOKENS,
     OBEYED,
     RIGHT,
     UNDECIDED,
@@ -247,7 +248,8 @@ def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
 def _leads(table: AnswerTable) -> tuple[Compared, ...]:
     """Returns the measures that a task is judged by."""
     known = {name for name, values in table.values.items() if not np.isnan(values).all()}
-    led = (OBEYED, LEAKED) if OBEYED.name in known else (RIGHT,) if RIGHT.name in known else ()
+    leads = ((OBEYED, LEAKED), (RIGHT,), (NEXT_TOKENS,))
+    led = next((of_kind for of_kind in leads if of_kind[0].name in known), ())
     return (*led, WRONG) if WRONG.column in known else led
 
 
@@ -275,7 +277,11 @@ def _pool(
         task: [table for table in tables if table.task == task and is_shared(table, pair, measure)]
         for task in dict.fromkeys(table.task for table in tables)
     }
-    led_by_others = dict.fromkeys(table.task for table in every_table if measure is RIGHT and table.task not in by_task)
+    led_by_others = {
+        table.task: "next tokens" if NEXT_TOKENS in _leads(table) else "directives"
+        for table in every_table
+        if measure is RIGHT and table.task not in by_task
+    }
     known = {
         task: area
         for task, of_task in by_task.items()
@@ -312,7 +318,7 @@ def _pool(
         span=_span(at),
         left_out=(
             *(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in by_task if task not in chosen),
-            *(f"{task} (judged by directives)" for task in led_by_others),
+            *(f"{task} (judged by {lead})" for task, lead in led_by_others.items()),
         ),
     )
 

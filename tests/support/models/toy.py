@@ -109,12 +109,15 @@ def gemma3(layer_types: Sequence[str] = ("full_attention",) * LAYERS) -> PreTrai
 
 
 def gemma3_text(
-    layer_types: Sequence[str] = ("sliding_attention", "full_attention"), window: int = WINDOW
+    layer_types: Sequence[str] = ("sliding_attention", "full_attention"),
+    window: int = WINDOW,
+    key_heads: int = KEY_HEADS,
 ) -> PreTrainedModel:
     """Gemma 3 without images: a layer that sees 32 tokens comes first, as in the published models."""
     config = Gemma3TextConfig(
         **sizes(
             num_hidden_layers=len(layer_types),
+            num_key_value_heads=key_heads,
             query_pre_attn_scalar=HEAD_SIZE,
             sliding_window=window,
             layer_types=list(layer_types),
