@@ -48,7 +48,6 @@ def command(
     limit: options.Limit = None,
     data: options.Data = None,
     context_tokens: options.ContextTokens = None,
-    data: options.Data = None,
     answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,
     model: options.Model = "reference",
