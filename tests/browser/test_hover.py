@@ -36,6 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return path, {"plot": plot, "map": task_map(results.rows, "agnostic")}
 
 
+UNFOLD = "document.querySelectorAll('details').forEach(each => { each.open = true; })"  # the figure is not of the first
 CANVAS = (
     "[...document.querySelectorAll('.canvas')]"
     f".find(each => each.querySelector('title').textContent.startsWith('{HALLUCINATION.title}'))"
@@ -69,6 +70,7 @@ def test_pointing_at_a_point_tells_its_numbers(
     path, expected = site
     browser.complaints.clear()
     browser.open(path, width=width)
+    browser.evaluate(UNFOLD)
     plot = expected["plot"]
     assert len(plot["spots"]) > 20
     for spot in plot["spots"][::5]:
@@ -91,6 +93,7 @@ def test_pointing_at_a_point_tells_its_numbers(
 def test_the_numbers_go_when_the_pointer_does(browser: Chromium, site: tuple[Path, dict[str, Any]]) -> None:
     path, expected = site
     browser.open(path)
+    browser.evaluate(UNFOLD)
     point(browser, expected["plot"]["spots"][-1])
     assert browser.evaluate(TIP)
     assert browser.evaluate(f"{CANVAS}.querySelectorAll('.ring').length") == 1
@@ -104,6 +107,7 @@ def test_a_finger_shows_the_numbers_until_it_touches_elsewhere(
 ) -> None:
     path, expected = site
     browser.open(path, width=390)
+    browser.evaluate(UNFOLD)
     browser.call("Emulation.setTouchEmulationEnabled", enabled=True)
     try:
         point(browser, expected["plot"]["spots"][-1], kind="touch")
@@ -121,6 +125,7 @@ def test_the_arrow_keys_walk_along_a_policy_and_across_to_others(
     path, expected = site
     plot = expected["plot"]
     browser.open(path)
+    browser.evaluate(UNFOLD)
     browser.press("Tab")
     browser.evaluate(f"{CANVAS}.focus()")
     assert browser.evaluate("document.activeElement.getAttribute('role')") == "group"
@@ -149,6 +154,7 @@ def test_a_line_that_is_picked_out_is_the_only_one_that_answers(
 ) -> None:
     path, expected = site
     browser.open(path)
+    browser.evaluate(UNFOLD)
     browser.evaluate("document.querySelectorAll('.legend li')[1].click()")
     picked = browser.evaluate("document.querySelectorAll('.legend li')[1].textContent.trim()")
     plot = expected["plot"]
@@ -163,6 +169,7 @@ def test_without_the_script_plots_and_maps_are_still_there(
 ) -> None:
     path, _ = site
     browser.open(path, script=False)
+    browser.evaluate(UNFOLD)
     assert browser.evaluate("document.querySelectorAll('.canvas svg').length") == len(EXPECTED) + 3, (
         "and the trade-off and two scatters"
     )
@@ -175,6 +182,7 @@ def test_another_layer_of_a_map_can_be_chosen(browser: Chromium, site: tuple[Pat
     found: HeatMap = expected["map"]
     browser.complaints.clear()
     browser.open(path)
+    browser.evaluate(UNFOLD)
     read = (
         "[...document.querySelector('.map').querySelectorAll('tbody tr')].map(row =>"
         " [...row.querySelectorAll('td')].map(cell => cell.textContent.trim()))"
@@ -200,7 +208,9 @@ def test_another_layer_of_a_map_can_be_chosen(browser: Chromium, site: tuple[Pat
     browser.evaluate("new Promise(done => { addEventListener('popstate', () => setTimeout(done)); history.back(); })")
     assert browser.evaluate(read) == told(RIGHT.name, "0.9")
     browser.open(path, fragment=chosen)
+    browser.evaluate(UNFOLD)
     assert browser.evaluate(read) == told(HALLUCINATION.name, "0.3"), "a link restores what was chosen"
     browser.open(path, fragment="section-1-map-1=__proto__")
+    browser.evaluate(UNFOLD)
     assert browser.evaluate(read) == told(*found.first), "what is no layer is none"
     assert browser.complaints == []
