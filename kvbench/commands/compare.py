@@ -17,7 +17,7 @@ from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
-from policies import LazyModule, argument_warnings
+from policies import FULL, LazyModule, argument_warnings
 
 levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.run.local")
@@ -72,6 +72,8 @@ def command(
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     mine, others = press_and_others(press, against, [task for task, _ in executor.grid.tasks], mode)
     records = store.frame()
+    if reason := reports.fails_always(records, FULL):
+        raise KVBenchError(reason)
     if reason := reports.fails_always(records, mine.name):
         raise KVBenchError(reports.broken(mine.name, reason, press))
     rows = sites.publish_summary(store, records)
