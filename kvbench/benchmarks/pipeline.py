@@ -10,7 +10,7 @@ from kvpress import BasePress, KVPressTextGenerationPipeline
 from transformers import Cache, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Task
-from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.answers import check_logits, decode
 from kvbench.engine.treat.guard import leaving_sliding_layers
 from kvbench.engine.treat.plan import Treatment, plan
 from kvbench.engine.treat.prefill import prefill
@@ -193,6 +193,7 @@ def compare(
     many ``processes`` as a run would have by default; the pipeline has one, with all threads."""
     runner = PipelineRunner(model)
     comparison = PipelineComparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
+    check_logits(model, build_prompts(model.tokenizer, *work[0], setting.mode)[0])
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
     _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), silent)
     started = model.clock()

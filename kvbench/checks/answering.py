@@ -7,6 +7,7 @@ import pandas as pd
 
 from datasets_gen import Question, Task
 from kvbench.checks.findings import Begin, silent
+from kvbench.engine.decode.overflow import OverflowingModelError, fault_of_model
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
@@ -32,8 +33,8 @@ def answers_of(
 ) -> pd.DataFrame:
     """Returns one row for each answer, with the columns of its context, question and record. All policies share the
     prefill of a context; ``chosen`` says which questions are asked, ``begin`` hears of each context, and ``first`` is
-    the number of the first."""
-    workers = Workers(model, contexts)
+    the number of the first. Raises :class:`OverflowingModelError`."""
+    workers, fault = Workers(model, contexts), fault_of_model(model)
     setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
 
     def answers(replica: LoadedModel, index: int) -> list[dict[str, object]]:
@@ -42,6 +43,8 @@ def answers_of(
         if not example.questions:
             return []
         collected = collect(replica, task, [example], setting)
+        if any(record.reason == fault for record in collected.records):
+            raise OverflowingModelError(fault)
         questions = {question.question_id: question.model_dump() for question in collected.questions}
         (context,) = (row.model_dump(exclude=TEXTS) for row in collected.tables[CONTEXTS.name])
         return [context | questions[record.question_id] | record.model_dump() for record in collected.records]

@@ -11,7 +11,7 @@ from kvpress import BasePress
 from datasets_gen import TASKS, Task
 from kvbench.checks.findings import Begin, Finding, Outcome, silent
 from kvbench.checks.scores import Scores, judge, recording
-from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.answers import check_logits, decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
@@ -84,13 +84,14 @@ class Patient:
 
 
 def admit(policy: Policy, model: LoadedModel) -> Patient:
-    """Chooses the prompts on which a policy is examined."""
+    """Chooses the prompts on which a policy is examined; raises :class:`KVBenchError` for a model that overflows."""
     mode: Mode = "aware" if policy.needs_question else "agnostic"
     task = next(task for task in TASKS.values() if covers(policy, task, mode))
 
     def prompt(name: str, index: int) -> Prompt:
         return build_prompts(model.tokenizer, TASKS[name], TASKS[name].example(0, index), mode)[0]
 
+    check_logits(model, prompt(task.name, 0))
     long = task.name if policy.needs_spans else "long_context"
     return Patient(policy, model, task, mode, [prompt(task.name, index) for index in range(CONTEXTS)], prompt(long, 0))
 

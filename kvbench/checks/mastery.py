@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 from datasets_gen import Task, at_level
 from kvbench.checks.answering import MODE, answers_of
 from kvbench.checks.findings import Begin, silent
+from kvbench.engine.decode.overflow import OverflowingModelError
 from kvbench.experiments.build_grid import leave_out_tasks
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of
@@ -96,6 +97,8 @@ def mastery_at(
         try:
             count = min(STEP, contexts - first)
             rows.append(answers_of(model, asked, [POLICIES[FULL]], count, seed + SEED, begin=begin, first=first))
+        except OverflowingModelError:
+            raise
         except KVBenchError as error:
             return replace(empty, reason=f"it cannot be asked: {error}")
         answers = pd.concat(rows, ignore_index=True)

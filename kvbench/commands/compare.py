@@ -17,7 +17,7 @@ from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
-from policies import LazyModule, argument_warnings
+from policies import FULL, LazyModule, argument_warnings
 
 if TYPE_CHECKING:
     from kvbench.experiments.grid import Grid
@@ -83,6 +83,8 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     folder, model = Path(store.folder), job.model
     mine, others = press_and_others(str(job.press), job.policies, [task for task, _ in grid.tasks], job.mode)
     records = store.frame()
+    if reason := reports.fails_always(records, FULL):
+        raise KVBenchError(reason)
     if reason := reports.fails_always(records, mine.name):
         raise KVBenchError(reports.broken(mine.name, reason, str(job.press)))
     rows = sites.publish_summary(store, records)

@@ -9,7 +9,7 @@ from kvbench.models.shape import has_one_key_head
 from kvbench.store.store import Store
 from leaderboards.aggregate.audit import audit
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from policies import Policy
+from policies import FULL, Policy
 from policies.treatments.deployed import name_with_one_head, with_one_head
 
 DOCTOR = "python -m kvbench doctor {} examines it"
@@ -60,14 +60,20 @@ def failures_of(rows: Sequence[SummaryRow]) -> str:
             failed.setdefault(row.policy, row.reason)
     if not failed:
         return ""
+    if FULL in failed:  # the reason of the model comes before those of presses
+        failed = {FULL: failed[FULL]} | failed
     (policy, reason), *more = failed.items()
     others = f" (also failed: {', '.join(name for name, _ in more)})" if more else ""
-    return f"some cells failed, all others are complete: {policy}: {reason}{others}; {what_to_do(rows)}"
+    sound = any(row.complete for row in rows)
+    which = "some cells failed, all others are complete" if sound else "all cells failed"
+    return f"{which}: {policy}: {reason}{others}; {what_to_do(rows)}"
 
 
 def what_to_do(rows: Sequence[SummaryRow]) -> str:
     """Says what to do where cells are not complete: to run a policy again that has none helps nothing."""
     of_tasks = [row for row in rows if row.task != ALL_TASKS]
+    if all(not row.complete for row in of_tasks if row.policy == FULL):
+        return "with the full cache no press acts: the model is the cause"
     complete = {row.policy for row in of_tasks if row.complete}
     always = list(dict.fromkeys(row.policy for row in of_tasks if row.policy not in complete))
     return f"{', '.join(always)} failed everywhere: {DOCTOR.format('FILE:PRESS')}" if always else AGAIN

@@ -8,15 +8,19 @@ import torch
 from kvbench.engine.decode.alone import answers_alone
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.loop import Decoding, Observer, Sampler, greedy
+from kvbench.engine.decode.overflow import fail_overflowing
 from kvbench.engine.decode.rows import Row
 from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wave
 from kvbench.engine.decode.wave import BRANCH_ATTENTION, register_branch_attention
 from kvbench.engine.decode.waves import in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, attention, check_places, embeddings_of, longest_sequence, rotation_switch
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
+from policies import FULL, POLICIES
 
 
 def decode(
@@ -41,6 +45,7 @@ def decode(
         for branch in trace.branches:
             if branch.press_cache is not None:
                 generations += answers_alone(model, trace, branch, decoding)
+    fail_overflowing(model, trace, generations)
     return [generation for generation in generations if generation.branch.error is None]
 
 
@@ -91,6 +96,15 @@ def _if_it_fits(
     if model.device.type == "cuda":
         torch.cuda.empty_cache()
     return None
+
+
+def check_logits(model: LoadedModel, prompt: Prompt) -> None:
+    """Raises :class:`KVBenchError` if the model cannot answer a prompt with its full cache, for which no press is to
+    blame: its logits are infinite or NaN."""
+    trace = prefill(model, prompt, plan([POLICIES[FULL]], (), prompt, seed=0))
+    decode(model, trace, 1, None)
+    if error := trace.branches[0].error:
+        raise KVBenchError(error)
 
 
 def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
