@@ -169,4 +169,4 @@ def test_the_page_of_method_ls_and_the_readme_define_it(found: dict[str, Any]) -
     assert "How many words an answer has." in found["method"]
     assert "mean_words_low" in found["method"]
     assert ["words", "words", "lower", "Words of the answer, counted"] in found["ls"]
-    assert "| `words` | words | lower | Words of the answer, counted |" in found["readme"]
+    assert "- `words`: Words of the answer, counted" in found["readme"]
