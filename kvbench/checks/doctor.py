@@ -2,109 +2,34 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
-from kvpress import BasePress
 
-from datasets_gen import TASKS, Task
 from kvbench.checks.findings import Begin, Finding, Outcome, silent
-from kvbench.checks.scores import Scores, judge, recording
-from kvbench.engine.decode.answers import check_logits, decode
-from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.plan import plan
-from kvbench.engine.treat.prefill import prefill
-from kvbench.experiments.catalogue import covers
+from kvbench.checks.lengths import budget_kept, nothing_at_zero, repeated
+from kvbench.checks.patient import CONTEXTS, MIDDLE, TYPICAL, Patient, Result, error_of
+from kvbench.checks.scores import Scores, has_score, judge, recording
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.workers import is_small
-from policies import FULL, POLICIES, Point, Policy, Situation, argument_warnings, arguments_of, at_ratios
+from policies import FULL, POLICIES, Policy, Situation, argument_warnings, arguments_of, at_ratios
 from policies.declaration.names import RANDOM
 
-RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)
-MIDDLE = 0.5
 SOME = (0.25, MIDDLE)
 SHORT = (2, 5, 16, 40)
-TYPICAL = 1024  # tokens of a context for which a press is built to be looked at
 WINDOW = "window_size"
 USUAL_WINDOWS = (64, 32, 16, 8)  # which a press may have without an argument
-STEPS = 8
-CONTEXTS = 3
-MOST_OFF = 0.05  # of the tokens of a context
 RUNS, LEFT_ALONE = "does it run?", "is the model left alone?"
-Result = tuple[Outcome, str]
-
-
-@dataclass(frozen=True)
-class Patient:
-    """A policy to examine."""
-
-    policy: Policy
-    model: LoadedModel  # the model that it is tried on
-    task: Task  # the policy is made for it
-    mode: Mode
-    prompts: Sequence[Prompt]  # of the task
-    long: Prompt  # its press is timed on this one
-
-    @property
-    def middle(self) -> float:
-        """Returns a middle ratio that the policy reaches."""
-        return min(MIDDLE, self.policy.highest_ratio)
-
-    def treat(self, prompt: Prompt, ratios: Sequence[float], *policies: Policy, repeat: int = 0) -> Trace:
-        """Treats a prompt by the policy, or by others, which share the prefill."""
-        points = [Point(point.level, repeat) for point in at_ratios(ratios)]
-        return prefill(self.model, prompt, plan(policies or [self.policy], points, prompt, seed=0))
-
-    @property
-    def others(self) -> list[Policy]:
-        """Lists the policies that it may be the same as: they share a prefill, and need no question or weights. Those
-        that read other texts first, to study the model, are among them only if the press looks at the model too."""
-        spans, studies = bool(self.prompts[0].protected), self._looks_at_model
-        return [
-            other
-            for other in POLICIES.values()
-            if other.prefill == "shared" and other.kinds and other.name != self.policy.name
-            if not (other.weights or other.per_question or other.needs_question or (other.needs_spans and not spans))
-            if studies or not _reads_texts(other)
-        ]
-
-    @property
-    def _looks_at_model(self) -> bool:
-        press = self.policy.press(self.policy.typical_situation(TYPICAL, TYPICAL))
-        return type(press).post_init_from_model is not BasePress.post_init_from_model
-
-    def answers(self, trace: Trace) -> list[tuple[int, ...]]:
-        generations = decode(self.model, trace, STEPS, None)
-        return [generation.token_ids for generation in generations]
-
-
-def admit(policy: Policy, model: LoadedModel) -> Patient:
-    """Chooses the prompts on which a policy is examined; raises :class:`KVBenchError` for a model that overflows."""
-    mode: Mode = "aware" if policy.needs_question else "agnostic"
-    task = next(task for task in TASKS.values() if covers(policy, task, mode))
-
-    def prompt(name: str, index: int) -> Prompt:
-        return build_prompts(model.tokenizer, TASKS[name], TASKS[name].example(0, index), mode)[0]
-
-    check_logits(model, prompt(task.name, 0))
-    long = task.name if policy.needs_spans else "long_context"
-    return Patient(policy, model, task, mode, [prompt(task.name, index) for index in range(CONTEXTS)], prompt(long, 0))
 
 
 def _runs(patient: Patient) -> Result:
     trace = patient.treat(patient.prompts[0], [patient.middle])
-    if error := _error(trace.branches):
+    if error := error_of(trace.branches):
         return "wrong", error
     return "ok", f"on {trace.length} tokens of {patient.model.name}"
-
-
-def _error(branches: Sequence[Branch]) -> str:
-    return next((branch.error for branch in branches if branch.error), "")
 
 
 def _scores(patient: Patient) -> Result:
@@ -112,6 +37,8 @@ def _scores(patient: Patient) -> Result:
     policy = recording(patient.policy, seen)
     for ratio in {SOME[0], patient.middle}:
         patient.treat(patient.prompts[0], [ratio], policy)
+    if not seen and has_score(patient.policy.press(patient.policy.typical_situation(TYPICAL, TYPICAL))):
+        return "note", "not judged: its own compress makes no use of its method score"
     return judge(seen)
 
 
@@ -120,7 +47,7 @@ def _prefill(patient: Patient) -> Result:
     for kind in ("shared", "private"):
         policy = replace(patient.policy, prefill=kind)
         trace = patient.treat(patient.prompts[0], SOME, policy)
-        digests[kind] = None if _error(trace.branches) else [branch.digest for branch in trace.branches]
+        digests[kind] = None if error_of(trace.branches) else [branch.digest for branch in trace.branches]
     if patient.policy.while_decoding:
         return "note", "no: it acts while an answer is written, which is then written alone"
     if digests["shared"] is None:
@@ -136,57 +63,6 @@ def _prefill(patient: Patient) -> Result:
     return "ok", "yes: it leaves the same cache as in a prefill of its own"
 
 
-def _budget(patient: Patient) -> Result:
-    """Compares the tokens kept with the budget: one token of a head is rounding, and whole chunks make more."""
-    largest, at, length, compressed = 0.0, 0.0, len(patient.prompts[0].token_ids), False
-    for prompt in patient.prompts:
-        trace = patient.treat(prompt, RATIOS)
-        if error := _error(trace.branches):
-            return "wrong", error
-        if patient.policy.while_decoding:
-            return "note", "it is spent while decoding: see realised_ratio of a run"
-        slots = len(trace.compressed) * trace.keys[0].shape[0]
-        for branch in trace.branches:
-            layers = [branch.layers[layer] for layer in trace.compressed]
-            read = sum(layer.read_rows * layer.filled for layer in layers)
-            compressed |= read < slots * trace.length
-            off = abs(read / slots - trace.length * (1 - branch.treatment.ratio))
-            if off / trace.length > largest / length:
-                largest, at, length = off, branch.treatment.ratio, trace.length
-    outcome: Outcome = "ok" if largest <= 1 else "note"
-    if patient.policy.counted != "nowhere" and largest > max(1, MOST_OFF * length):
-        outcome = "wrong"
-    if not compressed:
-        return outcome, f"nothing is compressed: every token is kept at every ratio up to {max(RATIOS):g}"
-    return outcome, f"at most {largest:.1f} of {length} tokens of a head off (at ratio {at:g})"
-
-
-def _ratio_zero(patient: Patient) -> Result:
-    trace = patient.treat(patient.prompts[0], [0.0])
-    full = patient.treat(patient.prompts[0], [0.0], POLICIES[FULL])
-    if error := _error(trace.branches):
-        return "wrong", error
-    same = sorted(patient.answers(trace)) == sorted(patient.answers(full))
-    text = "the answers of the full cache" if same else "its answers differ from those of the full cache"
-    return "ok" if same else "wrong", text
-
-
-def _repeated(patient: Patient) -> Result:
-    digests = []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        trace = patient.treat(patient.prompts[0], SOME)
-        digests.append(([branch.digest for branch in trace.branches], patient.answers(trace)))
-    if digests[0] != digests[1]:
-        return "wrong", "a second run leaves another cache: seed its random numbers"
-    if not patient.policy.random:
-        return "ok", "twice the same"
-    trace = patient.treat(patient.prompts[0], SOME, repeat=1)
-    if [branch.digest for branch in trace.branches] == digests[0][0]:
-        return "wrong", "it is declared random, and its second draw leaves the cache of the first"
-    return "ok", "twice the same, and another cache for its second draw"
-
-
 def _short(patient: Patient) -> Result:
     """Reports short contexts that the press refuses, which it may."""
     prompt, refused = patient.prompts[0], []
@@ -196,7 +72,7 @@ def _short(patient: Patient) -> Result:
         ids = prompt.token_ids[len(prompt.token_ids) - length :]
         cut = replace(prompt, token_ids=ids, context_tokens=context, questions=questions, stretches=())
         trace = patient.treat(cut, [patient.middle])
-        refused += [(length, error)] if (error := _error(trace.branches)) else []
+        refused += [(length, error)] if (error := error_of(trace.branches)) else []
     if not refused:
         return "ok", f"treated down to {SHORT[0]} tokens"
     return ("note", f"fails on {', '.join(str(n) for n, _ in refused)} tokens: {refused[-1][1]}")
@@ -249,16 +125,6 @@ def _alike(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -
     return list(others)
 
 
-def _reads_texts(policy: Policy) -> bool:
-    """Tells whether a press is handed texts that have nothing to do with the context; to read them takes long."""
-
-    def texts() -> tuple[str, ...]:
-        return ()
-
-    situation = replace(policy.typical_situation(TYPICAL, TYPICAL), texts=texts)
-    return any(value is texts for value in vars(policy.press(situation)).values())
-
-
 def _with_window(policy: Policy, size: int) -> Policy:
     def build(situation: Situation) -> Any:
         press = policy.build(situation)
@@ -291,7 +157,7 @@ def _worth(patient: Patient) -> Result:
 
 def _time(patient: Patient) -> Result:
     trace = patient.treat(patient.long, [patient.middle])
-    if error := _error(trace.branches):
+    if error := error_of(trace.branches):
         return "wrong", error
     seconds, beside = trace.branches[0].seconds, trace.seconds
     return (
@@ -304,9 +170,9 @@ CHECKS: Mapping[str, Callable[[Patient], Result]] = {
     RUNS: _runs,
     "do its scores choose?": _scores,
     "does it share the prefill?": _prefill,
-    "is the budget kept?": _budget,
-    "does ratio 0 change nothing?": _ratio_zero,
-    "is it deterministic?": _repeated,
+    "is the budget kept?": budget_kept,
+    "does ratio 0 change nothing?": nothing_at_zero,
+    "is it deterministic?": repeated,
     "short contexts?": _short,
     "is memory freed?": _freed,
     "is it another policy under a new name?": _unique,

@@ -37,6 +37,11 @@ def recording(policy: Policy, seen: list[Scores]) -> Policy:
     return replace(policy, build=build)
 
 
+def has_score(press: Any) -> bool:
+    """Tells whether a press, or one inside it, has a method that scores."""
+    return callable(getattr(type(press), "score", None)) or any(map(has_score, presses_inside(press)))
+
+
 def _record(press: Any, ratio: float, seen: list[Scores]) -> None:
     """Gives a press, and those inside it, a class of its own whose ``score`` records: the engine sets and deletes
     ``score`` of objects."""

@@ -26,6 +26,7 @@ examination = LazyModule("kvbench.checks.doctor")
 fitness = LazyModule("kvbench.checks.fitness")
 mastery = LazyModule("kvbench.checks.mastery")
 models = LazyModule("kvbench.models.load")
+patients = LazyModule("kvbench.checks.patient")
 
 CONTEXTS = 8  # of each task, which show what a model is like
 RULER_TOKENS = 1024  # of a context of RULER's tasks
@@ -82,7 +83,7 @@ def _of_press(policy: Policy, model: str, device: str) -> Result:
     loaded = models.load_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
-    patient = examination.admit(policy, loaded)
+    patient = patients.admit(policy, loaded)
     findings = findings_of(len(examination.CHECKS), lambda begin: examination.examine(patient, begin))
     table = findings_table(policy.name, findings)
     if not (wrong := faults_among(findings)):

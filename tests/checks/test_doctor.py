@@ -8,7 +8,9 @@ import pytest
 import torch
 from kvpress import AdaKVPress, BasePress, KnormPress
 
-from kvbench.checks.doctor import CHECKS, admit, examine
+from kvbench.checks import doctor, lengths
+from kvbench.checks.doctor import CHECKS, RUNS, examine
+from kvbench.checks.patient import admit
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy, load_plug_in
 from tests.support.models.runs import CommandLine
@@ -25,8 +27,17 @@ class LoudValues(ScorerPress):
 """
 
 
-def findings_of(model: LoadedModel, policy: Policy) -> dict[str, tuple[str, str]]:
-    return {finding.check: (finding.outcome, finding.text) for finding in examine(admit(policy, model))}
+@pytest.fixture(autouse=True)
+def few_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests are of other things than the length of a context."""
+    monkeypatch.setattr(lengths, "LENGTHS", lengths.LENGTHS[:3])
+
+
+def findings_of(model: LoadedModel, policy: Policy, *checks: str) -> dict[str, tuple[str, str]]:
+    """Examines a policy, by some checks or by all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(doctor, "CHECKS", {name: CHECKS[name] for name in checks or CHECKS if name in CHECKS})
+        return {finding.check: (finding.outcome, finding.text) for finding in examine(admit(policy, model))}
 
 
 LAZY = """
@@ -98,7 +109,8 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_is_found(name: str) -> None:
     build, question, message = BROKEN[name]
-    outcome, text = findings_of(toy_model("llama"), pressing("broken", build))[question]
+    findings = findings_of(toy_model("llama"), pressing("broken", build), RUNS, question)
+    outcome, text = findings[question]
     assert outcome == "wrong"
     assert message in text
 
@@ -223,15 +235,15 @@ def test_a_press_of_another_window_is_found_as_what_it_is(
     llama: LoadedModel, tmp_path: Path, name: str, outcome: str, text: str
 ) -> None:
     (tmp_path / "copy.py").write_text(COPY)
-    findings = findings_of(llama, load_plug_in(f"{tmp_path / 'copy.py'}:{name}"))
-    found, why = findings["is it another policy under a new name?"]
+    question = "is it another policy under a new name?"
+    found, why = CHECKS[question](admit(load_plug_in(f"{tmp_path / 'copy.py'}:{name}"), llama))
     assert found == outcome
     assert text in why
 
 
 def test_a_press_that_keeps_all_is_told_to_leave_the_full_cache(llama: LoadedModel) -> None:
-    findings = findings_of(llama, pressing("keeping", lambda s: ActingPress(keeps_all)))
-    assert findings["is it another policy under a new name?"] == (
+    patient = admit(pressing("keeping", lambda s: ActingPress(keeps_all)), llama)
+    assert CHECKS["is it another policy under a new name?"](patient) == (
         "note",
         "at ratio 0.5 it leaves the full cache, in which every token is kept",
     )
@@ -249,18 +261,18 @@ def test_a_policy_that_studies_the_model_first_is_compared_with_presses_that_loo
 
 def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel) -> None:
     question = "does it share the prefill?"
-    assert findings_of(llama, POLICIES["snapkv"])[question] == (
+    assert CHECKS[question](admit(POLICIES["snapkv"], llama)) == (
         "ok",
         "yes: it leaves the same cache as in a prefill of its own",
     )
-    assert findings_of(llama, POLICIES["kvzip"])[question][1].startswith("no: it gets a prefill of its own")
+    assert CHECKS[question](admit(POLICIES["kvzip"], llama))[1].startswith("no: it gets a prefill of its own")
 
     def looks_at_the_live_cache(module: Any, _: Any, keys: torch.Tensor, values: torch.Tensor, *more: Any) -> Any:
         before = more[1]["past_key_values"].layers[0].keys.shape[2]
         return keys[:, :, : before // 2], values[:, :, : before // 2]
 
     policy = pressing("looking", lambda s: ActingPress(looks_at_the_live_cache))
-    outcome, text = findings_of(llama, policy)[question]
+    outcome, text = CHECKS[question](admit(policy, llama))
     assert outcome == "wrong"
     assert text.startswith("no: in the shared one it leaves another cache than in its own")
 
@@ -286,3 +298,87 @@ def test_the_report_names_every_question_and_ends_with_a_status(
     assert told.count("nothing is compressed") == 1, "what a check found stands in its row alone"
     assert told.startswith("broken: is the budget kept? Lazy")
     assert "one press at a time" in cli.error("doctor", "snapkv,knorm", *model)
+
+
+SEVERAL_LENGTHS = """
+from dataclasses import dataclass
+import torch
+from kvpress import ScorerPress
+
+@dataclass
+class Edges(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        return keys.norm(dim=-1)
+
+    def compress(self, module, hidden_states, keys, values, attentions, kwargs):
+        if not 64 <= keys.shape[2] <= 900:
+            return keys, values
+        return super().compress(module, hidden_states, keys, values, attentions, kwargs)
+
+@dataclass
+class Longest(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        raise NotImplementedError
+
+    def compress(self, module, hidden_states, keys, values, attentions, kwargs):
+        kept = int(keys.shape[2] * (1 - self.compression_ratio))
+        kept = kept // 2 if keys.shape[2] > 2000 else kept
+        return keys[:, :, :kept].contiguous(), values[:, :, :kept].contiguous()
+
+@dataclass
+class Running(ScorerPress):
+    mean = 0.0
+
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        Running.mean = 0.5 * Running.mean + keys
+        Running.mean = Running.mean.mean(dim=(0, 1, 2), keepdim=True)
+        return (keys * Running.mean).sum(-1)
+
+@dataclass
+class First(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        mean = FIRST.setdefault(module.layer_idx, keys.mean(dim=(0, 1, 2)))
+        return keys @ mean
+
+@dataclass
+class Unseeded(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        generator = torch.Generator()
+        generator.seed()
+        return torch.rand(keys.shape[:3], generator=generator)
+
+FIRST = {}
+"""
+
+
+BUDGET, ZERO, TWICE = "is the budget kept?", "does ratio 0 change nothing?", "is it deterministic?"
+AT_ALL = "32, 108, 300, 1,000 and 4,000 tokens"
+ALL_LENGTHS = lengths.LENGTHS
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "outcome", "text"),
+    [
+        ("Edges", BUDGET, "wrong", "every token is kept at every ratio of 32, 1,000 and 4,000 tokens; at most"),
+        ("Edges", ZERO, "ok", f"the full cache at {AT_ALL}"),
+        ("Edges", TWICE, "ok", f"twice the same at {AT_ALL}"),
+        ("Longest", BUDGET, "wrong", "of 4,000 tokens; kept at 32, 108, 300 and 1,000 tokens"),
+        ("Longest", "do its scores choose?", "note", "its own compress makes no use of its method score"),
+        ("Running", TWICE, "wrong", "it carries state from one context to the next"),
+        ("First", TWICE, "wrong", "it carries state from one context to the next"),
+        ("Unseeded", TWICE, "wrong", f"another cache of {AT_ALL}: seed its random numbers"),
+    ],
+)
+def test_a_press_is_tried_at_five_lengths_and_told_where_it_breaks(
+    llama: LoadedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    question: str,
+    outcome: str,
+    text: str,
+) -> None:
+    monkeypatch.setattr(lengths, "LENGTHS", ALL_LENGTHS)
+    (tmp_path / "lengths.py").write_text(SEVERAL_LENGTHS)
+    found, told = CHECKS[question](admit(load_plug_in(f"{tmp_path / 'lengths.py'}:{name}"), llama))
+    assert (found, text in told) == (outcome, True), told

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from kvbench.checks.doctor import MOST_OFF
 from kvbench.checks.findings import Finding, finding_of
+from kvbench.checks.lengths import MOST_OFF
 from kvbench.checks.submission.reading import Submission, place_of
 from kvbench.checks.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
 from kvbench.prompts.prompt import build_prompts
