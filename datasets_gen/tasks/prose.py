@@ -34,7 +34,7 @@ LEAST = 40  # words of a text, of which a quarter is then the continuation
 TITLE = re.compile("= [^=].*[^=] =")
 
 
-class Stretch(NamedTuple):
+class TextStretch(NamedTuple):
     """A stretch of a given text: what is compressed, what leads over, and what is measured."""
 
     context: str
@@ -52,18 +52,18 @@ def prose_of(texts: Sequence[str]) -> Task:
     """Makes the task over given texts, cut into stretches of 220 words; a text that is shorter is one stretch, the rest
     of a longer one is left out, and white space becomes a space. Raises :class:`DatasetError` where none has 40
     words."""
-    stretches: list[Stretch] = []
+    stretches: list[TextStretch] = []
     for words in map(str.split, texts):
         if LEAST <= len(words) < WINDOW:
-            stretches.append(Stretch.of(words, len(words) - LEAD - min(CONTINUATION, len(words) // 4)))
+            stretches.append(TextStretch.of(words, len(words) - LEAD - min(CONTINUATION, len(words) // 4)))
         starts = range(0, len(words) - WINDOW + 1, WINDOW)
-        stretches += [Stretch.of(words[start : start + WINDOW], CONTEXT) for start in starts]
+        stretches += [TextStretch.of(words[start : start + WINDOW], CONTEXT) for start in starts]
     if not stretches:
         raise DatasetError(f"no text of the data has {LEAST} words: give longer ones")
     return replace(_of_stretches(stretches), with_length=partial(_with_length, texts))
 
 
-def _of_stretches(stretches: Sequence[Stretch]) -> Task:
+def _of_stretches(stretches: Sequence[TextStretch]) -> Task:
     digest = hashlib.sha256(ascii(stretches).encode()).hexdigest()[:8]
     return replace(
         PROSE,
@@ -80,7 +80,7 @@ def _with_length(
     """Makes the task over given texts with contexts of as many words as make at most so many tokens."""
     if depth is not None:
         raise DatasetError("--depth is for generated contexts: a given text states its facts where they are")
-    stretches: list[Stretch] = []
+    stretches: list[TextStretch] = []
     for words in map(str.split, texts):
         start = 0
         while len(words) - start > LEAD + CONTINUATION:
@@ -92,7 +92,7 @@ def _with_length(
             if beyond == 1 or beyond == len(left):  # not a word fits, or the text ends before
                 break
             end = start + beyond - 1 + LEAD + CONTINUATION
-            stretches.append(Stretch.of(words[start:end], beyond - 1))
+            stretches.append(TextStretch.of(words[start:end], beyond - 1))
             start = end
     if not stretches:
         raise DatasetError(
@@ -129,7 +129,7 @@ def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
         raise DatasetError(f"{option} {path} cannot be read as text in UTF-8: give a .txt or .jsonl file") from error
 
 
-def _cut(stretches: Sequence[Stretch], rng: random.Random, request: Request) -> Draft:
+def _cut(stretches: Sequence[TextStretch], rng: random.Random, request: Request) -> Draft:
     if request.split != "test":
         raise DatasetError(f"{PROSE.name} over given texts has a test split only, not '{request.split}'")
     stretch = stretches[request.number]

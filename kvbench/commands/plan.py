@@ -56,7 +56,7 @@ def command(
     if measure is not None:
         return measure_to(measure)
     tokens = tokens_of_run(context_tokens, None, tasks)
-    job = Job.of({name: value for name, value in context.params.items() if name != "context_tokens"})
+    job = Job.of({**context.params, "levels": levels, "context_tokens": None})
     model_source(model)
     check_job(job)
     known = Constants.read(constants)

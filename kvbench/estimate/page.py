@@ -31,7 +31,7 @@ def rows_of(plan: Plan) -> list[Row]:
         (f"units of work, of {CONTEXTS_IN_CHUNK} contexts at most", f"{sum(load.units for load in plan.loads):,}"),
         ("answers", f"{sum(load.answers for load in plan.loads):,.0f}"),
         *((f"{contexts:,} contexts of a task show", seen_with(contexts)) for contexts in counts),
-        ("memory of a worker", _fits(plan)),
+        ("memory of a worker, at least", size_text(plan.needed)),
         ("devices of a worker", f"{plan.devices} × {plan.machine.name}"),
         ("time of all devices", hours(3600 * plan.device_hours)),
         ("time of one worker", hours(sum(plan.seconds.values()))),
@@ -51,11 +51,14 @@ def rows_of(plan: Plan) -> list[Row]:
 
 
 def _fits(plan: Plan) -> str:
-    """Tells the memory that a worker needs at its peak, and which of the known cards hold it."""
+    """Says which of the known cards hold what a worker needs at its peak."""
     fits = [name for name, card in MACHINES.items() if plan.needed <= card.memory * USABLE]
     others = [name for name in MACHINES if name not in fits]
     told = [f"{what} {', '.join(names)}" for what, names in (("fits", fits), ("too much for", others)) if names]
-    return f"{size_text(plan.needed)} at least: {'; '.join(told)}"
+    return (
+        f"A worker needs {size_text(plan.needed)} at least, for weights, the longest context, its largest branch "
+        f"beside it, and keep masks: {'; '.join(told)}."
+    )
 
 
 def _without_slowest(plan: Plan) -> list[Row]:
@@ -77,6 +80,7 @@ def assumptions(plan: Plan) -> list[str]:
     policies = {policy.name for load in plan.loads for policy, _ in load.branches}
     unmeasured = sorted(policies - set(constants.presses))
     sentences = [
+        _fits(plan),
         f"The machine, {plan.machine.name}: {plan.machine.source}.",
         f"The model, {shape.name}: {shape.parameters / 1e9:.2f} billion parameters, {shape.layers} layers, "
         f"{shape.heads} query heads and {shape.key_heads} key heads of {shape.head_size}, "

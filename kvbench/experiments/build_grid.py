@@ -32,7 +32,7 @@ from kvbench.experiments.options import (
 )
 from kvbench.experiments.setting import Setting
 from kvbench.experiments.suites import Coverage, coverage_of, task_of_version
-from kvbench.models.names import local_source, model_source
+from kvbench.models.names import model_source
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
 from kvbench.store.identity import Identity
@@ -83,12 +83,13 @@ def _tasks_of(job: Job, coverage: Coverage, count: Count) -> list[Task]:
     return with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
 
 
-def tasks_as_run(run: RunFile) -> dict[str, Task]:
+def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     """Returns the tasks of a run as they were asked, by name: those that can be made again here. What is missing has
     another version here, comes from a file that is not here, or is as long as so many tokens of a model that is not."""
     job, model = run.job, run.identity.model
     made: list[Task] = []
-    if job is not None and local_source(job.model) is not None:
+    files = [file for file in (job.data, job.essays) if file is not None] if job is not None else []
+    if job is not None and model_is_here and all(file.is_file() for file in files):
         try:
             coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
             made = _tasks_of(job, coverage, count_by(job.model))

@@ -8,6 +8,7 @@ from pandas import DataFrame
 
 from datasets_gen import Example, Question, Task, unknown_name
 from kvbench.experiments.build_grid import tasks_as_run
+from kvbench.models.names import local_source
 from kvbench.store.identity import Identity
 from kvbench.store.record import Record, StoredAnswer
 from kvbench.store.store import Store
@@ -74,7 +75,7 @@ def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[
     )
     ordered = worst_first(table)["place"].dropna() if answered else []
     chosen = [answered[int(place)] for place in ordered][:count]
-    tasks, identity = tasks_as_run(store.run), store.identity
+    tasks, identity = tasks_as_run(store.run, local_source(store.identity.model) is not None), store.identity
     with_examples = [
         _with_example(one, full.get(one.record.question_id), tasks.get(one.context.task), identity) for one in chosen
     ]

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from pandas import DataFrame
 
-from kvbench.models.shape import has_one_key_head
 from kvbench.store.store import Store
 from leaderboards.aggregate.audit import audit
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from policies import FULL, Policy
+from policies import FULL, LazyModule, Policy
 from policies.treatments.deployed import name_with_one_head, with_one_head
+
+shapes = LazyModule("kvbench.models.shape")  # which needs torch, and scoring again does not
 
 DOCTOR = "python -m kvbench doctor {} examines it"
 AGAIN = "the same run again adds what is missing, and tries again what failed"
@@ -20,7 +21,7 @@ def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) ->
     """Warns of every policy that changes nothing; two names for one method fail the run, which is the second text."""
     declared: Mapping[str, Sequence[str]] = {policy.name: policy.same_as for policy in policies}
     warnings: list[str] = []
-    if has_one_key_head(store.identity.model):
+    if shapes.has_one_key_head(store.identity.model):
         alike = {name: one for name in declared if (one := name_with_one_head(name)) != name and one in declared}
         warnings += [
             f"warning: {name} keeps what {one} keeps: {store.identity.model} has one key head, and nothing is shared "

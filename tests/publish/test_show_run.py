@@ -200,3 +200,12 @@ def test_what_cannot_be_shown_is_one_clear_line(cli: CommandLine, run: Path, mor
 def test_options_of_runs_are_refused_for_tasks_and_folders_without_one(cli: CommandLine, tmp_path: Path) -> None:
     assert "--worst is for runs, and base is no run" in cli.error("show", "base", "--worst", "3")
     assert "holds no run" in cli.error("show", tmp_path)
+
+
+@pytest.mark.parametrize("tokens", ["300", "native"])
+def test_every_task_is_shown_with_its_own_spans_at_any_length(cli: CommandLine, tokens: str) -> None:
+    options = ("--tasks", ",".join(TASKS), "--ratios", "0.9", "--max-new-tokens", "1")
+    store = cli.run("--context-tokens", tokens, *options)
+    answers, _ = worst_answers(store, "knorm", Level("ratio", 0.9), 1000)
+    assert {answer.record.task for answer in answers} == set(TASKS)
+    assert all(answer.generated is not None for answer in answers)

@@ -46,6 +46,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.slow
 def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(tmp_path: Path) -> None:
     def steps(trainer: Trainer, count: int) -> None:
         for _ in range(count):
@@ -151,6 +152,7 @@ def train_in_a_crew(rank: int, folder: Path, port: int) -> None:
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.slow
 def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = Trainer(tmp_path, 0, QUICK)
     for _ in range(3):

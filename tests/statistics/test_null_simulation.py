@@ -113,7 +113,12 @@ def two_policies(seed: int, contexts: int, chances: tuple[float, float], answers
                 },
                 **{"example_id": questions["task"] + questions["draw_id"], "status": "ok", "defence": ""},
                 **{"f1": 100.0 * (right & answered), "right": right & answered, "answered": answered},
-                **{"hallucinated": answered & ~right, "directives_obeyed": None, "leakage": None},
+                **{
+                    "hallucinated": answered & ~right,
+                    "directives_obeyed": None,
+                    "leakage": None,
+                    "next_token_accuracy": None,
+                },
             )
         )
     frame = pd.concat(policies, ignore_index=True)

@@ -40,7 +40,6 @@ class Submission:
 
     store: Store
     answers: tuple[StoredAnswer, ...]
-    tasks: Mapping[str, Task]  # of the run, where the version that it names is installed
 
     @property
     def identity(self) -> Identity:
@@ -61,6 +60,11 @@ class Submission:
     def frame(self) -> DataFrame:
         """Joins the records as a table; :class:`KVBenchError` where they do not belong to the run."""
         return self.store.frame(possible=False)  # the checks name each impossible number
+
+    @cached_property
+    def tasks(self) -> Mapping[str, Task]:
+        """Returns the tasks of the run, where they can be made again here."""
+        return tasks_as_run(self.store.run, model_is_here=self.tokenizer is not None)
 
     @cached_property
     def of_this_code(self) -> bool:
@@ -168,7 +172,7 @@ def read(folder: Path) -> tuple[Submission, Finding]:
             except (KVBenchError, ValidationError) as error:
                 faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
     faults += _stray_files(store)
-    submission = Submission(store, tuple(answers), tasks_as_run(store.run))
+    submission = Submission(store, tuple(answers))
     return submission, finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
 
 

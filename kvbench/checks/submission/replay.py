@@ -32,6 +32,8 @@ def replay(submission: Submission, count: int) -> Iterator[Finding]:
         record = answer.record
         if record.task in submission.tasks and record.status == "ok" and built_in(record.policy):
             cells[record.task, answer.question.example_index, record.policy, record.point].append(record)
+    if foreign := {answer.record.policy for answer in submission.answers if not built_in(answer.record.policy)}:
+        yield unchecked("replay", f"no answer of {', '.join(sorted(foreign))} was given again: its code is not run")
     if submission.tokenizer is None or not cells:
         yield unchecked(
             "replay", "no answer was given again: the model of the run, its tasks or its policies are not here"
