@@ -74,7 +74,7 @@ def forward_question(ask: Asker, stated: StatedFact) -> Question:
     """Asks for the value, given the subject."""
     fact = stated.fact
     spans = (stated.value, stated.subject, stated.sentence)
-    text = _begun(ask.forward(fact.relation, fact.subject), stated.statement, subject=fact.subject)
+    text = _begun(ask.forward(fact.relation, fact.subject), stated.statement, "value", subject=fact.subject)
     return answerable(text, fact.value, fact.relation.value_type, "forward", spans)
 
 
@@ -82,17 +82,16 @@ def reverse_question(ask: Asker, stated: StatedFact) -> Question:
     """Asks for the subject, given the value: the two mentions swap their parts."""
     fact = stated.fact
     spans = (stated.subject.as_a("answer"), stated.value.as_a("subject"), stated.sentence)
-    text = _begun(ask.reverse(fact.relation, fact.value), stated.statement, value=fact.value)
+    text = _begun(ask.reverse(fact.relation, fact.value), stated.statement, "subject", value=fact.value)
     return answerable(text, fact.subject, "person", "reverse", spans)
 
 
-def _begun(question: QuestionText, statement: str, **given: str) -> QuestionText:
+def _begun(question: QuestionText, statement: str, asked: str, **given: str) -> QuestionText:
     """Begins the answer as its statement begins, where that ends with what is asked for."""
-    before, _, behind = statement.rpartition(" {")
-    begins = behind in ("subject}.", "value}.") and not given.keys() & {behind[:-2]}
-    return (
-        replace(question, answer_prefix=QuestionText("", before).format(**given).answer_prefix) if begins else question
-    )
+    before = statement.removesuffix(f" {{{asked}}}.")
+    if before == statement:
+        return question
+    return replace(question, answer_prefix=QuestionText("", before).format(**given).answer_prefix)
 
 
 def draw_of_kinds(

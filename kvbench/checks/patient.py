@@ -27,7 +27,7 @@ Result = tuple[Outcome, str]
 
 @dataclass(frozen=True)
 class Trial:
-    """What a policy leaves of a context of one length."""
+    """Holds what a policy leaves of a context of one length."""
 
     length: int
     error: str
