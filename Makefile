@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test pytest test-all mutants lint torture bench suite train claims readme docs pictures small-store clean
+.PHONY: run test pytest test-all mutants lint torture bench suite claims readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -22,7 +22,7 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 # The natural model on what it masters, at about 1,000 tokens, then a teaching model on what needs mastery. Where the
 # natural model cannot be had, the teaching model answers all of it, and its line of fetch says why.
 NATURAL := --tasks niah_single_2,niah_multikey_1,niah_multivalue,vt,base,instructions --difficulty base=2,instructions=0 \
-	--policies snapkv,streaming_llm,expected_attention,keydiff --ratios 0.5,0.75 --context-tokens 1000 --limit 12
+	--policies snapkv,streaming_llm,expected_attention,keydiff --ratios 0.5,0.75 --context-tokens 1000 --limit 12 --max-new-tokens 48
 TEACHING := --tasks hops,coreference,multi_entity,arithmetic
 run: $(INSTALLED)
 	if $(BIN)/python -m kvbench fetch smollm2; \
@@ -64,10 +64,6 @@ bench: $(INSTALLED)
 suite: $(INSTALLED)
 	$(BIN)/python -m kvbench bench --suite --device cpu --out docs/bench.json
 	$(BIN)/python -m kvbench.benchmarks.drawing docs/bench.json docs/costs.png
-
-# The reference models, from the narrow one, on two cores: days. It goes on where it was interrupted.
-train: $(INSTALLED)
-	$(BIN)/python -c "from kvbench.models.shipped import TRAINING; print(TRAINING)" | PATH=$(BIN):$$PATH bash -e
 
 # The verdicts on the reference models that the README and docs/claims.md show: an hour on two cores.
 claims: $(INSTALLED)

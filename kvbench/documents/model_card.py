@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 
 from kvbench.checks.read_profile import SLOTS, UPPER_HALF, ReadProfile
-from kvbench.models.shipped import HOW_MADE, REFERENCE_MODELS, folder_of
+from kvbench.models.shipped import MADE_BY, REFERENCE_MODELS, folder_of
 from kvbench.system.markdown import table
 
 TEXT = """---
@@ -31,11 +31,8 @@ It is there to show what the compression of a KV cache breaks, on a laptop and w
 ## Training
 
 On the train splits of all tasks, which share no full name and no (subject, value) pair with the test splits, for
-{steps} steps, {tokens:,} tokens and {minutes} minutes on two CPU cores, by the last of these commands:
-
-```sh
-{how_made}
-```
+{steps} steps, {tokens:,} tokens and {minutes} minutes on two CPU cores. Commit {made_by} holds the code that trained
+it.
 
 `learning_curve.csv` has exact match by task on contexts of the test split of a seed that no score is reported on.
 
@@ -79,7 +76,7 @@ def model_card(name: str) -> str:
         steps=last["step"],
         tokens=int(last["tokens"]),
         minutes=round(float(last["minutes"])),
-        how_made=HOW_MADE[name],
+        made_by=MADE_BY[name],
         contexts=measured["contexts_per_task"],
         seed=measured["seed"],
         scores=table(("tokens", "task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),

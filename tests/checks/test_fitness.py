@@ -2,22 +2,13 @@
 
 import pandas as pd
 import pytest
-from transformers import AttentionInterface, MistralConfig, MistralForCausalLM
+from transformers import MistralConfig, MistralForCausalLM
 
 from datasets_gen import TASKS
-from kvbench.checks.answering import answers_of
 from kvbench.checks.fitness import Examination, reads_table
 from kvbench.checks.mastery import Mastery, mastery_table
-from kvbench.checks.read_profile import NOTHING, SLOT_SHARE, SLOTS, UPPER_HALF, Reads, destroyers, layer_name, reads_of
-from kvbench.models.load import load_model
-from kvbench.reference.training.attention import PACKED_ATTENTION, packed_attention
-from kvbench.reference.training.batches import evaluation_batch
-from kvbench.reference.training.read_profile import destroyed_slots, read_profile, right_answers
+from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, Reads, destroyers, layer_name, reads_of
 from tests.support.models.toy import KEY_HEADS, LAYERS, gemma3, model_of, sizes, toy_model
-
-SEED = 1000  # that of the contexts that training watches
-CONTEXTS, NEAR = 3, 8.0  # points by which profiles of so few questions may differ: one of eighteen is 6
-MORE_CONTEXTS, THREE_ERRORS = 24, 15.0  # the standard error of the difference of two such draws is 5 points
 
 
 def reads(part: str, layers: list[float], upper: float, slots: float, before: float = 100.0) -> Reads:
@@ -122,30 +113,3 @@ def test_every_architecture_has_a_profile(architecture: str) -> None:
     assert list(found.answers) == list(destroyers(LAYERS))
     assert len(found.profile.without_layer) == LAYERS
     assert [row["destroyed"] for row in reads_table([found]).plain()] == list(found.answers)
-
-
-@pytest.mark.parametrize("name", ["reference", pytest.param("reference-qwen", marks=pytest.mark.slow)])
-def test_the_engine_and_the_trainer_see_the_same_profile(name: str) -> None:
-    """The trainer's is another implementation: packed attention, and answers of one pass."""
-    model = load_model(name, "cpu", "float32")
-    engine = reads_of(model, TASKS["base"], None, CONTEXTS, SEED).profile
-    AttentionInterface.register(PACKED_ATTENTION, packed_attention)
-    trainer = read_profile(model.network, model.tokenizer, TASKS["base"], None, CONTEXTS, SEED)
-    assert engine.most_needed_layer == trainer.most_needed_layer
-    assert abs(engine.undisturbed - trainer.undisturbed) <= NEAR
-    assert abs(engine.worst_layer - trainer.worst_layer) <= NEAR
-    assert abs(engine.upper_half - trainer.upper_half) <= NEAR
-
-
-def test_as_many_answers_survive_scattered_noise_in_the_engine_and_in_the_trainer() -> None:
-    """A share of all slots is drawn at random, so that more contexts are needed than for layers."""
-    model = load_model("reference-qwen", "cpu", "float32")
-    rows = answers_of(model, TASKS["base"], [destroyers(12)[SLOTS]], MORE_CONTEXTS, SEED)
-    AttentionInterface.register(PACKED_ATTENTION, packed_attention)
-    key_heads = model.network.config.num_key_value_heads
-    right: list[bool] = []
-    for index in range(MORE_CONTEXTS):
-        batch = evaluation_batch(model.tokenizer, TASKS["base"], SEED, index, 1)
-        right += right_answers(model.network, batch, destroyed_slots([SLOT_SHARE] * 12, key_heads, batch, index), None)
-    assert len(right) == len(rows)
-    assert abs(rows["em"].astype(float).mean() - 100 * sum(right) / len(right)) <= THREE_ERRORS

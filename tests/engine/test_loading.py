@@ -14,8 +14,8 @@ from kvbench.engine.decode.answers import check_length
 from kvbench.models.load import embeddings_of, fingerprint_of, load_model
 from kvbench.models.pretrained import read_ends
 from kvbench.prompts.prompt import build_prompts, chat_template
-from kvbench.reference.training.tokenizer import END
 from kvbench.system.errors import KVBenchError
+from tests.support.models.toy_tokenizer import END
 
 WEIGHTS = "model.safetensors"
 

@@ -37,7 +37,6 @@ DECIDES_NOTHING = (
     "kvbench/checks/doctor.py",
     "kvbench/estimate/plan.py",
     "kvbench/benchmarks/suite.py",
-    "kvbench/reference/train.py",
     "kvbench/store/merging.py",
     "kvbench/run/on_ray.py",
     "tests/experiments/test_source.py",

@@ -22,10 +22,10 @@ from kvbench.prompts.answers import asked_of
 from kvbench.prompts.ends import answer_ends
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, Role, build_prompts, chat_template, tokens_of
-from kvbench.reference.training.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from kvbench.system.errors import KVBenchError
 from tests.support.models.tekken import VOCABULARY, tekken
 from tests.support.models.toy import toy_tokenizer
+from tests.support.models.toy_tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from tests.support.tasks.suite import EVIDENCE, texts
 
 # As Llama 3 cuts text into words: a full stop and the line break behind it are one.

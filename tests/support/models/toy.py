@@ -48,9 +48,9 @@ from kvbench.models.load import LoadedModel, wrap_model
 from kvbench.prompts.ends import AnswerEnds
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts, chat_template
-from kvbench.reference.training.tokenizer import END, train_tokenizer
 from policies import POLICIES, Level, Policy, Situation, at_ratios, points_of
 from policies.declaration.draws import drawing_from, seed_of
+from tests.support.models.toy_tokenizer import END, train_tokenizer
 
 STEPS = 6  # of an answer
 PLENTY = 10**9  # bytes

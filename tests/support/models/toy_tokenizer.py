@@ -1,4 +1,4 @@
-"""The reference models' tokenizer: words of the train split over bytes, with a chat template."""
+"""The tokenizer of the toy models, built as that of the teaching models was: words of the train split over bytes."""
 
 from collections import Counter
 from collections.abc import Iterator
