@@ -8,7 +8,7 @@ import typer
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.estimate.constants import FILE, Constants
-from kvbench.estimate.machine import MACHINES, MEASURED, find_machine
+from kvbench.estimate.machine import MACHINES, THIS, check_machine, find_machine
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import DEFAULT
 from kvbench.models.names import model_source
@@ -46,9 +46,8 @@ def command(
     repeats: options.Repeats = None,
     mode: options.Mode = "agnostic",
     machine: Annotated[
-        str, typer.Option(help=f"{', '.join(MACHINES)}, or {MEASURED}: the machine of the constants.")
+        str, typer.Option(help=f"{', '.join(MACHINES)}, or {THIS}: this processor, which is measured.")
     ] = "h100",
-    memory_gb: Annotated[float, typer.Option(help=f"Memory of the machine {MEASURED}.")] = 16.0,
     constants: Annotated[Path, typer.Option(help="A file of constants.", show_default="those of kvbench")] = FILE,
     measure: Annotated[Path | None, typer.Option(help="Measure this machine for minutes and write this file.")] = None,
 ) -> Result:
@@ -59,8 +58,8 @@ def command(
     job = Job.of({**context.params, "levels": levels, "context_tokens": None})
     model_source(model)
     check_job(job)
+    check_machine(machine)
     known = Constants.read(constants)
-    machine_of_plan = find_machine(machine, memory_gb, known)
     given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
     if all(value is None for value in given.values()):
         shape = shapes.shape_of(model, bytes_per_number)
@@ -68,7 +67,8 @@ def command(
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     else:
         shape = shapes.shape_from(layers, heads, key_heads, head_size, parameters, bytes_per_number)
-    plan = requests.PlanRequest(shape, job, tokens, questions, machine_of_plan).plan(known)
+    of_plan = find_machine(machine, shape.heads * shape.head_size, shape.bytes_per_number)
+    plan = requests.PlanRequest(shape, job, tokens, questions, of_plan).plan(known)
     figures = ResultTable("figures", [Column("what"), Column("how much")], pages.rows_of(plan), headed=False)
     slowest = ResultTable(
         "slowest presses",

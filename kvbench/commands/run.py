@@ -17,6 +17,7 @@ from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import RUN_FILE, Job, read_run_file
+from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
 from policies import LazyModule, Policy
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kvbench.run.executor import Executor
     from kvbench.store.store import Store
 
+forecasts = LazyModule("kvbench.estimate.forecast")
 levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.run.local")
 mastery = LazyModule("leaderboards.aggregate.unmastered")
@@ -96,7 +98,7 @@ def command(
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
-    with _executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
+    with _executor(executor, job, begun is None, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
         site_list.check_owner("--site", site, [folder.name], site_list.RUN)
         store = runs.complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
@@ -104,9 +106,10 @@ def command(
 
 
 def _executor(
-    name: str, job: Job, address: str | None, workers: int | None, cpus: float | None, gpus: float | None
+    name: str, job: Job, is_new: bool, address: str | None, workers: int | None, cpus: float | None, gpus: float | None
 ) -> "AbstractContextManager[Executor]":
-    """Returns the executor ``local`` or ``ray``; raises :class:`KVBenchError` for an option of Ray with ``local``."""
+    """Returns the executor ``local``, which forecasts a new run, or ``ray``; raises :class:`KVBenchError` for
+    an option of Ray with ``local``."""
     if name == "ray":
         cluster = ray.Cluster(address, workers, 1.0 if cpus is None else cpus, gpus)
         on_ray: AbstractContextManager[Executor] = ray.on_ray(job, cluster)
@@ -115,7 +118,10 @@ def _executor(
     for option, value in for_ray.items():
         if value is not None:
             raise KVBenchError(f"{option} is for --executor ray: give that too")
-    return nullcontext(local.on_this_machine(job))
+    here = local.on_this_machine(job)
+    if is_new and (line := forecasts.forecast_of(here.model, here.grid)):
+        console.print(line, soft_wrap=True)
+    return nullcontext(here)
 
 
 def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Result:
@@ -125,7 +131,7 @@ def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Re
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
     files = {"records": store.folder, "page": pages}
-    doubts = "\n".join(map(str, mastery.find_unmastered(records, rows)))
+    doubts = mastery.line_of(mastery.find_unmastered(records, rows))
     return Result(
         shown,
         doubts,

@@ -1,4 +1,4 @@
-"""The constants of a plan, measured on a machine: its speed, the engine's share of that, and the cost of each press."""
+"""The constants of a plan, measured on a machine: the cost of each press, and the bytes of a store."""
 
 from pathlib import Path
 from statistics import median
@@ -10,7 +10,6 @@ from kvbench.system.errors import KVBenchError
 from policies import Policy
 
 FILE = Path(__file__).parent / "constants.json"
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow that much at four times the length
 
@@ -54,10 +53,6 @@ class Constants(BaseModel):
     packages: dict[str, str]
     model: str
     lengths: tuple[PositiveInt, PositiveInt]  # tokens of the two contexts
-    flops: Positive  # of matrix products, a second
-    bandwidth: Positive  # of copies, bytes a second
-    prefill_share: Positive  # of the flops, in prefill
-    decode_share: Positive  # of the bandwidth, in decoding
     presses: Annotated[dict[str, PressCost], Field(min_length=1)]
     store: dict[str, TableBytes]  # by table
 

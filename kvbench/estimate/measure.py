@@ -8,16 +8,12 @@ from statistics import mean, median
 import torch
 
 from datasets_gen import Task
-from kvbench.benchmarks.measurement import seconds_of
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.benchmarks.suite import one_thread
-from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.estimate.constants import Constants, PressCost, TableBytes
-from kvbench.estimate.load import Load
-from kvbench.estimate.machine import Machine
-from kvbench.estimate.plan import answers_together
+from kvbench.estimate.machine import this_machine
 from kvbench.estimate.shape import DecoderShape
 from kvbench.experiments.collect import collect
 from kvbench.experiments.identify import package_versions
@@ -27,7 +23,7 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.resume import CONTEXTS_IN_CHUNK
 from kvbench.store.parquet import parquet_bytes
 from kvbench.system.process import processor_name
-from policies import FULL, POLICIES, Policy, at_ratios
+from policies import POLICIES, Policy, at_ratios
 
 CPU = torch.device("cpu")
 LENGTHS = (256, 1024)
@@ -36,7 +32,6 @@ REPEATS = 3
 RATIOS = (0.25, 0.45, 0.65)
 STORED_RATIOS = tuple(tenths / 10 for tenths in range(1, 10))  # those of a default run
 STORED_ANSWER = 4  # tokens of a common answer: random weights end none
-PLENTY = 10**9  # bytes
 
 
 class TimedByProcessor(LoadedModel):
@@ -52,13 +47,12 @@ def measure(
 ) -> Constants:
     """Measures for minutes. It leaves out policies that need a question, instructions or weights of their own."""
     model, shape = _model()
-    progress("matrix products and copies")
-    flops, bandwidth = _flops(), _bandwidth()
+    progress("copies")
+    copied = this_machine(NETWORK.heads * NETWORK.head_size).copied or 1.0
     tasks = [task_of(model, length) for length in lengths]
     prompts = [build_prompts(model.tokenizer, task, task.example(0, 0), "agnostic")[0] for task in tasks]
-    tokens = len(prompts[1].token_ids)
     prefills = [median(prefill(model, prompt, []).seconds for _ in range(REPEATS)) for prompt in prompts]
-    readings = [len(prompt.token_ids) * shape.cache_bytes / bandwidth for prompt in prompts]
+    readings = [len(prompt.token_ids) * shape.cache_bytes / copied for prompt in prompts]
     # A norm and a cut: an upper bound of what one more ratio takes once the scores are there.
     cut = (_press_seconds(model, POLICIES["knorm"], prompts[1]) or 0.0) / readings[1]
     presses = {}
@@ -69,17 +63,13 @@ def measure(
         seconds = [_press_seconds(model, policy, prompt) for prompt in prompts]
         if None not in seconds:
             presses[policy.name] = _press_cost(policy, [one or 0.0 for one in seconds], readings, prefills[1], cut)
-    progress("decoding and records")
+    progress("records")
     return Constants(
         machine=f"one thread of {processor_name()}",
         date=datetime.now(UTC).date().isoformat(),
         packages=package_versions(),
         model=f"Llama of random weights, {shape.parameters / 1e6:.0f} M parameters, float32",
         lengths=lengths,
-        flops=flops,
-        bandwidth=bandwidth,
-        prefill_share=min(1.0, shape.operations(tokens, tokens**2 / 2) / prefills[1] / flops),
-        decode_share=_decode_share(model, shape, prompts[0], Machine("", flops, bandwidth, PLENTY, "")),
         presses=presses,
         store=measure_store(model, [task_of(model, length, STORED_ANSWER) for length in lengths]),
     )
@@ -90,29 +80,6 @@ def _model() -> tuple[LoadedModel, DecoderShape]:
     model.network.generation_config.eos_token_id = None  # every answer is as long as it may be
     shape = NETWORK.layers, NETWORK.heads, NETWORK.key_heads, NETWORK.head_size, model.network.num_parameters()
     return TimedByProcessor(**vars(model)), DecoderShape(NETWORK.name, *shape, bytes_per_number=4)
-
-
-def _median_seconds(work: Callable[[], object]) -> float:
-    return median(seconds_of(CPU, work) for _ in range(REPEATS))
-
-
-def _flops(size: int = 1024, times: int = 8) -> float:
-    left, right = torch.randn(size, size), torch.randn(size, size)
-
-    def multiply() -> None:
-        for _ in range(times):
-            left @ right
-
-    multiply()
-    return 2.0 * size**3 * times / _median_seconds(multiply)
-
-
-def _bandwidth(numbers: int = 2**26) -> float:
-    """Measures the bandwidth of memory in bytes a second: a copy reads and writes."""
-    source = torch.randn(numbers)
-    target = torch.empty_like(source)
-    target.copy_(source)
-    return 2 * source.nbytes / _median_seconds(lambda: target.copy_(source))
 
 
 def _press_seconds(model: LoadedModel, policy: Policy, prompt: Prompt) -> float | None:
@@ -139,17 +106,6 @@ def _press_cost(
     if policy.ratio_free_score:
         return PressCost(readings=(short, long), level_readings=min(long, cut))
     return PressCost(level_readings=max(short, long))
-
-
-def _decode_share(model: LoadedModel, shape: DecoderShape, prompt: Prompt, machine: Machine) -> float:
-    """Returns the time that the machine's speed would allow, over the engine's."""
-    steps, policies = 16, [POLICIES[FULL], POLICIES["knorm"]]
-    trace = prefill(model, prompt, plan(policies, at_ratios(RATIOS), prompt, 0))
-    lengths = [len(question.token_ids) for question in prompt.questions]
-    load = Load("", 1, 1, trace.length, len(lengths), mean(lengths), steps, 0.0, ())
-    work, _ = answers_together(load, shape, [1.0, *(1 - ratio for ratio in RATIOS)], PLENTY)
-    engine = _median_seconds(lambda: decode(model, trace, steps, PLENTY))
-    return min(1.0, machine.seconds(work.operations, work.read) / engine)
 
 
 def measure_store(model: LoadedModel, tasks: Sequence[Task]) -> dict[str, TableBytes]:

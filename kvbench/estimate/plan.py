@@ -1,7 +1,7 @@
 """Adds up what a run would cost on a machine.
 
 The time of every part follows from one formula: it is bound by its operations or by the bytes that it reads,
-max(operations / speed, bytes / bandwidth).
+max(operations / speed, bytes / bandwidth), and each layer takes some time of each pass, however little it computes.
 """
 
 from collections import defaultdict
@@ -30,6 +30,8 @@ class PlannedWork(NamedTuple):
     tokens: float  # that pass the model
     operations: float
     read: float  # bytes
+    passes: float  # through all layers
+    copied: float = 0.0  # bytes
 
     @classmethod
     def of(
@@ -43,7 +45,7 @@ class PlannedWork(NamedTuple):
         cached: float = 0,  # tokens whose keys and values are read
     ) -> Self:
         read = weights * shape.weight_bytes + cached * shape.cache_bytes
-        return cls(name, policy, tokens, shape.operations(tokens, pairs), read)
+        return cls(name, policy, tokens, shape.operations(tokens, pairs), read, weights)
 
 
 def parts_of(load: Load, shape: DecoderShape, constants: Constants, room: float) -> Iterator[PlannedWork]:
@@ -55,7 +57,8 @@ def parts_of(load: Load, shape: DecoderShape, constants: Constants, room: float)
         times = len(shares) * press.prefills
         readings = press.readings_at(tokens, constants.lengths) + len(shares) * press.level_readings
         yield PlannedWork.of(shape, "private prefills", policy.name, times * tokens, times * pairs, times)
-        yield PlannedWork.of(shape, "compression", policy.name, cached=readings * tokens)
+        copied = readings * tokens * shape.cache_bytes
+        yield PlannedWork("compression", policy.name, 0, 0, 0, 0, copied)
         if policy.while_decoding:
             yield from _answers_alone(load, shape, policy, sum(shares), len(shares))
     together = [share for policy, shares in load.branches if not policy.while_decoding for share in shares]
@@ -68,7 +71,8 @@ def _answers_alone(
     """Estimates answers alone: every token of an answer reads weights and cache. The right answer is passed token by
     token too, behind the question once more."""
     for name, length in (("answers written alone", load.answer_tokens), ("likelihood alone", load.gold_tokens)):
-        tokens, passes = load.questions * (load.question_tokens + length), load.questions * (1 + length)
+        tokens = load.questions_at_once * (load.question_tokens + length)
+        passes = load.questions_at_once * (1 + length)
         pairs, cached = tokens * kept * load.tokens, passes * kept * load.tokens
         yield PlannedWork.of(shape, name, policy.name, branches * tokens, pairs, branches * passes, cached)
 
@@ -79,11 +83,11 @@ def answers_together(load: Load, shape: DecoderShape, shares: Sequence[float], r
     and for each token of the answers."""
     kept = sum(shares) * load.tokens
     waves = ceil(kept * shape.cache_bytes / room)
-    questions, golds = load.questions * load.question_tokens, load.questions * load.gold_tokens
+    questions, golds = (load.questions_at_once * tokens for tokens in (load.question_tokens, load.gold_tokens))
     for name, tokens, passes in (
         (
             "answers written together",
-            questions + load.questions * load.answer_tokens,
+            questions + load.questions_at_once * load.answer_tokens,
             1 + ceil(questions / PLACES_AT_ONCE) + load.answer_tokens,
         ),
         ("likelihood together", golds, ceil(golds / PLACES_AT_ONCE)),
@@ -104,7 +108,7 @@ class Plan:
     @property
     def context(self) -> int:
         """Returns the bytes of the cache of the longest context."""
-        return max(load.tokens for load in self.loads) * self.shape.cache_bytes
+        return ceil(max(load.tokens * self.shape.at(load.tokens).cache_bytes for load in self.loads))
 
     @property
     def masks(self) -> int:
@@ -114,21 +118,21 @@ class Plan:
     @property
     def branches(self) -> float:
         """Returns the bytes of the caches of all branches of a context."""
-        return max(sum(load.shares) * load.tokens for load in self.loads) * self.shape.cache_bytes
+        return max(sum(load.shares) * load.tokens * self.shape.at(load.tokens).cache_bytes for load in self.loads)
 
     @property
     def waiting_bytes(self) -> float:
         """Counts the bytes of all branches of a context while they wait to be decoded: presses that rewrite the cache
         or prefill alone leave keys and values of their own, the others a keep mask."""
         return max(
-            load.tokens * sum(self._waiting_bytes(policy, shares) for policy, shares in load.branches)
+            load.tokens * sum(self._waiting_bytes(policy, shares, load.tokens) for policy, shares in load.branches)
             for load in self.loads
         )
 
-    def _waiting_bytes(self, policy: Policy, shares: Sequence[float]) -> float:
-        """Counts the same for one policy, in bytes for each token of the context."""
+    def _waiting_bytes(self, policy: Policy, shares: Sequence[float], tokens: int) -> float:
+        """Counts the same for one policy, in bytes for each token of a context of so many."""
         if policy.rewrites or policy.prefill == "private":
-            return sum(shares) * self.shape.cache_bytes
+            return sum(shares) * self.shape.at(tokens).cache_bytes
         return len(shares) * self.shape.mask_bytes
 
     @property
@@ -154,10 +158,13 @@ class Plan:
     def times(self) -> list[tuple[PlannedWork, float]]:
         """Returns the seconds that one worker takes over all contexts, by part of the work."""
         return [
-            (part, load.contexts * self.machine.seconds(part.operations, part.read))
+            (part, load.contexts * load.prompts * self._seconds(part))
             for load in self.loads
-            for part in parts_of(load, self.shape, self.constants, self.room)
+            for part in parts_of(load, self.shape.at(load.tokens), self.constants, self.room)
         ]
+
+    def _seconds(self, part: PlannedWork) -> float:
+        return self.machine.seconds(part.operations, part.read, part.passes * self.shape.layers, part.copied)
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -2,17 +2,17 @@
 
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from kvbench.models.load import check_architecture, check_heads, longest_read
 from kvbench.models.names import model_source
 from kvbench.models.pretrained import read_config
-from kvbench.models.shape import head_size_of
+from kvbench.models.shape import head_size_of, windows_of
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 
@@ -29,10 +29,13 @@ class DecoderShape:
     parameters: int
     bytes_per_number: int  # in weights and cache
     places: int = sys.maxsize  # tokens that the model takes at most
+    sliding: int = 0  # layers that hold the newest tokens of a context alone
+    window: int = 1  # how many tokens these hold
+    length: int = 1  # tokens of the context whose cache is counted
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
-            if field != "name" and value < 1:
+            if field not in ("name", "sliding") and value < 1:
                 raise KVBenchError(f"a model has 1 or more {field.replace('_', ' ')}, not {value}")
         check_heads(self.heads, self.key_heads)
 
@@ -40,10 +43,15 @@ class DecoderShape:
     def weight_bytes(self) -> int:
         return self.parameters * self.bytes_per_number
 
+    def at(self, length: float) -> "DecoderShape":
+        """Returns the same for contexts of a length: the longer they are, the less of them sliding layers hold."""
+        return replace(self, length=max(1, math.ceil(length)))
+
     @property
-    def cache_bytes(self) -> int:
-        """Counts the bytes of the keys and values of one token."""
-        return 2 * self.layers * self.key_heads * self.head_size * self.bytes_per_number
+    def cache_bytes(self) -> float:
+        """Counts the bytes of the keys and values of one token of the context, in the mean over its tokens."""
+        layers = self.layers - self.sliding * max(0.0, 1 - self.window / self.length)
+        return 2 * layers * self.key_heads * self.head_size * self.bytes_per_number
 
     @property
     def mask_bytes(self) -> int:
@@ -73,10 +81,15 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
             f"the configuration of '{model}' cannot be read ({first_line(error)}): give --layers, --heads, "
             "--key-heads, --head-size and --parameters instead"
         ) from error
-    text: Any = config.get_text_config()
-    heads = text.num_attention_heads
+    return shape_of_network(model, network, bytes_per_number)
+
+
+def shape_of_network(name: str, network: PreTrainedModel, bytes_per_number: int) -> DecoderShape:
+    """Returns the shape of a network, with or without its weights."""
+    text: Any = network.config.get_text_config()
+    heads, windows = text.num_attention_heads, windows_of(text)
     return DecoderShape(
-        model,
+        name,
         text.num_hidden_layers,
         heads,
         getattr(text, "num_key_value_heads", None) or heads,
@@ -84,6 +97,8 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
         network.num_parameters(),
         bytes_per_number,
         longest_read(network),
+        sliding=len(windows),
+        window=max(windows, default=1),
     )
 
 

@@ -26,7 +26,6 @@ SHAPE = ("--layers", 4, "--heads", 4, "--key-heads", 2, "--parameters", 1)  # th
         (["plan", *SHAPE, "--head-size", "1" + "0" * 320], "--head-size 1000"),
         (["plan", *SHAPE, "--parameters", "1e300"], "--parameters 1e+300 cannot be computed with"),
         (["plan", *SHAPE, "--questions", "1e308"], "--questions 1e+308 cannot be computed with"),
-        (["plan", *SHAPE, "--memory-gb", "1e-320"], "cannot be computed with"),
         (["run", "--out", "runs/\udcff"], "holds the character U+DCFF, which cannot be shown"),
         (["run", "--site", "pages\0"], "holds the character U+0000"),
         (["run", "--tasks", "\x1b[31mbase"], "holds the character U+001B"),

@@ -146,7 +146,9 @@ class CommandLine:
     def error(self, *words: object) -> str:
         """The only line that a command says which fails, beside what it says of models and slow checks."""
         assert self(*words) == 1
-        (line,) = [line for line in self.err.splitlines() if line and not line.startswith(("loading", "check "))]
+        (line,) = [
+            line for line in self.err.splitlines() if line and not line.startswith(("loading", "check ", "forecast: "))
+        ]
         assert line.startswith("error: ")
         assert "unexpected" not in line
         assert set(options_in(line)) <= {*map(str, words), *options_of(str(words[0]))}, (
