@@ -24,6 +24,15 @@ from kvbench.prompts.mode import Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
 
+NEEDLES = (
+    *(f"niah_{kind}_{number}" for kind in ("single", "multikey") for number in (1, 2, 3)),
+    *("niah_multivalue", "niah_multiquery"),
+)
+# The presses of the board that run without a question and without weights of their own.
+PUBLISHED = (
+    *("kvzip", "adakv_expected_attention", "adakv_compactor", "keydiff", "lagkv", "cur", "tova", "snapkv"),
+    *("pyramidkv", "streaming_llm", "h2o", "knorm", "random"),
+)
 # Of every value of the cache, from what rounding to 8 bits of a number does up to what changes every answer.
 NOISE = tuple(f"multiplicative_normal(std={std})" for std in (0.01, 0.03, 0.1, 0.3))
 
@@ -53,6 +62,17 @@ SUITES: Mapping[str, Suite] = {
             tables=("attention", "states", "routes", "interventions", "smallest_sets"),
             levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
             limit=10,  # the fewest of which a page does not say that they may be chance
+        ),
+        Suite(
+            name="published",
+            description="Do presses keep needles in the order of kvpress's public board? (about 1,024 tokens)",
+            tasks=tuple(RULER[name] for name in NEEDLES),
+            if_named=(),
+            policies=PUBLISHED,
+            scope="context",
+            defence="none",
+            levels={"ratio": "0.25,0.5,0.75"},
+            limit=12,
         ),
         Suite(
             name="numerics",

@@ -46,7 +46,7 @@ def _leverage(situation: Situation) -> Press:
     return sketches.SeededLeveragePress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
 
 
-def _compactor(situation: Situation) -> Press:
+def compactor_press(situation: Situation) -> Press:
     return sketches.SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
 
 
@@ -153,7 +153,7 @@ COMPACTOR = scorer(
     name="compactor",
     paper="arXiv 2507.08143",
     description="Leverage and non-causal attention, blended by ratio",
-    build=_compactor,
+    build=compactor_press,
     random=True,
     more_tokens_than=16,
 )

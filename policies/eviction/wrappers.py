@@ -5,7 +5,7 @@ from functools import partial
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
-from policies.eviction.scorers import SINK, WINDOW, expected_attention_press, snapkv_press
+from policies.eviction.scorers import SINK, WINDOW, compactor_press, expected_attention_press, snapkv_press
 
 kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.ramp")
@@ -74,6 +74,17 @@ WRAPPERS = (
         frees=False,
         ratio_free_score=True,
         more_tokens_than=SINK,
+    ),
+    wrapper(
+        name="adakv_compactor",
+        paper="arXiv 2407.11550",
+        description="Compactor's scores, heads share a layer's budget",
+        build=lambda situation: kvpress.AdaKVPress(compactor_press(situation)),
+        budget=SHARED_OUT,
+        counted="layer",
+        frees=False,
+        random=True,
+        more_tokens_than=16,
     ),
     wrapper(
         name="criticalkv_snapkv",
