@@ -89,16 +89,17 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
         raise KVBenchError(reports.broken(mine.name, reason, str(job.press)))
     rows = sites.publish_summary(store, records)
     unmastered = {} if every_task else reasons.reasons_by_task(rows)
-    comparison = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site, unmastered)
+    more, fault = reports.warnings_of(store, records, grid.setting.policies)
+    warnings = [*argument_warnings(mine, others), *more]
+    names = [other.name for other in others]
+    comparison = sites.publish_comparison(store, records, mine.name, names, site, unmastered, warnings)
     met = {duel.other for duel in comparison.duels}
-    warnings = [f"no verdict against {one.name}: no cell of both is complete" for one in others if one.name not in met]
-    warnings += argument_warnings(mine, others)
+    warnings += [f"no verdict against {one.name}: no cell of both is complete" for one in others if one.name not in met]
     contrasts = {other: of_other for other, of_other in comparison.contrasts.items() if of_other}
     shown = [*verdicts.pooled_tables(comparison.pooled, comparison.presses)]
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]
     shown += [verdicts.failure_table(contrasts)] if contrasts else []
     shown += [verdicts.argument_table(comparison.presses)] if comparison.presses else []
-    more, fault = reports.warnings_of(store, records, grid.setting.policies)
     files = {"records": folder, "page": comparison.page}
     if tables:
         files["tables"] = sites.write_comparison_tables(store, comparison)
@@ -110,6 +111,4 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
         f"pages of every task, with examples beside the texts: {comparison.next_step}",
         "intervals of each cell, and every kind of question: the page",
     ]
-    return Result(
-        shown, notes=notes, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows)
-    )
+    return Result(shown, notes=notes, warnings=warnings, files=files, fault=fault or reports.failures_of(rows))

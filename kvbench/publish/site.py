@@ -301,9 +301,10 @@ def publish_comparison(
     others: Sequence[str],
     folder: Path | None,
     unmastered: Mapping[str, str],
+    warnings: Sequence[str] = (),
 ) -> PublishedComparison:
     """Writes the page of a policy against others, and its tables. ``unmastered``: why the model cannot do a task, which
-    has no verdict and enters nothing."""
+    has no verdict and enters nothing. ``warnings``: what a reader of the verdicts has to know."""
     try:
         verdicts = duels(records, policy, others)
     except LeaderboardError as error:
@@ -339,6 +340,7 @@ def publish_comparison(
         contexts=contexts_text({task.name: task.contexts for task in store.identity.tasks if task.name in tasks}),
         beside=run_site_beside(folder, store),
         unmastered=unmastered,
+        warnings=[*warnings, *([fault] if (fault := store.run.reason) else [])],
         next_step=next_step,
     )
     write_text_atomically(path, page)

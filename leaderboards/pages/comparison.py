@@ -66,7 +66,11 @@ class MeasureGrid:
     @property
     def reasons(self) -> list[str]:
         """Says why cells are blank, each reason once: the title of a cell is nowhere on a phone."""
-        return list(dict.fromkeys(cell.reason for line in self.lines for cell in line.cells if cell.sort is None))
+        return list(
+            dict.fromkeys(
+                f"{cell.dash}: {cell.reason}" for line in self.lines for cell in line.cells if cell.sort is None
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,15 @@ def build_comparison(
     contexts: str = "",
     beside: RunBeside | None = None,
     unmastered: Mapping[str, str] | None = None,
+    warnings: Sequence[str] = (),
     next_step: str = "",
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells
     without a verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it
     begins with. ``presses``: the arguments that each policy ran with. ``run``: what made the page, of so many
     ``contexts``. ``beside``: a run to look further at. ``unmastered``: why the model cannot do a task, which has no
-    verdict. ``next_step``: the command that makes pages of its run."""
+    verdict. ``warnings``: what a reader of the verdicts has to know. ``next_step``: the command that makes pages of its
+    run."""
     reasons = unmastered or {}
     others = dict.fromkeys(duel.other for duel in duels)
     counts = Counter(clause for one in pooled for clause in one.clauses)
@@ -131,6 +137,7 @@ def build_comparison(
         definitions=[one for one in STATISTICS.definitions if one.name in DEFINED],
         missing=missing,
         unmastered=reasons,
+        warnings=[warning.removeprefix("warning: ") for warning in warnings],
         sheets=sheets,
         run=run,
         provenance=provenance_of([run.content]) if run else (),
