@@ -49,6 +49,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return Report.model_validate_json(out.read_text())
 
 
+@pytest.mark.slow
 def test_the_suite_measures_every_row_with_its_spread(report: Report) -> None:
     assert [row.name for row in report.results] == list(ON_CPU)
     for row in report.results:
@@ -61,6 +62,7 @@ def test_the_suite_measures_every_row_with_its_spread(report: Report) -> None:
     assert report.cores >= 1
 
 
+@pytest.mark.slow
 def test_against_the_pipeline_every_generation_is_compared(report: Report) -> None:
     for row, contexts in zip(report.results[:2], (2, 1), strict=True):
         cells = 3  # the full cache, and a policy at two ratios
@@ -69,6 +71,7 @@ def test_against_the_pipeline_every_generation_is_compared(report: Report) -> No
         assert row.value > 0
 
 
+@pytest.mark.slow
 def test_h2o_is_compared_with_eager_and_the_long_context_is_answered(report: Report) -> None:
     rows = {row.name: row for row in report.results}
     error = rows["h2o"].details["largest_relative_error"]
@@ -139,6 +142,7 @@ def test_rows_are_kept_beside_those_of_the_same_machine_alone(tmp_path: Path) ->
         here.with_rows_of(path)
 
 
+@pytest.mark.slow
 def test_the_peak_of_a_process_is_not_that_of_its_parent(report: Report) -> None:
     """As ``ru_maxrss`` would have it on Linux, where a row after a large one would have taken nothing."""
     (context,) = (row for row in report.results if row.name == "context")
@@ -221,6 +225,7 @@ def test_the_profile_tells_parts_and_operations(cli: CommandLine, tiny: LoadedMo
     assert "aten::" in cli.out
 
 
+@pytest.mark.slow
 def test_the_picture_has_what_was_measured(report: Report, tmp_path: Path) -> None:
     details = {row.name: row.details for row in report.results}
     rows: Any = details["length"]["rows"]

@@ -59,7 +59,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
     ),
     "doctor": (["doctor", "knorm", "--model", "TOY"], {"findings": "outcome"}),
     "doctor of a model": (
-        ["doctor", "--model", "TOY", "--limit", "1"],
+        ["doctor", "--model", "TOY", "--tasks", "base", "--limit", "1"],
         {"findings": "finding", "mastery": "chance"},
     ),
     "bench": (["bench", "--model", "TOY", *TREATED, "--policies", "knorm"], {"bench": "equal"}),

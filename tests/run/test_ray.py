@@ -159,6 +159,7 @@ def tokens_of(index: int) -> int:
 
 
 @needs_ray
+@pytest.mark.slow
 def test_a_run_that_is_killed_takes_its_workers_along(runs: Runs) -> None:
     """It starts a cluster of its own, as a run without an address does; all other tests share one. Two units are
     stored when it is killed, and one is held."""
@@ -249,6 +250,7 @@ def test_a_cluster_is_waited_for_and_a_worker_that_is_killed_changes_no_record(
 
 
 @needs_ray
+@pytest.mark.slow
 def test_sigterm_ends_a_run_on_a_cluster_as_ctrl_c_does(runs: Runs, cluster: BusyCluster) -> None:
     """Ray puts a handler of its own in place, which exits without a word and leaves the run ``started``."""
     cluster.free()
@@ -264,6 +266,7 @@ def test_sigterm_ends_a_run_on_a_cluster_as_ctrl_c_does(runs: Runs, cluster: Bus
 
 
 @needs_ray
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_without_ray_with_what_is_missing(
     runs: Runs, local: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
