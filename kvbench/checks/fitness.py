@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 
 from datasets_gen import Task
+from kvbench.checks.answering import answers_of
 from kvbench.checks.findings import Begin, Finding, Outcome
 from kvbench.checks.mastery import Mastery, enough, highest_mastered, percent_text
 from kvbench.checks.read_profile import (
@@ -15,7 +17,6 @@ from kvbench.checks.read_profile import (
     Loss,
     ReadProfile,
     Reads,
-    counts,
     layer_name,
     part_name,
     reads_of,
@@ -24,9 +25,10 @@ from kvbench.experiments.catalogue import unfit_for
 from kvbench.models.load import LoadedModel, decoder_of, longest_sequence, rotation_switch
 from kvbench.models.shape import cache_shape
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
+from kvbench.run.workers import Workers
 from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies import POLICIES, attention_window
+from policies import FULL, POLICIES, attention_window
 
 # What a model that reads by many routes loses, in points of exact match.
 MOST_BY_A_LAYER = 25.0  # with any single layer
@@ -61,15 +63,23 @@ class Examination:
     def layers(self) -> int:
         return int(self.model.network.config.get_text_config().num_hidden_layers)
 
-    def predicted_answers(self) -> tuple[int, int]:
-        """Counts the answers of the full cache at one level of each task, and those of all read profiles."""
-
-        def questions(task: Task, hops: int | None = None) -> int:
-            examples = [task.example(self.seed, index) for index in range(self.contexts)]
-            return sum(counts(question, hops) for example in examples for question in example.questions)
-
+    def forecast(self) -> str:
+        """Says how long the examination takes, from the time of one context: if each task is decided at its highest
+        level, and at most."""
+        first = self.tasks[0]
+        started = monotonic()
+        answers_of(self.model, first, [POLICIES[FULL]], 1, self.seed)
+        seconds = (monotonic() - started) / self._words(first) / Workers(self.model, self.contexts).count
+        least = sum(self._words(task) * enough(task, 1) for task in self.tasks)
+        levels = sum(self._words(task) * enough(task, self.contexts) * (task.top_level + 1) for task in self.tasks)
         places = self.layers + 3  # nothing, the upper half, and slots
-        return sum(map(questions, self.tasks)), places * sum(questions(task, hops) for task, hops in self._parts)
+        reads = sum(self._words(task) * self.contexts * places for task, _ in self._parts)
+        return f"takes {_minutes(seconds * least)} to {_minutes(seconds * (levels + reads))}"
+
+    def _words(self, task: Task) -> int:
+        """Counts the words of a context and its questions, which its time grows with."""
+        example = task.example(self.seed, 0)
+        return sum(len(text.split()) for text in (example.context, *(one.text for one in example.questions)))
 
     def findings(self, begin: Begin) -> Iterator[Finding]:
         """Yields all findings in turn, and measures what they rest on."""
@@ -167,6 +177,10 @@ class Examination:
             return reasons[0]
         fit = "fit for every board" if len(mastered) == len(self.masteries) else "fit for boards of these"
         return f"reads by many routes and masters {len(mastered)} of {len(self.masteries)} tasks: {fit}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _contradiction(reads: Reads) -> str:

@@ -95,8 +95,7 @@ def _of_press(policy: Policy, model: str, device: str) -> Result:
 def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
     exam = fitness.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
-    with_full, of_profiles = exam.predicted_answers()
-    console.print(f"{with_full:,} answers with the full cache, and at most {of_profiles:,} of the read profile")
+    console.print(exam.forecast())
     findings = findings_of(exam.steps, exam.findings)
     tables = [findings_table(model, findings), mastery.mastery_table(exam.masteries)]
     tables += [fitness.reads_table(exam.reads)] if exam.reads else []

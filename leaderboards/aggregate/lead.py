@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pandas import DataFrame
 
 from datasets_gen import Directive
-from leaderboards.aggregate.row import ALL_TASKS, LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.statistics.bootstrap import FloatArray
 from policies.declaration.names import FULL
 
+CANNOT = "the model cannot do this task"
 ABOVE_CHANCE = 20.0  # points of what leads that the full cache must reach above a guess without the text
 LEAST = 50.0  # percent of the first measure that the full cache must reach, where a text says what is right
 
@@ -60,10 +61,18 @@ def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
     return (first, *(measure for measure in others if full is not None and measure.value(full) is not None))
 
 
-def leading_first(measures: Sequence[Measure], task: str, rows: Sequence[SummaryRow]) -> list[Measure]:
-    """Puts in front what leads a task; over all tasks no measure leads all of them. ``rows``: of the task."""
+def first_shown(task: str, rows: Sequence[SummaryRow]) -> tuple[Measure, ...]:
+    """Returns the measures that a page shows first of a task, whose ``rows`` these are: where the model cannot do it,
+    the likelihood of the right answer, which policies change all the same."""
     full = next((row for row in rows if row.policy == FULL), None)
-    leading = () if task == ALL_TASKS else leading_measures(full)
+    if full is not None and full.not_mastered:
+        return (DELTA_NLL,)
+    return (RIGHT,) if task == ALL_TASKS else leading_measures(full)
+
+
+def leading_first(measures: Sequence[Measure], task: str, rows: Sequence[SummaryRow]) -> list[Measure]:
+    """Puts in front what a page shows first of a task, whose ``rows`` these are."""
+    leading = first_shown(task, rows)
     return sorted(measures, key=lambda measure: measure not in leading)
 
 
@@ -120,4 +129,4 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
     if reached >= least:
         return None
     name = lead.short if lead is QUESTIONS else measure.title.lower()
-    return f"the model cannot do this task: {name} {reached:.1f} with the full cache, below {least:.0f}"
+    return f"{CANNOT}: {name} {reached:.1f} with the full cache, below {least:.0f}"

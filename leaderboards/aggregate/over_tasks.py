@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, SummaryRow
 from leaderboards.metrics import MEASURES, Over
 from leaderboards.statistics.bootstrap import FloatArray, percentile_intervals
 from leaderboards.statistics.resampling import ENOUGH
@@ -26,7 +26,7 @@ class SummaryCell:
 
 def over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, SummaryCell]:
     """Computes the unweighted mean over tasks of each (mode, policy, level) that is complete in every task that
-    counts."""
+    counts. Where the model can do no task, the likelihood of the right answer alone has a mean, over all of them."""
     tasks = dict.fromkeys(task for task, *_ in cells)
     excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
     counted = {mode: [task for task in tasks if (task, mode) not in excluded] for _, mode, *_ in cells}
@@ -34,10 +34,12 @@ def over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, 
         mode: _floors([cells[key] for key in cells if key[0] in counted[mode] and key[1] == mode]) for mode in counted
     }
     anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
-    return {
-        key: _mean_over_tasks(key, [(task, cells.get((task, *key[1:]))) for task in counted[key[1]]], floors[key[1]])
-        for key in in_order(list(anywhere))
-    }
+    means = {}
+    for key in in_order(list(anywhere)):
+        mastered = counted[key[1]]
+        by_task = [(task, cells.get((task, *key[1:]))) for task in mastered or tasks]
+        means[key] = _mean_over_tasks(key, by_task, floors[key[1]], none_mastered=not mastered)
+    return means
 
 
 def _floors(cells: Sequence[SummaryCell]) -> dict[str, float | None]:
@@ -50,7 +52,10 @@ def _floors(cells: Sequence[SummaryCell]) -> dict[str, float | None]:
 
 
 def _mean_over_tasks(
-    key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], floors: Mapping[str, float | None]
+    key: Key,
+    by_task: Sequence[tuple[str, SummaryCell | None]],
+    floors: Mapping[str, float | None],
+    none_mastered: bool,
 ) -> SummaryCell:
     _, mode, policy, level = key
     present = [cell for _, cell in by_task if cell is not None]
@@ -67,15 +72,16 @@ def _mean_over_tasks(
         "n": sum(cell.row.n for cell in present),
         "contexts": sum(cell.row.contexts for cell in present),
         "fewest_contexts": min((cell.row.fewest_contexts for cell in present), default=0),
-        "mean_of": tuple(task for task, _ in by_task),
+        "mean_of": () if none_mastered else tuple(task for task, _ in by_task),
+        "not_mastered": NONE_MASTERED if none_mastered else None,
         **floors,
-        "reason": join_reasons(gaps) if by_task else NONE_MASTERED,
+        "reason": NONE_MASTERED if none_mastered else join_reasons(gaps),
     }
     if not present or len(present) < len(by_task) or not all(cell.row.complete for cell in present):
         return SummaryCell(SummaryRow(**shared, complete=False), {})
     measures: dict[str, Any] = {}
     means = {}
-    for name, measure in MEASURES.items():
+    for name, measure in {DELTA_NLL.field: DELTA_NLL}.items() if none_mastered else MEASURES.items():
         # A task without directives is no reason to say nothing of the others.
         counted = [c for c in present if measure.over is not Over.CONCERNED or getattr(c.row, name) is not None]
         values = [getattr(cell.row, name) for cell in counted]
@@ -84,7 +90,14 @@ def _mean_over_tasks(
             means[name] = np.mean([cell.means[name] for cell in counted], axis=0)
     given = [cell.row.answers_given for cell in present if cell.row.answers_given is not None]
     return SummaryCell(
-        SummaryRow(**shared, **measures, **intervals_of(means), answers_given=min(given, default=None)), means
+        SummaryRow(
+            **shared,
+            **measures,
+            **intervals_of(means),
+            answers_given=None if none_mastered else min(given, default=None),
+            complete=not none_mastered,
+        ),
+        means,
     )
 
 

@@ -20,6 +20,7 @@ WRONG_OF_ANSWERED = MEASURES["wrong_of_answered"]
 ABSTENTION, SLOT_COVERAGE = MEASURES["abstention_rate"], MEASURES["slot_coverage"]
 OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence"]
 NEXT_TOKENS, PERPLEXITY = MEASURES["next_token_accuracy"], MEASURES["perplexity"]
+DELTA_NLL = MEASURES["delta_nll"]
 
 
 def _columns() -> dict[str, Any]:
@@ -53,7 +54,7 @@ class SummaryRow(BaseModel):
     fewest_contexts: int = 0
     answers_given: int | None = None  # that are neither empty nor an abstention; of a mean over tasks the fewest of one
     mean_of: tuple[str, ...] = ()  # those that a row of ``all`` is the mean over
-    not_mastered: str | None = None  # why the task tells nothing of policies: the model cannot do it
+    not_mastered: str | None = None  # why its scores say nothing of policies: the model cannot do the task
     chance: float | None = None  # percent right, of the best guesser who does not see the text
     obeyed_by_silence: float | None = None  # in percent of the directives: by an answer that only abstains
     right_by_silence: float | None = None  # in percent: of who abstains from every question
@@ -90,8 +91,10 @@ class SummaryRow(BaseModel):
 
 
 def is_told(measure: Measure, rows: Sequence[SummaryRow]) -> bool:
-    """Tells whether a measure says anything of these rows: one has a value; and where the measure is about what is
-    evicted, one of a treatment that removes tokens."""
+    """Tells whether a measure says anything of these rows: one has a value; where the measure is about what is evicted,
+    one of a treatment that removes tokens; and the likelihood of the right answer where the model gives none."""
+    if measure is DELTA_NLL and not any(row.not_mastered for row in rows):
+        return False
     if is_of_eviction(measure):
         treated = [row for row in rows if row.policy != FULL] or rows
         rows = [row for row in treated if not row.removes_nothing]

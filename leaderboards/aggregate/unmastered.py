@@ -1,18 +1,23 @@
-"""Lists the tasks that a model cannot do with the full cache, and what to look at: a few of its answers beside the
-right ones."""
+"""Tells which tasks a model cannot do with the full cache, two of its answers beside the right ones, and what to run
+instead."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.lead import CANNOT
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import visible
 from policies.declaration.names import FULL
 
-ANSWERS = 3
-LONGEST = 200  # characters of an output that are shown
-ADVICE = "look at the chat template, at the prompt, and at what it writes"
+ANSWERS = 2
+LONGEST = 80  # characters of an output that are shown
+NEEDLE = "niah_single_2"
+ADVICE = (
+    "the levels that it masters (--difficulty auto), begun answers (--answer-prefix on), {needle}next tokens (--tasks "
+    "prose), or delta_nll, which compares policies all the same"
+)
 
 
 @dataclass(frozen=True)
@@ -33,20 +38,31 @@ class Unmastered:
     reason: str
     answers: tuple[WrittenAnswer, ...]  # wrong ones, of different contexts as far as there are
 
-    def __str__(self) -> str:
-        """Writes the answer in one line."""
-        outputs = ", ".join(repr(answer.output) for answer in self.answers)
-        return f"{self.task}: {self.reason}: {ADVICE}: {outputs}"
-
 
 def reasons_by_task(rows: Sequence[SummaryRow]) -> dict[str, str]:
     """Returns why the model cannot do a task, of those that it cannot do."""
-    return {row.task: row.not_mastered for row in rows if row.not_mastered}
+    return {row.task: row.not_mastered for row in rows if row.not_mastered and row.task != ALL_TASKS}
+
+
+def line_of(unmastered: Sequence[Unmastered]) -> str:
+    """Says in one line what the model cannot do, with two of its answers, and what to run instead; nothing of none."""
+    if not unmastered:
+        return ""
+    tasks = "; ".join(f"{one.task} ({one.reason.removeprefix(f'{CANNOT}: ')})" for one in unmastered)
+    answers = [answer for one in unmastered for answer in one.answers][:ANSWERS]
+    wrote = " and ".join(f"{answer.output!r} for {' or '.join(answer.golds) or 'no answer'}" for answer in answers)
+    return f"Not mastered: {tasks}. {f'It wrote {wrote}. ' if wrote else ''}{advice(one.task for one in unmastered)}"
+
+
+def advice(unmastered: Iterable[str]) -> str:
+    """Says what to run instead of the tasks of these names."""
+    needle = "" if NEEDLE in unmastered else f"a needle (--tasks {NEEDLE}), "
+    return f"Instead: {ADVICE.format(needle=needle)}."
 
 
 def find_unmastered(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Unmastered]:
     """Finds the tasks that the model cannot do, as the rows say, which these records add up to."""
-    reasons = {(row.task, row.mode): row.not_mastered for row in rows if row.not_mastered}
+    reasons = {(row.task, row.mode): row.not_mastered for row in rows if row.not_mastered and row.task != ALL_TASKS}
     return [Unmastered(task, mode, reason, _answers(records, task, mode)) for (task, mode), reason in reasons.items()]
 
 

@@ -18,7 +18,7 @@ from leaderboards.aggregate.row import (
     interval_text,
     is_of_eviction,
 )
-from leaderboards.boards.cells import SIGNS, TableCell, TableRow
+from leaderboards.boards.cells import SIGNS, TableCell, TableRow, blank_sign
 from leaderboards.boards.cliff import CLIFFS
 from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.profiles import NOT_COMPRESSED
@@ -113,7 +113,9 @@ class Board:
             for column, cell in zip(self.columns, line.cells, strict=True):
                 if cell.reason:
                     columns_by_reason.setdefault(cell.reason, {})[column.name] = None
-        return [f"– in {', '.join(columns)}: {reason}" for reason, columns in columns_by_reason.items()]
+        return [
+            f"{blank_sign(reason)} in {', '.join(columns)}: {reason}" for reason, columns in columns_by_reason.items()
+        ]
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from leaderboards.aggregate.comparison.duel import UNDECIDED, Verdict
+from leaderboards.aggregate.lead import CANNOT
+from leaderboards.aggregate.over_tasks import NONE_MASTERED
 from leaderboards.aggregate.ranking import Mark
 
 SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", UNDECIDED: "", "": ""}
 NOT_MEASURED = "not measured"
+NOT_RUN_SIGN, NOT_MASTERED_SIGN = "–", "∅"
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,19 @@ class TableCell:
         return "" if sort == self.text else sort
 
     @property
+    def dash(self) -> str:
+        """Returns what stands in the cell if it is blank."""
+        return blank_sign(self.reason)
+
+    @property
     def sign(self) -> str:
         """Returns what tells the tone to those who do not see colours."""
         return SIGNS[self.tone]
+
+
+def blank_sign(reason: str) -> str:
+    """Returns the sign of a blank cell: what the model cannot do is told from what was not run."""
+    return NOT_MASTERED_SIGN if CANNOT in reason or reason == NONE_MASTERED else NOT_RUN_SIGN
 
 
 def heat_of(value: float, highest: float) -> float:

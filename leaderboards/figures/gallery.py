@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from leaderboards.aggregate.facets import Facet
-from leaderboards.aggregate.lead import leading_first, leading_measures
-from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, RIGHT, WRONG_OF_ANSWERED, SummaryRow, is_told
+from leaderboards.aggregate.lead import first_shown, leading_first
+from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.boards.cliff import CLIFFS, Cliff
 from leaderboards.boards.correlation import CORRELATIONS, Correlation
 from leaderboards.boards.standings import Standing, Standings
@@ -17,7 +17,6 @@ from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Blank
-from policies.declaration.names import FULL
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,7 @@ def gallery(
     rows are not. ``place``: of the gallery on its page, if there are several."""
     board_rows = [row for row in rows if (row.task, row.mode) == (task, mode)]
     standings = details.standings.get((mode, task), ())
-    full = next((row for row in board_rows if row.policy == FULL), None)
-    leading = ((RIGHT,) if task == ALL_TASKS else leading_measures(full)) + (WRONG_OF_ANSWERED,)
+    leading = (*first_shown(task, board_rows), WRONG_OF_ANSWERED)
     pictures = [
         replace(
             _curve(curve_plot(rows, task, mode, measure, _cliffs(standings, measure), styles, place), measure),

@@ -51,7 +51,7 @@ class Layer:
 
     @property
     def reasons(self) -> list[str]:
-        return list(dict.fromkeys(cell.reason for row in self.cells for cell in row if cell.reason))
+        return list(dict.fromkeys(f"{cell.dash}: {cell.reason}" for row in self.cells for cell in row if cell.reason))
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,16 @@ class HeatMap:
 
     def data(self) -> Markup:
         """Returns what the page's script needs to show any layer: for each row the texts of its cells with a space
-        between them, of a blank one "#" and the number of its reason."""
+        between them, of a blank one "#" and the number of its sign and reason."""
         reasons: dict[str, int] = {}
         layers = {
             BETWEEN.join(key): {
                 "measure": layer.measure.name,
                 "rows": [
                     " ".join(
-                        f"#{reasons.setdefault(cell.reason, len(reasons))}" if cell.reason else cell.text
+                        f"#{reasons.setdefault(f'{cell.dash} {cell.reason}', len(reasons))}"
+                        if cell.reason
+                        else cell.text
                         for cell in row
                     )
                     for row in layer.cells

@@ -15,6 +15,7 @@ from leaderboards.metrics.declaration.measure import (
 from leaderboards.metrics.declaration.metric import Metric
 
 NATS = Scale(1, 3, None)
+RISE = "Rise of the right answer’s NLL"
 PERPLEXITY = Scale(1, 1, None)
 
 LIKELIHOOD = Definition(
@@ -106,6 +107,20 @@ METRICS = (
         better="lower",
         line="The rise of gold_nll over the full cache on the same question",
         definition=LIKELIHOOD,
-        measures=(_mean("delta_nll", "delta-nll"),),
+        measures=(
+            Measure(
+                name="delta-nll",
+                field="delta_nll",
+                title=RISE,
+                unit="nats a token",
+                over=Over.CONCERNED,
+                scale=NATS,
+                better="lower",
+                has_interval=True,
+                curve=True,
+                table=True,
+                heading="delta-nll",
+            ),
+        ),
     ),
 )

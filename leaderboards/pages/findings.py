@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.arguments import adapted_presses
-from leaderboards.aggregate.lead import leading_measures
+from leaderboards.aggregate.lead import CANNOT, leading_measures
 from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
+    DELTA_NLL,
     FEW_CONTEXTS,
     HALLUCINATION,
     LEAKAGE,
@@ -16,8 +17,9 @@ from leaderboards.aggregate.row import (
     RIGHT,
     WRONG_OF_ANSWERED,
     SummaryRow,
+    interval_text,
 )
-from leaderboards.aggregate.unmastered import reasons_by_task
+from leaderboards.aggregate.unmastered import advice, reasons_by_task
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS, loss_text, signed
 from leaderboards.figures.tradeoff import kept_share
 from leaderboards.metrics import Measure
@@ -27,7 +29,7 @@ from leaderboards.pages.uses import LONG, SYSTEM, Use, UseCell, UseMatrix, kind_
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import highest_unseen_share
 from policies.declaration.levels import UNTREATED, Level
-from policies.declaration.names import FULL, ORACLE
+from policies.declaration.names import CONTROLS, FULL, ORACLE
 
 Address = Callable[[str, str], str]  # of the figure of a task and a measure
 RatioOf = Callable[[UseCell], float | None]
@@ -59,9 +61,7 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
         return f"{pages.get(task, '')}#{section}-{measure}-figure"
 
     if all(task in reasons_by_task(results.rows) for task in results.tasks):
-        tasks = "this task" if len(results.tasks) == 1 else "any of these tasks"
-        text = f"The model cannot do {tasks} with the full cache: nothing is said of policies."
-        return [Headline(text, figure(results.tasks[0], _first_measure(results, results.tasks[0]).name))]
+        return [_none_mastered(results, figure)]
     most = _most(results, matrix, matrix.uses, _sure)
     long = next((use for use in matrix.uses if use.name == LONG), None)
     told = most.use if most is not None else None
@@ -76,6 +76,30 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
     lost = _lost_first(results, matrix, figure)
     found = (first, _of_one_level(results, matrix), of_system, lost, second, _wrong(results, figure))
     return [finding for finding in found if finding is not None]
+
+
+def _none_mastered(results: Results, figure: Address) -> Headline:
+    """Says that scores tell nothing of policies, how much is right, and which method at the level that boards show
+    first leaves the right answer most likely."""
+    shown = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
+    reasons = reasons_by_task(results.rows)
+    below = "; ".join(f"{task}: {reasons[task].removeprefix(f'{CANNOT}: ')}" for task in results.tasks)
+    text = f"The model masters no task here, so that scores say nothing of policies ({below})."
+    level = Level(kind_of(results).name, kind_of(results).typical)
+    rises = {
+        row.policy: row
+        for row in results.rows
+        if (row.task, row.at) == (shown, level) and row.policy not in CONTROLS and DELTA_NLL.value(row) is not None
+    }
+    if rises:
+        best = min(rises.values(), key=lambda row: DELTA_NLL.value(row) or 0.0)
+        low_high = interval_text(DELTA_NLL.interval(best), digits=3).replace("–", " to ")
+        text += (
+            f" What policies change all the same is how likely the right answer is: at {level.where} {best.policy} "
+            f"costs least, {DELTA_NLL.text(DELTA_NLL.value(best))} nats a token ({low_high})."
+        )
+    text += f" {advice(results.tasks)}"
+    return Headline(text, figure(shown, DELTA_NLL.name))
 
 
 @dataclass(frozen=True)

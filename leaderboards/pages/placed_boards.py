@@ -166,7 +166,7 @@ def _one_board(
 
 def _cell_data(cell: TableCell, reasons: dict[str, int]) -> str:
     """Returns its text, what it is sorted by and what stands under it, with semicolons between them; of a blank one
-    "#" and the number of its reason among ``reasons``, which it adds to."""
+    "#" and the number of its sign and reason among ``reasons``, which it adds to."""
     if cell.sort is None:
-        return f"#{reasons.setdefault(cell.reason, len(reasons))}"
+        return f"#{reasons.setdefault(f'{cell.dash} {cell.reason}', len(reasons))}"
     return f"{cell.text};{cell.key};{cell.detail}".rstrip(";")

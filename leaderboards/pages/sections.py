@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.lead import QUESTIONS, TEXT, lead_of, leading_first, leading_measures
+from leaderboards.aggregate.lead import CANNOT, QUESTIONS, TEXT, first_shown, lead_of, leading_first
 from leaderboards.aggregate.row import ALL_TASKS, OBEYED, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.figures.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES, Measure
@@ -62,7 +62,15 @@ def note_of(results: Results, task: str) -> str:
     lead = QUESTIONS if task == ALL_TASKS else lead_of(most)
     counted = _count_text(most.n, lead.unit)
     sentences = [f"Each cell has {counted}" + (f" about {contexts_text(results, task)}" if lead is not TEXT else "")]
-    if task == ALL_TASKS:
+    if most.not_mastered:
+        where = "" if task == ALL_TASKS else f" ({most.not_mastered.removeprefix(f'{CANNOT}: ')})"
+        which = f"none of the {len(results.tasks)} tasks" if task == ALL_TASKS else "this task"
+        sentences.insert(
+            0,
+            f"The model masters {which} with the full cache{where}, so that its scores say nothing of policies; how "
+            "much less likely the right answer becomes does",
+        )
+    elif task == ALL_TASKS:
         left_out = [one for one in results.tasks if one not in results.mastered]
         over = f"{len(results.mastered)} of {len(results.tasks)} tasks" if left_out else f"{len(results.tasks)} tasks"
         why = f": without {', '.join(left_out)}, which the model cannot do with the full cache" if left_out else ""
@@ -126,7 +134,7 @@ def contexts_text(results: Results, task: str) -> str:
     if task != ALL_TASKS:
         return f"{whole}{_attacked(results, task)}"
     by_count: dict[tuple[int, str], list[str]] = {}
-    for one in results.mastered:
+    for one in results.mastered or results.tasks:
         by_count.setdefault((largest_of(results, one).contexts, _attacked(results, one)), []).append(one)
     parts = [
         f"{count} {'each ' * (len(tasks) > 1)}of {', '.join(tasks)}{attacked}"
@@ -156,8 +164,7 @@ def _section(
     shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
-    full = None if task == ALL_TASKS else next((row for row in rows_of_task if row.policy == FULL), None)
-    leading = leading_measures(full)[:1]
+    leading = first_shown(task, rows_of_task)[:1]
     return TaskSection(
         identifier=identifier,
         title=title,

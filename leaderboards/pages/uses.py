@@ -17,7 +17,7 @@ from leaderboards.aggregate.row import (
     RIGHT,
     SummaryRow,
 )
-from leaderboards.boards.cells import TableCell, TableRow
+from leaderboards.boards.cells import TableCell, TableRow, blank_sign
 from leaderboards.boards.safe_ratio import (
     CHANCE,
     SAFE_RATIO,
@@ -214,7 +214,7 @@ class UseMatrix:
             for use, cell in zip(self.uses, line.cells, strict=True):
                 if cell.reason:
                     columns.setdefault(cell.reason, {})[use.name] = None
-        blank = [f"– in {', '.join(names)}: {reason}" for reason, names in columns.items()]
+        blank = [f"{blank_sign(reason)} in {', '.join(names)}: {reason}" for reason, names in columns.items()]
         return [*blank, *self._chances, *([ADAPTED_NOTE] if self.adapted else [])]
 
 

@@ -12,6 +12,7 @@ from leaderboards.aggregate.ranking import mark_of
 from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
+    DELTA_NLL,
     FEW_CONTEXTS,
     LEAKAGE,
     NEXT_TOKENS,
@@ -41,6 +42,8 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     """Returns the measures that tell of a run, by the kinds of its tasks: a cache that lost its directives may answer
     well, so that what is right says nothing of a task that has them."""
     means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do
+    if any(row.not_mastered for row in means):
+        return [DELTA_NLL]
     counted = next((row.mean_of for row in means if row.mean_of), [row.task for row in rows])
     leads = {lead_of(row) for row in rows if row.task in counted and row.task != ALL_TASKS and row.complete}
     measures = [measure for lead, of_lead in TELLING.items() if lead in leads for measure in of_lead]

@@ -11,6 +11,7 @@ from leaderboards.aggregate.lead import (
     DIRECTIVES,
     QUESTIONS,
     TEXT,
+    first_shown,
     good,
     lead_of,
     not_mastered,
@@ -18,9 +19,9 @@ from leaderboards.aggregate.lead import (
     right_by_silence,
 )
 from leaderboards.aggregate.over_tasks import NONE_MASTERED
-from leaderboards.aggregate.row import ALL_TASKS, LEAKAGE, OBEYED, RIGHT, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, LEAKAGE, OBEYED, RIGHT, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
-from leaderboards.aggregate.unmastered import ANSWERS, find_unmastered
+from leaderboards.aggregate.unmastered import ANSWERS, find_unmastered, line_of
 from leaderboards.boards.area import AREA
 from leaderboards.boards.beats import BEATS
 from leaderboards.boards.declaration import DerivedMeasure
@@ -29,6 +30,7 @@ from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.boards.standings import all_standings
 from leaderboards.metrics.judges.text import score_text
 from leaderboards.statistics.resampling import Blank
+from leaderboards.terminal.table import telling
 from policies import at_ratios
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
@@ -168,12 +170,15 @@ def test_a_task_that_the_model_cannot_do_has_no_verdicts_and_enters_no_mean_unle
     assert both.right == pytest.approx((base.right + by_cell["hops", "snapkv", 0.5].right) / 2)
 
 
-def test_a_run_of_such_tasks_alone_has_no_mean_and_says_why() -> None:
-    records = failing_at_hops()
+def test_a_run_of_such_tasks_alone_has_a_mean_of_likelihood_alone_and_says_why() -> None:
+    records = failing_at_hops().assign(gold_nll=1.5, delta_nll=0.25)
     rows = summarise(records[records["task"] == "hops"], resamples=50)
     overall = [row for row in rows if row.task == ALL_TASKS]
-    assert {row.reason for row in overall} == {NONE_MASTERED}
+    assert {row.reason for row in overall} == {row.not_mastered for row in overall} == {NONE_MASTERED}
     assert not any(row.complete or row.right for row in overall)
+    assert {row.delta_nll for row in overall} == {0.25}
+    assert first_shown(ALL_TASKS, overall) == first_shown("hops", rows) == (DELTA_NLL,)
+    assert telling(rows) == [DELTA_NLL]
 
 
 def test_what_the_model_writes_instead_is_told_in_a_line() -> None:
@@ -181,8 +186,10 @@ def test_what_the_model_writes_instead_is_told_in_a_line() -> None:
     (one,) = find_unmastered(records, summarise(records, resamples=50))
     assert (one.task, len(one.answers)) == ("hops", ANSWERS)
     assert one.answers[0].golds == ("Oslo",)
-    line = str(one)
-    assert line.startswith("hops: the model cannot do this task: percent right")
-    assert "chat template" in line
+    line = line_of([one])
+    assert line.startswith("Not mastered: hops (percent right")
+    assert "It wrote 'Lima" in line
+    assert "for Oslo" in line
+    assert all(hint in line for hint in ("--difficulty auto", "niah_single_2", "prose", "delta_nll"))
     assert "\u202e" not in line
     assert line.count("Lima") == ANSWERS

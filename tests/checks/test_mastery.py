@@ -42,6 +42,13 @@ def test_the_highest_level_that_is_mastered_is_found_from_the_top(monkeypatch: p
     assert asked[2] == (4, 4, 4), "half is not out of reach of 60 percent after twelve, so that all contexts are asked"
 
 
+def test_more_contexts_are_asked_than_one_as_so_few_questions_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answering(monkeypatch, {5: 0.75})
+    found = highest_mastered(model_of("llama"), TASKS["base"], 1)
+    assert found.reason is None
+    assert sum(count for _, _, count in asked) * TASKS["base"].questions_per_context >= mastery.NO_DOUBT
+
+
 def test_a_model_that_masters_no_level_is_told_at_the_lowest(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, dict.fromkeys(range(6), 0.0))
     found = highest_mastered(model_of("llama"), TASKS["base"], 8)

@@ -105,7 +105,7 @@ def test_what_is_blank_in_the_row_is_blank_in_its_parts_and_enters_no_mean(recor
     assert of(found, "all", "date").values[RIGHT.field][cell] == Blank(f"hops: {reason}")
     layer = shown(question_map(found, rows, "hops", "agnostic")).layers[RIGHT.name, MEAN]
     assert layer.values[0][2] == Blank(f"knorm: {reason}"), "the mean of the methods is blank too"
-    assert layer.reasons == [f"knorm: {reason}"]
+    assert layer.reasons == [f"–: knorm: {reason}"]
     tasks = shown(task_map(rows, "agnostic"))
     assert tasks.groups[0].rows[1].name == "knorm"
     assert tasks.layers[RIGHT.name, "0.9"].values[1][1] == Blank(reason)
@@ -150,7 +150,7 @@ def test_the_data_of_a_map_has_every_layer_and_its_reasons(rows: list[SummaryRow
     data = json.loads(found.data())
     assert set(data["layers"]) == {f"{name}/{level}" for name in ("right", "hallucination", "ger") for level in RATIOS}
     cells = [row.split(" ") for row in data["layers"]["right/0.9"]["rows"]]
-    assert data["reasons"][int(cells[1][0].removeprefix("#"))] == "not run"
+    assert data["reasons"][int(cells[1][0].removeprefix("#"))] == "– not run"
     shown_there = found.layers["right", "0.9"].values[1][1]
     assert cells[1][1] == RIGHT.text(None if isinstance(shown_there, Blank) else shown_there)
     values = [row.right for row in some if row.task != "all" and row.right is not None]

@@ -27,8 +27,8 @@ if (source) {
 
   const filled = (values) => {
     if (typeof values === "string") {
-      const blank = element("td", "blank", element("b", "", "–"));
-      blank.title = values;
+      const blank = element("td", "blank", element("b", "", values[0]));
+      blank.title = values.slice(2);
       return blank;
     }
     const [text, sort, detail] = values;
@@ -231,7 +231,7 @@ if (source) {
     for (const entry of legend) entry.hidden = !inView.includes(entry.dataset.column);
     const where = (reason) => distinct(blanks.filter((cell) => cell.title === reason).map((cell) => columns[cell.cellIndex]));
     const reasons = distinct(blanks.map((cell) => cell.title));
-    tellReasons(board.element.querySelector(".why"), reasons.map((reason) => `– in ${where(reason).join(", ")}: ${reason}`));
+    tellReasons(board.element.querySelector(".why"), reasons.map((reason) => `${blanks.find((cell) => cell.title === reason).querySelector("b").textContent} in ${where(reason).join(", ")}: ${reason}`));
     board.sort();
     compare(board, level);
   };

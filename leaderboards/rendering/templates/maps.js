@@ -16,12 +16,12 @@ for (const source of document.querySelectorAll(".map > script")) {
     layer.rows.forEach((row, line) => row.split(" ").forEach((content, column) => {
       const cell = cells[line][column];
       const blank = content.startsWith("#");
-      const reason = blank ? data.reasons[content.slice(1)] : "";
+      const reason = blank ? data.reasons[content.slice(1)] : "";  // its sign, and the reason
       cell.className = blank ? "blank" : "";
-      cell.textContent = blank ? "–" : content;
-      cell.title = reason;
+      cell.textContent = blank ? reason[0] : content;
+      cell.title = reason.slice(2);
       cell.style.setProperty("--heat", blank ? 0 : (Number(content) - low) / (high - low || 1));
-      if (blank) reasons.push(`–: ${reason}`);
+      if (blank) reasons.push(`${reason[0]}: ${reason.slice(2)}`);
     }));
     tellReasons(map.querySelector(".why"), reasons);
   };
