@@ -59,7 +59,7 @@ SUITES: Mapping[str, Suite] = {
             policies=("streaming_llm", "snapkv", "knorm", "tova", "h2o"),
             scope="context",
             defence="none",
-            tables=("attention", "states", "routes", "interventions", "smallest_sets"),
+            tables=("attention", "states", "routes", "interventions"),
             levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
             limit=10,  # the fewest of which a page does not say that they may be chance
         ),

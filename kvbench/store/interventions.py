@@ -1,5 +1,5 @@
-"""The tables of interventions: what comes back with rows that are put back into a compressed branch, what is lost with
-rows that are taken away from the full cache, and the smallest sets of tokens with which answers are right.
+"""The table of interventions: what comes back with rows that are put back into a compressed branch, and what is lost
+with rows that are taken away from the full cache.
 
 Asked are the first :data:`ASKED` questions of a context that the full cache has right: of a policy those that it has
 lost, of the full cache all. Rows are changed in all layers and heads at once. In the first :data:`MAPPED` contexts of
@@ -7,9 +7,7 @@ each task one question is also tried layer by layer and head by head: of a polic
 the lowest level at which it loses any.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal
 
 from kvbench.store.record import RANGES, AnswerRow
@@ -20,7 +18,6 @@ from policies.declaration.lazy import LazyModule
 # They need torch, and a store is read without.
 intervene = LazyModule("kvbench.engine.intervene.rows")
 masks = LazyModule("kvbench.engine.treat.given")
-smallest = LazyModule("kvbench.engine.intervene.smallest")
 
 ASKED = 4  # of a context: more of its questions would tell less than those of another
 MAPPED = 4  # contexts of each task
@@ -44,17 +41,6 @@ class InterventionRow(AnswerRow):
     gold_nll: float | None  # in nats; none where it is no number
 
 
-class SmallestSetRow(AnswerRow):
-    """Holds a small set of tokens with which an answer is right: of the full cache alone, of another policy beside what
-    it keeps."""
-
-    tokens: list[int]  # in order; all layers and heads read their rows
-    candidates: int  # the tokens that it was chosen from: those that some layer or head had lost
-    answer_tokens: int  # how many of the set carry the answer
-    evidence_tokens: int  # how many of it carry what is needed for the answer
-    trials: int  # the sets that were tried
-
-
 def _fill_interventions(answers: Sequence[Answer]) -> Iterator[InterventionRow]:
     right, lost = _right_and_lost(answers)
     at_cliffs = {id(answer) for answer in _at_cliffs(lost)}
@@ -72,28 +58,6 @@ def _fill_interventions(answers: Sequence[Answer]) -> Iterator[InterventionRow]:
         if outcome is not None:  # a branch that finds no memory has none
             kept = {name: outcome[name] for name in ("f1", "right", "gold_nll")}
             yield InterventionRow(**cell, action=action, **places, rows=case.changed, **kept)
-
-
-def _fill_smallest_sets(answers: Sequence[Answer]) -> Iterator[SmallestSetRow]:
-    right, lost = _right_and_lost(answers)
-    firsts = [answer for answer in right if answer.record.policy == FULL and _is_mapped(answer)][:1]
-    chosen = [*firsts, *_at_cliffs(lost)]
-    kept = [masks.mask_of(answer.branch) & (answer.record.policy != FULL) for answer in chosen]
-    candidates = [(~keep).any(0).any(0).nonzero()[:, 0].tolist() for keep in kept]
-    smallest_sets = smallest.smallest_sets(candidates, partial(_judge, chosen, kept)) if chosen else []
-    for answer, tokens, smallest_set in zip(chosen, candidates, smallest_sets, strict=True):
-        if smallest_set is None:
-            continue
-        question = answer.trace.prompt.questions[answer.generation.question]
-        cell = RECORDS.key_of(answer.record)
-        yield SmallestSetRow(
-            **cell,
-            tokens=list(smallest_set.tokens),
-            candidates=len(tokens),
-            answer_tokens=len({*smallest_set.tokens} & {*question.answer_tokens}),
-            evidence_tokens=len({*smallest_set.tokens} & {*question.evidence_tokens}),
-            trials=smallest_set.trials,
-        )
 
 
 def _right_and_lost(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
@@ -146,24 +110,6 @@ def _scores(cases: Sequence[tuple[Answer, Any]]) -> dict[int, Scores]:
     return {id(one.branch): by_branch[id(one.branch)].scores_of(one) for one in generations}
 
 
-def _judge(answers: Sequence[Answer], kept: Sequence[Any], sets: Sequence[tuple[int, Sequence[int]]]) -> list[Any]:
-    """Says how answers come out with sets of tokens beside what is kept, each with the number of its answer."""
-    cases = []
-    for number, tokens in sets:
-        keep = kept[number].clone()
-        keep[..., list(tokens)] = True
-        answer = answers[number]
-        cases.append((answer, masks.with_mask(answer.branch, keep, (answer.generation.question,))))
-    scores = _scores(cases)
-    return [_verdict(scores.get(id(branch))) for _, branch in cases]
-
-
-def _verdict(scores: Scores | None) -> Any:
-    if scores is None:
-        return smallest.Verdict(False, math.inf)
-    return smallest.Verdict(scores["right"], math.inf if scores["gold_nll"] is None else scores["gold_nll"])
-
-
 INTERVENTIONS = register(
     StoredTable(
         "interventions",
@@ -174,7 +120,4 @@ INTERVENTIONS = register(
         {name: RANGES[name] for name in ("f1", "gold_nll")},
         fill_together=_fill_interventions,
     )
-)
-SMALLEST_SETS = register(
-    StoredTable("smallest_sets", SmallestSetRow, RECORDS.key, 1, QUESTIONS.name, fill_together=_fill_smallest_sets)
 )

@@ -18,7 +18,7 @@ from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.store.interventions import DRAWS, INTERVENTIONS, MAPPED, SMALLEST_SETS
+from kvbench.store.interventions import DRAWS, INTERVENTIONS, MAPPED
 from kvbench.store.record import Record
 from kvbench.store.tables import RECORDS, StoredTable, fault_in, fault_of_values
 from leaderboards.routing.evidence import reads_span
@@ -37,7 +37,7 @@ READING = {EVERYWHERE, (LAYER, ALL), SLOT}  # the places that hold the row that 
 def collected() -> dict[str, list[Any]]:
     """Rows of the planted circuit by table."""
     chosen = [POLICIES[name] for name in POLICIES_TRIED]
-    setting = Setting(chosen, at_ratios([0.3, 0.8]), tables=(INTERVENTIONS.name, SMALLEST_SETS.name))
+    setting = Setting(chosen, at_ratios([0.3, 0.8]), tables=(INTERVENTIONS.name,))
     return collect(circuit(), TASK, list(TASK.generate(0, CONTEXTS)), setting).tables
 
 
@@ -120,16 +120,6 @@ def test_as_many_random_rows_do_nothing() -> None:
     assert all(row.right == (row.action == "remove") for row in random)
 
 
-def test_the_smallest_set_is_the_one_token_that_the_circuit_reads() -> None:
-    sets = collected()[SMALLEST_SETS.name]
-    assert {row.policy for row in sets} == {"full", "knorm", "random"}
-    questions = {one.question_id: one for one in collected()["questions"]}
-    for row in sets:
-        assert len(row.tokens) == row.answer_tokens == row.evidence_tokens == 1
-        assert row.candidates <= questions[row.question_id].context_tokens
-        assert index_of(row.question_id) < MAPPED
-
-
 # --- what is asked
 
 
@@ -173,11 +163,10 @@ def test_every_row_is_told_once_and_there_are_as_many_random_ones() -> None:
     }  # the questions have neither subject nor bridge
 
 
-@pytest.mark.parametrize("table", [INTERVENTIONS, SMALLEST_SETS], ids=lambda table: table.name)
-def test_its_rows_are_what_a_store_takes(table: StoredTable) -> None:
-    rows = table.of_rows(collected()[table.name])
+def test_its_rows_are_what_a_store_takes() -> None:
+    rows = INTERVENTIONS.of_rows(collected()[INTERVENTIONS.name])
     assert rows.num_rows > 0
-    assert fault_in(table, rows) == fault_of_values(table, rows) == ""
+    assert fault_in(INTERVENTIONS, rows) == fault_of_values(INTERVENTIONS, rows) == ""
 
 
 def test_without_the_full_cache_among_the_policies_the_rows_are_the_same() -> None:
@@ -244,7 +233,6 @@ def test_a_place_changes_its_own_rows_alone() -> None:
 
 
 def test_a_branch_without_rows_is_decoded() -> None:
-    """The smallest set may be empty."""
     prompt, trace = circuit_trace()
     nothing = with_mask(trace.branches[0], mask_of(trace.branches[0]) & False, (0,))
     (generation,) = decode(circuit(), Trace(prompt, trace.keys, trace.values, 0.0, [nothing]), 3, PLENTY, gold=True)

@@ -80,7 +80,7 @@ def test_levels_of_the_suite_on_bytes_come_near_to_its_targets() -> None:
 
 
 def test_what_is_observed_is_named_by_the_suite_or_by_options() -> None:
-    observed = ("attention", "states", "routes", "interventions", "smallest_sets")
+    observed = ("attention", "states", "routes", "interventions")
     assert build_grid(Job(suite="routing"), len).setting.tables == observed
     assert build_grid(Job(observe="states,attention"), len).setting.tables == ("states", "attention")
     assert build_grid(Job(suite="routing", observe="states", keep_attention=True), len).setting.tables == (

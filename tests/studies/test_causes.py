@@ -19,7 +19,6 @@ from leaderboards.studies.routing.causes import (
     cliff_levels,
     removals,
     repairs,
-    sizes,
     slot_maps,
     with_outcomes,
 )
@@ -252,17 +251,6 @@ def test_there_is_no_map_of_shares_of_next_to_nothing() -> None:
     assert slot_maps(with_outcomes(table, full_and())) == []
 
 
-def test_the_sizes_of_the_smallest_sets() -> None:
-    table = DataFrame(
-        [
-            {"policy": "full", "tokens": [3, 4], "evidence_tokens": 1},
-            {"policy": "full", "tokens": [7], "evidence_tokens": 1},
-            {"policy": "a", "tokens": [], "evidence_tokens": 0},
-        ]
-    )
-    assert list(sizes(table)) == [("full", [2, 1], pytest.approx(2 / 3)), ("a", [0], 0.0)]
-
-
 # --- the page
 
 
@@ -278,15 +266,14 @@ def given() -> StudyInput:
         in_places("full", 0.0, PLACES | {(1, 1): 5.5}, 5.5).iloc[1:],
         in_places("any rows help", AT.value, dict.fromkeys(PLACES, 10.5), 0.5).iloc[1:],
     ]
-    smallest = DataFrame([{"policy": "full", "tokens": [3, 4], "evidence_tokens": 1}])
-    tables = {"interventions": concat([table, DataFrame(removal), *maps]), "smallest_sets": smallest}
+    tables = {"interventions": concat([table, DataFrame(removal), *maps])}
     return StudyInput("toy", records, [{"status": "complete"}], tables)
 
 
 def test_the_page_tells_what_was_put_in() -> None:
     causes = Causes(given())
     parts = {part.identifier: part for part in causes.parts()}
-    assert {*parts} == {"causes", "places", "removal", "smallest"}
+    assert {*parts} == {"causes", "places", "removal"}
     (listing,) = parts["causes"].listings
     repaired = (
         "50 [50 to 50]",

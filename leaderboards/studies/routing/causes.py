@@ -5,7 +5,7 @@ that an answer that lost little weighs little; contexts are resampled. Random ro
 many of them: what both do is no effect of the span.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from leaderboards.studies.routing.classes import CELL, CONTEXT, QUESTION, contex
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
-TABLE, SMALLEST = "interventions", "smallest_sets"  # of a store (kvbench.store.interventions)
+TABLE = "interventions"  # of a store (kvbench.store.interventions)
 TARGETS = ("answer", "subject", "bridge", "evidence")
 ALL = -1  # layers, or heads
 LEAST = {"gold_nll": 0.5, "f1": 5.0}  # of an answer on average, in nats and in points
@@ -236,10 +236,3 @@ def _share(parts: DataFrame, wholes: DataFrame, contexts: DataFrame) -> Estimate
         return None
     drawn = resampled_means(part, contexts.to_numpy(dtype=str), 0, weights=whole)
     return Estimate.of(float(part.sum() / whole.sum()), drawn, len(part))
-
-
-def sizes(table: DataFrame) -> Iterator[tuple[str, Sequence[int], float]]:
-    """Yields of the smallest sets, by policy: how many tokens they have, and the share of those that are evidence."""
-    for policy, of_policy in table.groupby("policy", observed=True, sort=False):
-        lengths = [len(tokens) for tokens in of_policy["tokens"]]
-        yield str(policy), lengths, float(of_policy["evidence_tokens"].sum() / max(1, sum(lengths)))

@@ -1,7 +1,6 @@
 """The parts of the page, downloads and definitions on what rows cause."""
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
 from markupsafe import Markup
@@ -15,7 +14,6 @@ from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.routing.causes import (
-    SMALLEST,
     TABLE,
     TARGETS,
     TIMES,
@@ -25,7 +23,6 @@ from leaderboards.studies.routing.causes import (
     cliff_levels,
     removals,
     repairs,
-    sizes,
     slot_maps,
     with_outcomes,
 )
@@ -48,11 +45,10 @@ class Causes:
         self.repairs = repairs(outcomes, cliff_levels(given.records))
         self.removals = removals(outcomes)
         self.maps = slot_maps(outcomes)
-        self.sizes = list(sizes(given.tables[SMALLEST])) if SMALLEST in given.tables else []
 
     def parts(self) -> list[StudySection]:
         """Returns the sections of the page, those that have anything to show."""
-        found = [_explained(self.repairs), _places(self.maps), _removal(self.removals), _smallest(self.sizes)]
+        found = [_explained(self.repairs), _places(self.maps), _removal(self.removals)]
         return [part for part in found if part.pictures or any(one.rows for one in part.listings)]
 
     def sheets(self) -> list[Sheet]:
@@ -179,21 +175,6 @@ def _number(estimate: Estimate | None, digits: int) -> str:
     return f"{estimate.mean:z.{digits}f}{interval}"
 
 
-def _smallest(found: Sequence[tuple[str, Sequence[int], float]]) -> StudySection:
-    rows = tuple(
-        (policy, str(len(lengths)), f"{median(lengths):g}", str(max(lengths)), f"{100 * evidence:.0f}")
-        for policy, lengths, evidence in found
-    )
-    text = (
-        "The smallest set of tokens that was found with which an answer is right: of the full cache alone, of a policy "
-        "beside what it keeps. It is found greedily, so a smaller one may exist; nothing in it can be left out."
-    )
-    columns = ("policy", "answers", "tokens, median", "tokens, most", "evidence, percent")
-    return StudySection(
-        "smallest", "How few tokens are enough", text, listings=(Listing("Smallest sets", columns, rows),)
-    )
-
-
 DEFINITIONS = (
     Definition(
         "Rows put back",
@@ -228,12 +209,5 @@ DEFINITIONS = (
             *("task, rows", "rows", "nats, random", "F1, points", "F1, random", f"{TIMES} times"),
             *estimates("random_nats", "random_f1", "excess"),
         ),
-    ),
-    Definition(
-        "Smallest set",
-        "Tokens are left out as long as the answer stays right, parts of neighbouring ones first and the most harmless "
-        "first, until no single one can go: an upper bound of the fewest tokens with which a model can answer.",
-        source="after A. Zeller and R. Hildebrandt, Simplifying and isolating failure-inducing input (2002)",
-        names=("tokens, median", "tokens, most", "evidence, percent"),
     ),
 )

@@ -15,7 +15,7 @@ from leaderboards.studies.routing import (
 )
 from leaderboards.studies.routing.page import content_of, has
 
-TABLES = (classes.TABLE, heads.TABLE, probes.TABLE, causes.TABLE, causes.SMALLEST)
+TABLES = (classes.TABLE, heads.TABLE, probes.TABLE, causes.TABLE)
 
 
 def _takes(given: StudyInput) -> bool:
