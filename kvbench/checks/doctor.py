@@ -149,9 +149,9 @@ def _worth(patient: Patient) -> Result:
     means = {name: sum(values) / len(values) for name, values in scores.items()}
     mean, count = means[patient.policy.name], len(scores[patient.policy.name])
     return "note", (
-        f"no measurement, which compare makes: {CONTEXTS} contexts of {patient.task.name} ({count} questions) may rank "
-        f"anything first. Right: {mean:.0f} % at {patient.middle:g}, random {means[RANDOM]:.0f}, "
-        f"full cache {means[FULL]:.0f}"
+        f"right: {mean:.0f} % at ratio {patient.middle:g}, random tokens {means[RANDOM]:.0f}, full cache "
+        f"{means[FULL]:.0f}{', so that it may keep the wrong tokens' * (mean < means[RANDOM])}. {CONTEXTS} contexts of "
+        f"{patient.task.name} ({count} questions) measure little: compare measures it"
     )
 
 
@@ -212,4 +212,5 @@ def _examine(patient: Patient, begin: Begin) -> Iterator[Finding]:
         yield Finding(question, outcome, text)
         if question == RUNS and outcome == "wrong":
             return
+    begin(LEFT_ALONE)
     yield Finding(LEFT_ALONE, "ok", "no weight, buffer, hook or setting changed")

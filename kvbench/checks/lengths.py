@@ -138,7 +138,8 @@ def budget_kept(patient: Patient) -> Result:
         worst = max(shown, key=lambda trial: trial.off[0] / trial.length)
         off, ratio = worst.off
         parts.append(
-            f"at most {off:.1f} of {worst.length:,} tokens of a head off (at ratio {ratio:g}), of {_at(shown)}"
+            f"{off:.1f} tokens of a head off where it is farthest (a context of {worst.length:,} tokens, ratio "
+            f"{ratio:g}); tried on {_at(shown)}"
         )
     if broken and (sound := [trial for trial in tried if trial not in broken and trial not in shown]):
         parts.append(f"kept at {_at(sound)}")

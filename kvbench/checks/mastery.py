@@ -144,6 +144,7 @@ def with_levels_found(job: Job, grid: Grid) -> Job:
     tasks = [task for task, _ in grid.tasks]
     found: list[Mastery] = []
     for task in tasks:
+        console.print(f"asking {task.name}, from level {task.top_level} down", soft_wrap=True)
         found.append(highest_mastered(model, task, CONTEXTS, job.seed))
         console.print(found[-1].line, soft_wrap=True)
     lacking = [one.task for one in found if one.reason]

@@ -101,7 +101,7 @@ Difficulty = Annotated[
     typer.Option(
         metavar="LEVEL",
         help="Level of the tasks: a number, base=2,hops=1, or auto: the highest that the model masters. "
-        "Default: the highest.",
+        "Default: the highest of each task.",
     ),
 ]
 AnswerPrefix = Annotated[

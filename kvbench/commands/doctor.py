@@ -65,7 +65,7 @@ def command(
     policy = single_policy(press)
     check_is_press_alone(policy)
     check_ratios("doctor", [policy])
-    return _of_press(policy, model, device)
+    return _of_press(policy, press, model, device)
 
 
 def tasks_of(names: str | None, model: str, data: Path | None = None) -> list[Task]:
@@ -78,16 +78,17 @@ def tasks_of(names: str | None, model: str, data: Path | None = None) -> list[Ta
     return [lengthen([task], RULER_TOKENS, None, counted, model)[0] if task.name in RULER else task for task in chosen]
 
 
-def _of_press(policy: Policy, model: str, device: str) -> Result:
+def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
     loaded = models.load_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
     patient = patients.admit(policy, loaded)
-    findings = findings_of(len(examination.CHECKS), lambda begin: examination.examine(patient, begin))
+    findings = findings_of(1 + len(examination.CHECKS), lambda begin: examination.examine(patient, begin))
     table = findings_table(policy.name, findings)
     if not (wrong := faults_among(findings)):
-        return Result([table], verdict="sound")
+        following = f"next: python -m kvbench compare {press} --against snapkv,knorm"
+        return Result([table], verdict="sound", notes=[following])
     checks = " ".join(finding.check for finding in wrong)  # what each found stands in the table
     return Result([table], verdict=f"broken: {checks}", fault=f"{policy.name} is not sound: {checks}")
 

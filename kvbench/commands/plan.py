@@ -22,6 +22,7 @@ from policies import LazyModule
 
 measuring = LazyModule("kvbench.estimate.measure")
 pages = LazyModule("kvbench.estimate.page")
+precision = LazyModule("kvbench.models.precision")
 requests = LazyModule("kvbench.estimate.request")
 shapes = LazyModule("kvbench.estimate.shape")
 
@@ -34,7 +35,9 @@ def command(
     key_heads: Annotated[int | None, typer.Option(help="Key heads of a layer.")] = None,
     head_size: Annotated[int, typer.Option(help="Numbers in a key.")] = 128,
     parameters: Annotated[float | None, typer.Option(help="Parameters, in billions.")] = None,
-    bytes_per_number: Annotated[int, typer.Option(help="Bytes of a number in weights and cache.")] = 2,
+    bytes_per_number: Annotated[
+        int | None, typer.Option(help="Bytes of a number in weights and cache. Default: 2; on this machine as in run.")
+    ] = None,
     tasks: options.Tasks = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
@@ -60,6 +63,8 @@ def command(
     check_job(job)
     check_machine(machine)
     known = Constants.read(constants)
+    if bytes_per_number is None:
+        bytes_per_number = precision.faster_dtype().itemsize if machine == THIS else 2
     given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
     if all(value is None for value in given.values()):
         shape = shapes.shape_of(model, bytes_per_number)

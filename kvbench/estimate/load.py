@@ -8,7 +8,6 @@ from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Task
 from kvbench.experiments.grid import Grid
-from kvbench.models.load import load_tokenizer
 from kvbench.prompts.prompt import build_prompts
 from kvbench.run.resume import chunks
 from policies import Policy
@@ -53,11 +52,12 @@ def load_of(
     contexts: int,
     tokens: int | None = None,
     questions: float | None = None,
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> Load:
-    """Reads a few contexts of a task with a tokenizer, or that of the model ``reference``; ``tokens`` and ``questions``
-    replace the counts of every context."""
-    tokenizer, mode = tokenizer or load_tokenizer("reference"), grid.setting.mode
+    """Reads a few contexts of a task with the model's tokenizer; ``tokens`` and ``questions`` replace the counts of
+    every context."""
+    mode = grid.setting.mode
     examples = [grid.example(task, index) for index in range(min(contexts, CONTEXTS_READ))]
     prompts = [prompt for example in examples for prompt in build_prompts(tokenizer, task, example, mode)]
     tokenized = [question for prompt in prompts for question in prompt.questions]

@@ -11,7 +11,7 @@ from kvbench.estimate.plan import Plan
 from kvbench.estimate.shape import DecoderShape
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import EVERYTHING
-from kvbench.models.load import check_places
+from kvbench.models.load import check_places, load_tokenizer
 from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
@@ -37,8 +37,9 @@ class PlanRequest:
         grid = build_grid(self.job, count_by(self.job.model))
         if self.context_tokens is not None:
             check_takes_length([task for task, _ in grid.tasks])
+        tokenizer = load_tokenizer(self.job.model)
         loads = [
-            load_of(grid, task, contexts, tokens_of(task, self.context_tokens), self.questions)
+            load_of(grid, task, contexts, tokens_of(task, self.context_tokens), self.questions, tokenizer=tokenizer)
             for task, contexts in grid.tasks
         ]
         for load in loads:

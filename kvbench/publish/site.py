@@ -361,8 +361,11 @@ def write_comparison_tables(store: Store, comparison: PublishedComparison) -> li
     judged = [duel for duel in comparison.duels if duel.task not in comparison.unmastered]
     contexts = contexts_text({duel.task: duel.contexts for duel in judged})
     what = f"{printable(comparison.duels[0].policy)} minus each other policy, in points"
-    data = f"Model {model_name(store)}; contexts: {contexts}. {MODES[store.identity.mode]} {origin_of(store)}"
-    together = "Intervals and p of one test each, all corrected together by Holm’s method."
+    tasks = ", ".join(dict.fromkeys(duel.task for duel in judged))
+    of_run = f"Model {model_name(store)}; tasks: {tasks}; contexts: {contexts}."
+    data = f"{of_run} {MODES[store.identity.mode]} {origin_of(store)}"
+    tests = max((one.family for one in comparison.pooled), default=1)
+    together = f"95 % intervals and p, corrected together over {tests} test{'s' * (tests > 1)} by Holm’s method."
     alone = "Intervals of the test of each cell, those of a task corrected over its levels by Holm’s method."
     stem = comparison.page.stem
     tables = {

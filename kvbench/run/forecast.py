@@ -13,7 +13,8 @@ from leaderboards.metrics.declaration.sizes import size_text
 
 
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:
-    """Describes the bound, and the waves of the task whose first context takes most, in one line."""
+    """Describes the bound, and the waves (branches that are decoded together) of the task whose first context takes
+    most, in one line."""
     expected = _first_forecasts(model, grid, max_kv_bytes)
     each = f" in each of {workers} processes" if workers > 1 else ""
     bound = f"at most {size_text(max_kv_bytes)} of keys and values at once{each}"
@@ -24,9 +25,12 @@ def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int)
         return bound + failures
     task, most = max(with_waves, key=lambda pair: max(size for _, size in pair[1].waves))
     counts = Counter(rows for rows, _ in most.waves)
-    waves = ", ".join(f"{times} of {rows}" for rows, times in sorted(counts.items(), reverse=True))
+    waves = " and ".join(
+        f"{times} wave{'s' * (times > 1)} of {rows} branch{'es' * (rows > 1)}"
+        for rows, times in sorted(counts.items(), reverse=True)
+    )
     size = size_text(max(size for _, size in most.waves))
-    return f"{bound}; largest in {task.name}: waves {waves} branches, {size} predicted{failures}"
+    return f"{bound}; most in {task.name}: {waves}, the largest {size}{failures}"
 
 
 def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, most: int) -> int:

@@ -15,7 +15,8 @@ ANSWERS = 2
 LONGEST = 80  # characters of an output that are shown
 NEEDLE = "niah_single_2"
 ADVICE = (
-    "the levels that it masters (--difficulty auto), begun answers (--answer-prefix on), {needle}next tokens (--tasks "
+    "the levels that it masters (--difficulty auto), begun answers (--answer-prefix on, or answer_prefix in each "
+    "line of your file), {needle}next tokens (--tasks "
     "prose), or delta_nll, which compares policies all the same"
 )
 
@@ -72,6 +73,10 @@ def _answers(records: DataFrame, task: str, mode: str) -> tuple[WrittenAnswer, .
     chosen = wrong.drop_duplicates("example_id").head(ANSWERS)
     chosen = chosen if len(chosen) == ANSWERS else wrong.head(ANSWERS)
     return tuple(
-        WrittenAnswer(str(question), tuple(map(str, golds)), visible(" ".join(str(output).split()))[:LONGEST])
+        WrittenAnswer(str(question), tuple(map(str, golds)), _shortened(visible(" ".join(str(output).split()))))
         for question, golds, output in zip(chosen["question"], chosen["golds"], chosen["output_text"], strict=True)
     )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

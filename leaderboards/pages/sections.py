@@ -64,10 +64,10 @@ def note_of(results: Results, task: str) -> str:
     sentences = [f"Each cell has {counted}" + (f" about {contexts_text(results, task)}" if lead is not TEXT else "")]
     if most.not_mastered:
         where = "" if task == ALL_TASKS else f" ({most.not_mastered.removeprefix(f'{CANNOT}: ')})"
-        which = f"none of the {len(results.tasks)} tasks" if task == ALL_TASKS else "this task"
+        which = f"masters none of the {len(results.tasks)} tasks" if task == ALL_TASKS else "does not master this task"
         sentences.insert(
             0,
-            f"The model masters {which} with the full cache{where}, so that its scores say nothing of policies; how "
+            f"The model {which} with the full cache{where}, so that its scores say nothing of policies; how "
             "much less likely the right answer becomes does",
         )
     elif task == ALL_TASKS:

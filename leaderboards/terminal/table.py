@@ -59,7 +59,7 @@ def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
     counts = ", ".join(f"{count} of {task}" for task, count in fewest.items())
     return [
         f"few contexts ({counts}): intervals are too narrow, and nothing is shown to be safe with fewer than "
-        f"{FEW_CONTEXTS}: --limit {FEW_CONTEXTS} or more"
+        f"{FEW_CONTEXTS}: --limit {FEW_CONTEXTS} or more, of a file of yours as many different contexts"
     ]
 
 

@@ -106,10 +106,11 @@ def _how_to_read(pooled: Sequence[Pooled]) -> list[str]:
     """Explains in lines the verdicts of all measures, and warns of few contexts."""
     tests, fewest = max(one.family for one in pooled), min(one.fewest for one in pooled)
     lines = [f"p and intervals are corrected over {tests} tests (Holm)"] if tests > 1 else []
-    if any(one.smallest is not None for one in pooled):
+    if any("±" in _verdict_in_words(one) for one in pooled):
         more = MORE * max(one.limit for one in pooled)
         lines.append(f"±: smaller true differences cannot be told from 0; --limit {more} sees about half")
-    return [*lines, *([_few(fewest)] if fewest < FEW_CONTEXTS else []), *filter(None, [note_on_areas(pooled)])]
+    few = dict.fromkeys(one.measure.title for one in pooled if one.fewest < FEW_CONTEXTS)
+    return [*lines, *([f"{', '.join(few)}: {_few(fewest)}"] if few else []), *filter(None, [note_on_areas(pooled)])]
 
 
 def _told_once(texts: Mapping[str, str], before: str = "") -> str:
@@ -130,16 +131,23 @@ def verdicts_in_words(pooled: Sequence[Pooled], presses: Sequence[Arguments] = (
     behind a line for each press that ran with other arguments than its paper's."""
     adapted = adapted_presses(presses)
     lines = [f"{name} is adapted, not as in its paper: {what}" for name, what in adapted.items()]
+    names = {one.other: f"{one.other}{' (adapted)' * (one.other in adapted)}" for one in pooled}
     for measure in dict.fromkeys(one.measure for one in pooled):
         others = {
             verdict: [
-                f"{one.other} (adapted)" if one.other in adapted else one.other
+                names[one.other]
                 for one in pooled
-                if (one.measure, one.verdict) == (measure, verdict)
+                if (one.measure, one.verdict) == (measure, verdict) and not one.too_few
             ]
             for verdict in VERDICTS
         }
-        told = [f"{verdict} {LINKS[verdict]} {', '.join(names)}" for verdict, names in others.items() if names]
+        too_few = [names[one.other] for one in pooled if one.measure is measure and one.too_few]
+        told = [
+            f"{verdict} {LINKS[verdict]} {', '.join(of_verdict)}"
+            for verdict, of_verdict in others.items()
+            if of_verdict
+        ]
+        told += [f"too few contexts to judge against {', '.join(too_few)}"] if too_few else []
         lines.append(f"{measure.title}, {measure.direction}: {'; '.join(told)}")
     return lines
 
@@ -317,7 +325,8 @@ def _kinds(contrasts: Sequence[Contrast]) -> ResultTable:
         *(Column(kind, text=_percent, right=True) for kind in KINDS),
     )
     plain = [(name, answers, *(of[kind] for kind in KINDS)) for (name, answers, _), of in rows.items()]
-    return ResultTable("kinds", columns, plain, "how they answer, percent of the answers")
+    note = "right counts answers that rightly say that the text does not tell"
+    return ResultTable("kinds", columns, plain, "how they answer, percent of the answers", note)
 
 
 def _where(contrasts: Sequence[Contrast]) -> str:

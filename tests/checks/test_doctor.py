@@ -359,10 +359,10 @@ ALL_LENGTHS = lengths.LENGTHS
 @pytest.mark.parametrize(
     ("name", "question", "outcome", "text"),
     [
-        ("Edges", BUDGET, "wrong", "every token is kept at every ratio of 32, 1,000 and 4,000 tokens; at most"),
+        ("Edges", BUDGET, "wrong", "every token is kept at every ratio of 32, 1,000 and 4,000 tokens; 0.8 tokens"),
         ("Edges", ZERO, "ok", f"the full cache at {AT_ALL}"),
         ("Edges", TWICE, "ok", f"twice the same at {AT_ALL}"),
-        ("Longest", BUDGET, "wrong", "of 4,000 tokens; kept at 32, 108, 300 and 1,000 tokens"),
+        ("Longest", BUDGET, "wrong", "tried on 4,000 tokens; kept at 32, 108, 300 and 1,000 tokens"),
         ("Longest", "do its scores choose?", "note", "its own compress makes no use of its method score"),
         ("Running", TWICE, "wrong", "it carries state from one context to the next"),
         ("First", TWICE, "wrong", "it carries state from one context to the next"),

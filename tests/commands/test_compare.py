@@ -56,7 +56,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     ]
     others = ("snapkv", "knorm", "random", "recency")
     told = " ".join(cli.out.split())
-    undecided = f"not distinguished from {', '.join(others)}".replace("snapkv", "snapkv (adapted)")
+    undecided = f"too few contexts to judge against {', '.join(others)}".replace("snapkv", "snapkv (adapted)")
     adapted, _, verdicts = told.partition(" right, higher is better: ")
     assert adapted.startswith("Loud snapkv is adapted, not as in its paper: window_size ")
     lower = "wrong of answered, lower is better"
@@ -169,7 +169,7 @@ def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
 ) -> None:
     given = ("compare", f"{press}:Picky", "--against", "knorm", "--ratios", "0.5,0.9", "--every-task")
     assert cli(*words(cli, *given)) == 1
-    assert "not distinguished from knorm" in " ".join(cli.out.split())
+    assert "too few contexts to judge against knorm" in " ".join(cli.out.split())
     assert "some cells failed, all others are complete: Picky" in cli.complaint
     assert "ValueError: too much" in cli.complaint
     page = (tmp_path / "site/compare-Picky.html").read_text()

@@ -23,7 +23,7 @@ from kvbench.estimate.request import PlanRequest
 from kvbench.estimate.shape import DecoderShape, shape_of
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
-from kvbench.models.load import LoadedModel
+from kvbench.models.load import LoadedModel, load_tokenizer
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
@@ -165,17 +165,17 @@ def test_a_shape_is_read_from_a_configuration_without_weights(llama: LoadedModel
 
 def test_counts_come_from_the_tasks_themselves() -> None:
     grid = Grid([(TASKS["base"], 7)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9))))
-    counts = load_of(grid, TASKS["base"], 7, None, None)
+    counts = load_of(grid, TASKS["base"], 7, tokenizer=load_tokenizer("reference"))
     assert (counts.contexts, counts.units, counts.answer_tokens) == (7, 2, TASKS["base"].max_new_tokens)
     assert counts.questions == sum(len(TASKS["base"].example(0, index).questions) for index in range(3)) / 3
-    assert load_of(grid, TASKS["base"], 7, 5000, 4).answers == 7 * 4 * (1 + 2)
+    assert load_of(grid, TASKS["base"], 7, 5000, 4, tokenizer=load_tokenizer("reference")).answers == 7 * 4 * (1 + 2)
 
 
 def test_the_likelihood_costs_the_tokens_that_a_real_run_passes(llama: LoadedModel) -> None:
     """Of every branch, whether its answers are written together or alone."""
     policies = [POLICIES[name] for name in ("full", "knorm", "decoding_knorm")]
     grid = Grid([(TASKS["base"], 1)], Setting(policies, at_ratios((0.3, 0.6))))
-    counts = load_of(grid, TASKS["base"], 1, None, None)
+    counts = load_of(grid, TASKS["base"], 1, tokenizer=llama.tokenizer)
     parts = parts_of(counts, SHAPE, CONSTANTS, 1e9)
     planned = sum(part.tokens for part in parts if part.name.startswith("likelihood"))
     (prompt,) = build_prompts(llama.tokenizer, TASKS["base"], grid.example(TASKS["base"], 0), "agnostic")

@@ -31,11 +31,7 @@ from policies.declaration.levels import Level
 
 WORST = 3  # cells named in a line
 AREA = "area over"
-OF_AREAS = (
-    "An area is the mean height over the asked levels that are named. The area of a board begins at the full cache, "
-    "where nothing differs, so that its differences are smaller; and its intervals are corrected over other tests, "
-    "those of every policy of the board: both are right, and this one answers for the policies named here."
-)
+OF_AREAS = "An area is the mean height of the curve over the levels that are named."
 NOT_SHARED = "no cell of both is complete"
 NO_ANSWER = "one of the two answers nothing"
 
@@ -111,13 +107,18 @@ class Pooled:
         if self.verdict != UNDECIDED:
             return ""
         needed = fewest_clusters()
-        if self.fewest < needed:
+        if self.too_few:
             return f"n = {self.n} is too few to tell any difference: {needed} of a task are needed"
         if not self.differing:
             return f"the same in all of n = {self.n}"
         if self.test is None:
             return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
         return unseen(self.n, self.smallest, self._smallest_with(MORE), self.limit, self.family)
+
+    @property
+    def too_few(self) -> bool:
+        """Tells whether some task has too few contexts for any test."""
+        return self.fewest < fewest_clusters()
 
     @property
     def few(self) -> bool:
@@ -212,7 +213,7 @@ class Pooled:
 
 
 def note_on_areas(lines: Sequence[Pooled]) -> str:
-    """Says why a board has other areas; nothing where none is compared."""
+    """Says what an area is; nothing where none is compared."""
     return OF_AREAS if any(one.span.startswith(AREA) for one in lines) else ""
 
 
