@@ -294,6 +294,13 @@ def test_a_chosen_length_is_that_of_every_context() -> None:
     assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}
 
 
+def test_tokens_are_counted_as_the_model_counts_them(toy_folder: Path, llama: LoadedModel) -> None:
+    job = Job(model=str(toy_folder), tasks="base", limit=1, policies="knorm")
+    (counts,) = PlanRequest(SHAPE, job).plan(CONSTANTS).loads
+    (prompt,) = build_prompts(llama.tokenizer, TASKS["base"], TASKS["base"].example(0, 0), "agnostic")
+    assert counts.tokens == len(prompt.token_ids)
+
+
 def test_a_model_that_run_refuses_is_refused_in_the_same_words(cli: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "opt", "architectures": ["OPTForCausalLM"]}')
     refused = [cli.error(command, "--model", tmp_path, "--tasks", "base") for command in ("plan", "run")]

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.pages.findings import findings_of
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import task_page
+from leaderboards.pages.sections import note_of
 from leaderboards.pages.uses import use_matrix
 from tests.support.browsing.pages import Elements, build_pages, results_of
 from tests.support.records.synthetic_records import frame, realistic_records, record
@@ -164,6 +166,10 @@ def test_where_the_model_can_do_no_task_the_likelihood_of_the_right_answer_is_to
     assert only.startswith(f"The model masters no task here, so that scores say nothing of policies ({below}).")
     assert "at ratio 0.5 snapkv costs least, 0.250 nats a token (0.250 to 0.250)." in only
     assert "a needle (--tasks niah_single_2)" in only
+    results = results_of(frame(made), "reference")
+    assert note_of(results, "base").startswith("The model does not master this task with the full cache (percent right")
+    if len(tasks) > 1:
+        assert note_of(results, ALL_TASKS).startswith("The model masters none of the 2 tasks with the full cache, so")
 
 
 def test_directives_are_told_beside_the_full_cache_with_what_leaks() -> None:
