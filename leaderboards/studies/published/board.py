@@ -12,11 +12,13 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import kendalltau
 
 from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate
+from policies.declaration.lazy import LazyModule
+
+stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it
 
 NEEDLES = (
     *(f"niah_{kind}_{number}" for kind in ("single", "multikey") for number in (1, 2, 3)),
@@ -127,7 +129,7 @@ def tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None
     names = [name for name in first if name in second]
     if len(names) < 3:
         return None
-    return float(kendalltau([first[name] for name in names], [second[name] for name in names]).statistic)
+    return float(stats.kendalltau([first[name] for name in names], [second[name] for name in names]).statistic)
 
 
 class Order:
