@@ -24,10 +24,6 @@ from kvbench.prompts.mode import Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
 
-NEEDLES = (
-    *(f"niah_{kind}_{number}" for kind in ("single", "multikey") for number in (1, 2, 3)),
-    *("niah_multivalue", "niah_multiquery"),
-)
 # The presses of the board that run without a question and without weights of their own.
 PUBLISHED = (
     *("kvzip", "adakv_expected_attention", "adakv_compactor", "keydiff", "lagkv", "cur", "tova", "snapkv"),
@@ -66,7 +62,7 @@ SUITES: Mapping[str, Suite] = {
         Suite(
             name="published",
             description="Do presses keep needles in the order of kvpress's public board? (about 1,024 tokens)",
-            tasks=tuple(RULER[name] for name in NEEDLES),
+            tasks=tuple(task for name, task in RULER.items() if name.startswith("niah_")),
             if_named=(),
             policies=PUBLISHED,
             scope="context",

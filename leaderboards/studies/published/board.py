@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from datasets_gen import RULER
 from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate
@@ -20,10 +21,7 @@ from policies.declaration.lazy import LazyModule
 
 stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it
 
-NEEDLES = (
-    *(f"niah_{kind}_{number}" for kind in ("single", "multikey") for number in (1, 2, 3)),
-    *("niah_multivalue", "niah_multiquery"),
-)
+NEEDLES = tuple(name for name in RULER if name.startswith("niah_"))
 RATIOS = (0.25, 0.5, 0.75)
 LLAMA, QWEN = MODELS = ("Llama-3.1-8B-Instruct", "Qwen3-8B")
 # Our policies by the board's names, for each order of compression and question.
@@ -138,6 +136,7 @@ class Order:
     def __init__(self, evidence: Evidence, mode: str) -> None:
         self.mode = mode
         self.tasks: dict[str, TaskEvidence] = {}
+        self._found: dict[tuple[str, str, float], FloatArray | None] = {}  # a policy is in a dozen pairs
         self.unknown: dict[str, float] = {}  # the tasks that the full cache cannot do, with what it finds in percent
         for task in evidence.tasks:
             if task in NEEDLES:
@@ -150,10 +149,13 @@ class Order:
 
     def found(self, task: str, policy: str, ratio: float) -> FloatArray | None:
         """Returns the share of golds found in percent, shape (1 + resamples,); None of a policy that did not run."""
-        try:
-            return 100 * self.tasks[task].mean(policy, ratio, "golds_found")
-        except NoEvidenceError:
-            return None
+        cell = (task, policy, ratio)
+        if cell not in self._found:
+            try:
+                self._found[cell] = 100 * self.tasks[task].mean(policy, ratio, "golds_found")
+            except NoEvidenceError:
+                self._found[cell] = None
+        return self._found[cell]
 
     def means(self, ratio: float) -> dict[str, float]:
         """Averages each policy over the tasks, in percent."""
