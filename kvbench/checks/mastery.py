@@ -15,7 +15,6 @@ from kvbench.experiments.build_grid import leave_out_tasks
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.prompts.prompt import without_system_turn
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -140,7 +139,7 @@ def with_levels_found(job: Job, grid: Grid) -> Job:
     :class:`KVBenchError` for a task that it masters at none."""
     console.print(f"loading {job.model}, to find the levels that it masters", soft_wrap=True)
     model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map)
-    grid = leave_out_tasks(grid, without_system_turn(model.tokenizer, [task for task, _ in grid.tasks]), job)
+    grid = leave_out_tasks(grid, model.tokenizer, job)
     tasks = [task for task, _ in grid.tasks]
     found: list[Mastery] = []
     for task in tasks:

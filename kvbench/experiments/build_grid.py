@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from datasets_gen import DatasetError, Task
 from kvbench.engine.treat.time_limit import TimeLimit
@@ -42,7 +43,12 @@ from kvbench.store.observed import OBSERVED, WEIGHTS
 from kvbench.store.run_file import Job, RunFile
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from policies import FULL, POLICIES
+from policies import FULL, POLICIES, LazyModule
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+prompts = LazyModule("kvbench.prompts.prompt")  # which imports transformers, and a mistyped option waits for none
 
 
 def build_grid(job: Job, count: Count) -> Grid:
@@ -118,9 +124,10 @@ def check_job(job: Job) -> Grid:
     return build_grid(job, count_by(job.model))
 
 
-def leave_out_tasks(grid: Grid, reasons: Mapping[str, str], job: Job) -> Grid:
-    """Leaves out the tasks that cannot be asked of the model, by name with a reason each, and prints the reasons;
-    raises :class:`KVBenchError` with the reason if tasks were named, or where none is left."""
+def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) -> Grid:
+    """Leaves out the tasks that the chat template cannot ask, and prints the reasons; raises :class:`KVBenchError` with
+    the reason if tasks were named, or where none is left."""
+    reasons: Mapping[str, str] = prompts.without_system_turn(tokenizer, [task for task, _ in grid.tasks])
     left = [(task, contexts) for task, contexts in grid.tasks if task.name not in reasons]
     if reasons and (job.tasks is not None or not left):
         raise KVBenchError(f"{next(iter(reasons.values()))}: leave it out of --tasks")

@@ -10,7 +10,7 @@ from kvbench.models.load import LoadedModel, choose_device, choose_dtype, load_m
 from kvbench.models.precision import check_dtypes, use_deterministic_algorithms
 from kvbench.models.shape import shape_of
 from kvbench.prompts.context_length import count_by
-from kvbench.prompts.prompt import WITHOUT_TEMPLATE, without_system_turn
+from kvbench.prompts.prompt import WITHOUT_TEMPLATE
 from kvbench.run.unit import check_first_contexts
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
@@ -52,7 +52,7 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
         settle()
         if model.tokenizer.chat_template is None:
             console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)
-    grid = leave_out_tasks(grid, without_system_turn(model.tokenizer, [task for task, _ in grid.tasks]), job)
+    grid = leave_out_tasks(grid, model.tokenizer, job)
     missing = missing_weights(grid.setting.policies, model)
     grid = leave_out(grid, missing, job)
     check_first_contexts(model, grid)

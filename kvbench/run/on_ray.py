@@ -16,7 +16,6 @@ from typing import Any
 from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
-from kvbench.prompts.prompt import without_system_turn
 from kvbench.run.executor import UnitRows
 from kvbench.run.unit import Unit, some_of
 from kvbench.run.worker import Readiness, Worker
@@ -52,7 +51,7 @@ def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
     """Starts Ray or connects to it, and lets a first worker load the model, which decides what can be run."""
     tokenizer = cache(lambda: load_tokenizer(job.model))
     grid = build_grid(job, lambda text: len(tokenizer().encode(text, add_special_tokens=False)))
-    grid = leave_out_tasks(grid, without_system_turn(tokenizer(), [task for task, _ in grid.tasks]), job)
+    grid = leave_out_tasks(grid, tokenizer(), job)
     of_kvbench = signal.getsignal(signal.SIGTERM)
     ray = _connect(cluster.address)
     try:
