@@ -27,8 +27,8 @@ from policies import FULL, POLICIES
 CONTEXTS = 8  # at each level, at most
 SEED = 7919  # of the contexts by which a level is chosen, apart from those that are measured then
 LEAST = 60.0  # percent: what is asked at a level that is just mastered falls to the floor at the smallest loss
-STEP = 4  # contexts that are asked at once
-NO_DOUBT = 12  # questions after which a level that is out of reach is given up
+STEP = 4  # contexts that are asked at once, at most
+NO_DOUBT = 12  # questions after which a level may be decided
 
 
 @dataclass(frozen=True)
@@ -75,26 +75,33 @@ def enough(task: Task, contexts: int) -> int:
 
 
 def highest_mastered(model: LoadedModel, task: Task, contexts: int, seed: int = 0, begin: Begin = silent) -> Mastery:
-    """Asks a task at its highest level, and at lower ones until one is mastered; returns what was found at the last."""
-    for level in range(task.top_level, 0, -1):
+    """Asks a task at its highest level, and at lower ones until one is mastered; returns what was found at the last.
+    The lowest comes second: what is beyond a model there is beyond it at all levels between."""
+    highest, *between, lowest = range(task.top_level, -1, -1) if task.top_level else (0, 0)
+    found = mastery_at(model, task, highest, contexts, seed, begin)
+    if not found.reason or highest == lowest:
+        return found
+    easiest = mastery_at(model, task, lowest, contexts, seed, begin)
+    for level in between if not easiest.reason else ():
         found = mastery_at(model, task, level, contexts, seed, begin)
         if not found.reason:
             return found
-    return mastery_at(model, task, 0, contexts, seed, begin)
+    return easiest
 
 
 def mastery_at(
     model: LoadedModel, task: Task, level: int, contexts: int, seed: int = 0, begin: Begin = silent
 ) -> Mastery:
-    """Asks a task at a level with the full cache, on contexts of its own, until there is no doubt that it is out of
-    reach. A task that cannot be asked is not mastered."""
+    """Asks a task at a level with the full cache, on contexts of its own, until there is no doubt whether it is
+    mastered. A task that cannot be asked is not mastered."""
     asked = at_level(task, level) if task.top_level else task
     empty = Mastery(task.name, level, task.top_level, "", None, asked.chance, 0, None)
     rows: list[pd.DataFrame] = []
     contexts = enough(task, contexts)
-    for first in range(0, contexts, STEP):
+    step = min(STEP, math.ceil(NO_DOUBT / task.questions_per_context))
+    for first in range(0, contexts, step):
         try:
-            count = min(STEP, contexts - first)
+            count = min(step, contexts - first)
             rows.append(answers_of(model, asked, [POLICIES[FULL]], count, seed + SEED, begin=begin, first=first))
         except OverflowingModelError:
             raise
@@ -102,7 +109,7 @@ def mastery_at(
             return replace(empty, reason=f"it cannot be asked: {error}")
         answers = pd.concat(rows, ignore_index=True)
         found = _judged(empty, asked, answers)
-        if found.reason and _is_out_of_reach(found):
+        if _is_without_doubt(found):
             break
     return found
 
@@ -125,13 +132,13 @@ def _judged(empty: Mastery, task: Task, answers: pd.DataFrame) -> Mastery:
     return replace(found, reason=reason, answers=written)
 
 
-def _is_out_of_reach(found: Mastery) -> bool:
-    """Tells whether even the upper end of an exact 95 % interval is below what is needed."""
+def _is_without_doubt(found: Mastery) -> bool:
+    """Tells whether an exact 95 % interval lies on one side of what is needed."""
     if found.questions < NO_DOUBT or found.reached is None:
         return False
     right = round(found.reached / 100 * found.questions)
-    upper = binomtest(right, found.questions).proportion_ci(0.95).high
-    return bool(100 * upper < found.needed)
+    interval = binomtest(right, found.questions).proportion_ci(0.95)
+    return not 100 * interval.low < found.needed <= 100 * interval.high
 
 
 def with_levels_found(job: Job, grid: Grid) -> Job:

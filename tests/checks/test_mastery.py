@@ -37,9 +37,20 @@ def test_the_highest_level_that_is_mastered_is_found_from_the_top(monkeypatch: p
     asked = answering(monkeypatch, {5: 0.0, 4: 0.5, 3: 0.9, 2: 1.0, 1: 1.0, 0: 1.0})
     found = highest_mastered(model_of("llama"), TASKS["base"], 8)
     assert (found.level, found.top_level, found.reason, found.place) == (3, 5, None, "3 of 5")
-    assert [level for level, _, _ in asked] == [5, 4, 4, 3, 3]
-    assert asked[0] == (5, 0, 4), "twelve wrong answers leave no doubt"
-    assert asked[2] == (4, 4, 4), "half is not out of reach of 60 percent after twelve, so that all contexts are asked"
+    levels = [level for level, _, _ in asked]
+    assert list(dict.fromkeys(levels)) == [5, 0, 4, 3], "the lowest is asked second, as nothing may be mastered"
+    assert sum(count for level, _, count in asked if level == 5) * QUESTIONS == 12, "twelve wrong answers leave no doubt"
+    assert sum(count for level, _, count in asked if level == 0) * QUESTIONS == 12, "nor do twelve right ones"
+    assert sum(count for level, _, count in asked if level == 4) == 8, "half is not out of reach of 60 percent"
+
+
+def test_a_model_that_masters_not_even_the_lowest_level_is_not_asked_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = answering(monkeypatch, {5: 0.0, 0: 0.1})
+    found = highest_mastered(model_of("llama"), TASKS["base"], 8)
+    assert found.level == 0
+    assert {level for level, _, _ in asked} == {5, 0}
 
 
 def test_more_contexts_are_asked_than_one_as_so_few_questions_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
