@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -35,6 +36,7 @@ SPLITS_OF_RULER = ("validation", "test")  # files of one of its tasks, each task
 OF_QUESTION = ("question", "answers", "answer_prefix", "evidence", "directives", "protected")
 OF_ALL_QUESTIONS = ("answer_prefix", "directives", "protected")  # what a line with several questions says of each
 OF_ROW = ("context", "questions", *OF_QUESTION, "system", "defence", "max_new_tokens")
+KNOWN = {*OF_ROW, "answer", "input", "outputs"}  # names that no other field may be a misspelling of
 # Fields that say something in our form alone: in the others, whose further fields are ignored, they would be lost.
 OURS_ALONE = ("questions", "answers", "evidence", "directives", "protected", "system", "defence")
 # Where the question begins at the end of RULER's prompts: a line of its own, or what it says behind the last full stop
@@ -186,6 +188,9 @@ def _row_of_kvpress(row: Fields, where: str, any_is_right: bool) -> OwnRow:
 def _check_other_form(row: Fields, where: str, field: str) -> None:
     if ours := next((name for name in row if name in OURS_ALONE), None):
         raise DatasetError(f"{where}: '{ours}' does not go with '{field}': give 'context', 'question' and 'answers'")
+    misspelt = next((name for name in row if name not in KNOWN and get_close_matches(name, KNOWN, 1, 0.85)), None)
+    if misspelt:
+        raise DatasetError(f"{where}: {unknown_name('field', misspelt, KNOWN)}")
 
 
 def _with_every_gold(question: Question, every: bool) -> Question:

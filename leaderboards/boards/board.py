@@ -9,10 +9,10 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments, by_argument
 from leaderboards.aggregate.row import (
-    ABSTENTION,
     ALL_TASKS,
     KV_BYTES,
     RIGHT,
+    UNANSWERED,
     SummaryRow,
     count_text,
     interval_text,
@@ -333,7 +333,7 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, s
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return TableCell.blank(NOTHING_REMOVED)
         text = count_text(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
-        silent = ABSTENTION.value(row) if measure in CLIFFS else None
+        silent = UNANSWERED.value(row) if measure in CLIFFS else None
         # What is not answered is not wrong either.
         return TableCell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
 

@@ -60,6 +60,10 @@ def _is_answered(sample: Sample) -> FloatArray:
     return np.asarray(sample["answered"], dtype=np.float64)
 
 
+def _unanswered(sample: Sample) -> FloatArray:
+    return 1 - _is_answered(sample)
+
+
 def _right_before(sample: Sample) -> FloatArray:
     return np.asarray(sample.full["right"], dtype=np.float64)
 
@@ -126,8 +130,9 @@ HALLUCINATED = Definition(
 HARM = Definition(
     "Wrong of answered, new wrong, lost",
     "Wrong of answered: of the answers that are given, which are neither empty nor an abstention, the share that is "
-    "wrong; blank where none is given. New wrong and lost look at the questions that the full cache has right, "
-    "unanswerable ones among them: the share that is answered wrongly here, and the share that is left without a right "
+    "wrong; blank where none is given. Unanswered: the share of questions without an answer. New wrong and lost look "
+    "at the questions that the full cache has right, unanswerable ones among them: the share that is answered wrongly "
+    "here, and the share that is left without a right "
     "answer by an abstention or an empty output; blank where the full cache has none right. The rest of these "
     "questions is right still. Attacks count in none of the three.",
     "wrong of answered = hallucinated / answered; new wrong = right before and "
@@ -279,6 +284,18 @@ METRICS = (
                 _right_before,
                 undefined=NONE_RIGHT,
                 paired=True,
+            ),
+            Measure(
+                name="unanswered",
+                field="unanswered_rate",
+                title="Unanswered",
+                unit="percent of questions",
+                over=Over.STATEMENTS,
+                scale=SHARE_IN_PERCENT,
+                has_interval=True,
+                columns=("answered",),
+                values=_unanswered,
+                heading="unanswered",
             ),
         ),
     ),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from leaderboards.aggregate.arguments import adapted_presses
 from leaderboards.aggregate.lead import CANNOT, leading_measures
 from leaderboards.aggregate.row import (
-    ABSTENTION,
     ALL_TASKS,
     DELTA_NLL,
     FEW_CONTEXTS,
@@ -15,6 +14,7 @@ from leaderboards.aggregate.row import (
     NEXT_TOKENS,
     OBEYED,
     RIGHT,
+    UNANSWERED,
     WRONG_OF_ANSWERED,
     SummaryRow,
     interval_text,
@@ -409,7 +409,7 @@ def _wrong(results: Results, figure: Address) -> Headline | None:
     last = known[level]
     (silent, silent_full), (wrong, wrong_full), (raw, raw_full) = (
         [f"{measure.factor * (measure.value(row) or 0):.0f} %" for row in (last, full)]
-        for measure in (ABSTENTION, WRONG, HALLUCINATION)
+        for measure in (UNANSWERED, WRONG, HALLUCINATION)
     )
     at = "" if level == UNTREATED else f"At {level.where}, "
     return Headline(

@@ -10,7 +10,6 @@ from rich.text import Text
 from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of
 from leaderboards.aggregate.ranking import mark_of
 from leaderboards.aggregate.row import (
-    ABSTENTION,
     ALL_TASKS,
     DELTA_NLL,
     FEW_CONTEXTS,
@@ -19,6 +18,7 @@ from leaderboards.aggregate.row import (
     OBEYED,
     PERPLEXITY,
     RIGHT,
+    UNANSWERED,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
@@ -32,7 +32,7 @@ MOST_COLUMNS = 10
 # What tells of a kind of task. Of wrong answers it is their share of those given, since a rate over all questions falls
 # with a model that falls silent; how many are left unanswered stands beside it.
 TELLING = {
-    QUESTIONS: (RIGHT, WRONG_OF_ANSWERED, ABSTENTION),
+    QUESTIONS: (RIGHT, WRONG_OF_ANSWERED, UNANSWERED),
     DIRECTIVES: (OBEYED, LEAKAGE),
     TEXT: (NEXT_TOKENS, PERPLEXITY),
 }

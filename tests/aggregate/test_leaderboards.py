@@ -58,6 +58,12 @@ def test_every_mean_that_is_drawn_has_an_interval() -> None:
         assert (row.leakage, row.leakage_low, row.leakage_high) == (0.5, None, None), "asked of a single context"
 
 
+def test_an_empty_output_leaves_its_question_unanswered_and_abstains_from_nothing() -> None:
+    records = [question(0, 0, answered=False, f1=0.0, em=0.0), question(0, 1)]
+    row = find(summarise(frame(records)), "base")
+    assert (row.unanswered_rate, row.abstention_rate) == (0.5, 0.0)
+
+
 def test_a_cell_holds_what_one_works_out_by_hand() -> None:
     unanswerable = {"answerable": False, "ger": None, "ger_by_layer": None, "slot_coverage": None}
     confused = {"hallucinated": True, "hallucination_kind": "confused"}
@@ -72,7 +78,7 @@ def test_a_cell_holds_what_one_works_out_by_hand() -> None:
     row = find(summarise(frame(records)), "base")
     assert (row.n, row.contexts, row.reason) == (5, 2, NO_TWIN)
     assert (row.f1, row.em) == (50.0, 40.0)
-    assert (row.abstention_rate, row.hallucination_rate) == (0.2, 0.4)
+    assert (row.abstention_rate, row.hallucination_rate, row.unanswered_rate) == (0.2, 0.4, 0.2)
     assert (row.confused_rate, row.fabricated_rate) == (0.2, 0.2)
     assert (row.ger, row.ger_by_layer, row.slot_coverage) == (0.25, (0.25, 0.75), 0.625)
     assert row.kv_bytes == 200

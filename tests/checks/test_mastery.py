@@ -39,8 +39,8 @@ def test_the_highest_level_that_is_mastered_is_found_from_the_top(monkeypatch: p
     assert (found.level, found.top_level, found.reason, found.place) == (3, 5, None, "3 of 5")
     levels = [level for level, _, _ in asked]
     assert list(dict.fromkeys(levels)) == [5, 0, 4, 3], "the lowest is asked second, as nothing may be mastered"
-    assert sum(count for level, _, count in asked if level == 5) * QUESTIONS == 12, "twelve wrong answers leave no doubt"
-    assert sum(count for level, _, count in asked if level == 0) * QUESTIONS == 12, "nor do twelve right ones"
+    assert sum(count for level, _, count in asked if level == 5) * QUESTIONS == 12, "12 wrong ones leave no doubt"
+    assert sum(count for level, _, count in asked if level == 0) * QUESTIONS == 12, "nor of twelve right ones"
     assert sum(count for level, _, count in asked if level == 4) == 8, "half is not out of reach of 60 percent"
 
 

@@ -305,6 +305,7 @@ def without(row: Row, *names: str) -> Row:
         ({**LIVES, "system": "yes"}, "'system' is neither true nor false"),
         ({**LIVES, "protected": True}, "'protected' is for a system prompt: give \"system\": true too"),
         ({**LIVES, "directives": ["upper"]}, "'directives' is for a system prompt"),
+        ({**OF_KVPRESS, "answer_prefx": "It is"}, "unknown field 'answer_prefx': did you mean 'answer_prefix'?"),
         ({**OF_KVPRESS, "evidence": "Grass"}, "'evidence' does not go with 'answer': give 'context', 'question'"),
         ({**OF_KVPRESS, "answer": []}, "'answer' is empty"),
         ({**OF_RULER, "outputs": []}, "'outputs' is empty"),

@@ -16,11 +16,11 @@ import pytest
 from rich.console import Console
 
 from leaderboards.aggregate.row import (
-    ABSTENTION,
     HALLUCINATION,
     LEAKAGE,
     OBEYED,
     RIGHT,
+    UNANSWERED,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
@@ -310,7 +310,7 @@ def of_directives(contexts: int) -> list[dict[str, Any]]:
 def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wrong_answers(
     rows: list[SummaryRow],
 ) -> None:
-    assert telling(rows) == [RIGHT, WRONG_OF_ANSWERED, ABSTENTION]
+    assert telling(rows) == [RIGHT, WRONG_OF_ANSWERED, UNANSWERED]
     alone = summarise(frame(of_directives(4)))
     assert telling(alone) == [OBEYED, LEAKAGE]
     assert next(line for line in printed(alone, OBEYED).splitlines() if line.startswith("h2o")).split() == [
@@ -320,7 +320,7 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
     both = summarise(
         frame([*of_directives(12), *realistic_records(["base"], ["full", "h2o"], [0.5]).to_dict("records")])
     )
-    assert telling(both) == [RIGHT, WRONG_OF_ANSWERED, ABSTENTION, OBEYED, LEAKAGE]
+    assert telling(both) == [RIGHT, WRONG_OF_ANSWERED, UNANSWERED, OBEYED, LEAKAGE]
     assert "mean over tasks" in printed(both, RIGHT)
     assert "Directives obeyed, percent, mean over instructions" in printed(both, OBEYED)
     assert few_contexts(both) == []
