@@ -68,7 +68,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     stem = path.resolve().parent.name if path.stem in SPLITS_OF_RULER else path.stem
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
-    rows = [_row(entry, where, name) for where, entry in read_entries(path, "question", "--tasks")]
+    rows = [_row(entry, where, name) for where, entry in read_entries(path, "question", "the file")]
     if not rows:
         raise DatasetError(f"{path} has no questions: give a JSON object a line, with context, question and answers")
     for row in rows:

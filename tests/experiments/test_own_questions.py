@@ -341,12 +341,12 @@ def test_a_directive_that_nobody_can_obey_is_named(write: Write, directives: lis
 
 def test_a_file_that_is_none_is_named(tmp_path: Path, write: Write) -> None:
     missing = tmp_path / "none.jsonl"
-    with pytest.raises(DatasetError, match=r"--tasks .*none.jsonl cannot be read \(No such file or directory\)"):
+    with pytest.raises(DatasetError, match=r"the file .*none.jsonl cannot be read \(No such file or directory\)"):
         own_questions(missing)
     with pytest.raises(DatasetError, match=r"empty.jsonl has no questions: give a JSON object a line, with context"):
         own_questions(write("", name="empty.jsonl"))
     missing.write_bytes(b'{"context": "caf\xe9"}')
-    with pytest.raises(DatasetError, match=r"--tasks .*none.jsonl is no text in UTF-8"):
+    with pytest.raises(DatasetError, match=r"the file .*none.jsonl is no text in UTF-8"):
         own_questions(missing)
     with pytest.raises(DatasetError, match=r"unknown task 'mine\.json'"):
         get_task("mine.json")
