@@ -80,7 +80,7 @@ from leaderboards.pages.results import Results
 from leaderboards.metrics import Answer
 from tests.support.records.synthetic_records import realistic_records
 
-records = realistic_records(policies=["full", "random", "snapkv"], contexts=4)
+records = realistic_records(["base", "hops"], ["full", "random", "snapkv"], contexts=4)
 records["words"] = np.arange(len(records)) % 7
 rows = summarise(records)
 found = all_standings(records, rows)
