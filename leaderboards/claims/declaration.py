@@ -1,6 +1,6 @@
 """Declares claims: what a text says, the experiment that puts it to the test, and the number that decides.
 
-A claim is one file ``leaderboards/claims/<text>/<identifier>_<words>.py``, which holds ``CLAIM``. Its threshold was
+The claims of a text stand in a module of ``leaderboards/claims/texts``, in its tuple ``CLAIMS``. Their thresholds were
 written down before anything was run (``docs/claims.md``).
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from leaderboards.claims.evidence import Evidence, NoEvidenceError
+from leaderboards.aggregate.evidence import Evidence, NoEvidenceError
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank
 

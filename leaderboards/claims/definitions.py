@@ -1,9 +1,9 @@
 """Defines what the register of claims shows."""
 
-from leaderboards.claims.evidence import FEWEST_CONTEXTS, LEAST_CLEAN
+from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 
-CLAIMS = Chapter(
+CHAPTER = Chapter(
     "claims",
     "Claims of papers",
     (

@@ -1,5 +1,4 @@
-"""The names of claims, read from their files: a mistyped one is told before any claim, and with it pandas, is
-imported."""
+"""The names of claims, read from the text of the modules: a mistyped one is refused before pandas is imported."""
 
 import re
 from functools import cache
@@ -8,14 +7,14 @@ from pathlib import Path
 from datasets_gen import unknown_name
 from leaderboards.errors import LeaderboardError
 
-FILE = re.compile(r"(?P<letter>[a-z])(?P<number>\d+)_\w+")
+DECLARED = re.compile(r'\bidentifier="([A-Z])(\d+)"')
 
 
 @cache
 def identifiers() -> tuple[str, ...]:
-    """Lists the claims in the order of texts and numbers, such as ``E1``: each stands in a file of its name."""
-    matches = filter(None, (FILE.fullmatch(path.stem) for path in Path(__file__).parent.glob("*/*.py")))
-    found = sorted((match["letter"].upper(), int(match["number"])) for match in matches)
+    """Lists the claims in the order of texts and numbers, such as ``E1``."""
+    sources = (path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("texts/*.py"))
+    found = sorted((letter, int(number)) for source in sources for letter, number in DECLARED.findall(source))
     return tuple(f"{letter}{number}" for letter, number in found)
 
 

@@ -1,4 +1,4 @@
-"""The registry of claims: whatever lies in ``leaderboards/claims/<text>/`` and holds ``CLAIM`` is found."""
+"""The registry of claims: what the modules of ``leaderboards/claims/texts`` list in ``CLAIMS``."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,10 +14,11 @@ from leaderboards.errors import LeaderboardError
 def claims() -> Mapping[str, Claim]:
     """Returns all claims by identifier, in the order of texts and numbers; one taken twice raises
     :class:`LeaderboardError`."""
-    paths = sorted(path for path in Path(__file__).parent.glob("*/*.py") if path.name != "__init__.py")
-    modules = [import_module(f"leaderboards.claims.{path.parent.name}.{path.stem}") for path in paths]
+    modules = [
+        import_module(f"leaderboards.claims.texts.{path.stem}") for path in Path(__file__).parent.glob("texts/*.py")
+    ]
     declared: dict[str, Claim] = {}
-    for claim in (module.CLAIM for module in modules if hasattr(module, "CLAIM")):
+    for claim in (claim for module in modules for claim in getattr(module, "CLAIMS", ())):
         if claim.identifier in declared:
             raise LeaderboardError(f"there are two claims {claim.identifier}")
         declared[claim.identifier] = claim

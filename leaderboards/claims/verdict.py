@@ -12,8 +12,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Measured, NoStatistic, Statistic
-from leaderboards.claims.evidence import FEWEST_CONTEXTS, Evidence, NoEvidenceError
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p

@@ -8,9 +8,9 @@ from pandas import DataFrame
 
 from kvbench.commands.claims import job_of
 from kvbench.experiments.build_grid import build_grid
-from leaderboards.claims.evidence import Evidence
-from leaderboards.claims.numerics.walked import WALKED
+from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
+from leaderboards.claims.texts.numerics import WALKED
 from leaderboards.claims.verdict import Judgement, judge
 from leaderboards.studies.numerics.layers import GROUPS, PATCHES
 from leaderboards.studies.numerics.pairs import TABLE

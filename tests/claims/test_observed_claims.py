@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
+from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import BESIDE, NoStatistic, Statistic
-from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.registry import claims
-from leaderboards.claims.routing.observed import OBSERVED
-from leaderboards.claims.routing.r4_probes import first_loss
+from leaderboards.claims.texts.heads import OBSERVED, first_loss
 from leaderboards.claims.verdict import judge
 from leaderboards.routing.probe import ratio_of_loss
 from tests.support.records.routing_tables import attention, records, routes, states

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pandas import DataFrame
 
+from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import NoStatistic, Statistic
-from leaderboards.claims.evidence import Evidence
-from leaderboards.claims.pitfalls.prompts import HALF, LITTLE, MORE, POLICIES, PROMPTS, WAYS
 from leaderboards.claims.registry import claims
+from leaderboards.claims.texts.pitfalls import HALF, LITTLE, MORE, POLICIES, PROMPTS, WAYS
 from leaderboards.claims.verdict import Judgement, judge
 from tests.support.records.study_records import BOTH, answer, attack
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim, Statistic
-from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.names import chosen_identifiers, identifiers
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import judge
@@ -26,7 +26,7 @@ from tests.support.records.small_store import small_store
 ROOT = Path(__file__).parents[2]
 DECLARED = """
 from leaderboards.claims.declaration import Claim, Experiment, Statistic
-from leaderboards.claims.texts import R
+from leaderboards.claims.texts.routing import R
 
 EXPERIMENT = Experiment("half", "base", "knorm", (("ratio", "0.5"),), contexts=2)
 
@@ -36,7 +36,19 @@ def measure(evidence):
     return [Statistic(found.mean("knorm", 0.5, "realised_ratio"), found.contexts)]
 
 
-CLAIM = Claim("R99", R, "Half of it goes.", "half", "what goes", "at least", 0.4, (EXPERIMENT,), measure)
+CLAIMS = (
+    Claim(
+        identifier="R99",
+        text=R,
+        words="Half of it goes.",
+        reported="half",
+        statistic="what goes",
+        side="at least",
+        threshold=0.4,
+        experiments=(EXPERIMENT,),
+        measure=measure,
+    ),
+)
 """
 
 
@@ -102,7 +114,7 @@ def test_bad_input_is_one_line_and_nothing_is_loaded(
 def test_a_claim_in_one_file_is_found_judged_and_shown(tmp_path: Path) -> None:
     """A copy of the package has one more file, and a run lends the records."""
     shutil.copytree(ROOT / "leaderboards", tmp_path / "leaderboards", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "leaderboards/claims/routing/r99_half.py").write_text(DECLARED)
+    (tmp_path / "leaderboards/claims/texts/half.py").write_text(DECLARED)
     script = (
         "from pathlib import Path\n"
         "from kvbench.publish.claims import publish_register\n"

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
+from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import LARGER, Claim, NoStatistic, Statistic
-from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.registry import claims
-from leaderboards.claims.routing.r7_aware import AGNOSTIC, AWARE
-from leaderboards.claims.routing.r7_aware import POLICIES as AWARE_POLICIES
-from leaderboards.claims.routing.r7_aware import RATIOS as AWARE_RATIOS
-from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, RATIOS, MasteredTasks, holds_up_to
+from leaderboards.claims.texts.routing import AGNOSTIC, AWARE, OVER_RATIOS, POLICIES, RATIOS, MasteredTasks, holds_up_to
+from leaderboards.claims.texts.routing import MIDDLE_RATIOS as AWARE_RATIOS
+from leaderboards.claims.texts.routing import SCORED_BY_ATTENTION as AWARE_POLICIES
 from leaderboards.claims.verdict import judge
 
 TASKS = ("base", "hops", "multi_entity")

@@ -10,10 +10,10 @@ from pandas import DataFrame
 from kvbench.commands.claims import experiments_of, job_of
 from kvbench.experiments.build_grid import build_grid, check_job
 from kvbench.prompts.context_length import count_by
+from leaderboards.aggregate.evidence import Evidence, NoEvidenceError
 from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Experiment, Statistic
-from leaderboards.claims.evidence import Evidence, NoEvidenceError
 from leaderboards.claims.registry import chosen_claims, claims
-from leaderboards.claims.texts import F
+from leaderboards.claims.texts.faults import F
 from leaderboards.claims.verdict import Judgement, judge, number_text
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.resampling import Blank

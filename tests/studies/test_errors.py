@@ -6,10 +6,10 @@ from pandas import concat
 from kvbench.experiments.build_grid import build_grid
 from kvbench.store.run_file import Job
 from leaderboards.claims.declaration import Experiment
-from leaderboards.claims.errors.published import ROWS
-from leaderboards.claims.errors.tables import ERRORS, QUANTISED, SIGNS
+from leaderboards.claims.texts.errors import ERRORS, QUANTISED, SIGNS
 from leaderboards.rendering.listing import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection
+from leaderboards.studies.errors.published import ROWS
 from leaderboards.studies.errors.study import STUDY
 from leaderboards.studies.errors.treatments import treatments_among
 from leaderboards.studies.faults.study import STUDY as FAULTS

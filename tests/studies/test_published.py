@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from leaderboards.claims.evidence import Evidence
+from leaderboards.aggregate.evidence import Evidence
 from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.published.board import LLAMA, MODELS, OURS, QWEN, Order, key, scores, separated, tau
 from leaderboards.studies.published.study import STUDY

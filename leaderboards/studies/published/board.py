@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from datasets_gen import RULER
-from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
+from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate
 from policies.declaration.lazy import LazyModule

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from leaderboards.claims.evidence import Evidence
+from leaderboards.aggregate.evidence import Evidence
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 from leaderboards.rendering.listing import Listing

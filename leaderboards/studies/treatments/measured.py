@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
+from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate

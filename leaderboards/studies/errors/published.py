@@ -1,8 +1,17 @@
-"""The tables of text E as it prints them, and what its own counts come to."""
+"""What text E reports: its treatments by the names that they have here, and their figures."""
 
 from dataclasses import dataclass
 
-from leaderboards.claims.errors.tables import BIASED, BITS, CENTRED, FLIPPED, NORMALS, WIDE
+BITS = ("int8", "int4")
+EVERYWHERE = 1.0  # the share of the values that is off
+CENTRED = "multiplicative_uniform"  # by a factor from 0 to 2
+BIASED = "multiplicative_uniform(low=0,high=2)"
+WIDE = "multiplicative_uniform(low=-1.5,high=1.5)"
+STDS = (0.1, 0.25, 0.5)
+NORMALS = tuple("multiplicative_normal" if std == 0.5 else f"multiplicative_normal(std={std:g})" for std in STDS)
+FLIPPED_SHARE = 0.05  # of the values
+FLIPPED, SAME_SIGN = "sign_flip", "same_sign"
+
 
 CONTROL = 51.3  # next tokens that are right without an error
 
