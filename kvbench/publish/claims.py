@@ -10,8 +10,8 @@ from kvbench.publish.downloads import write_sheets
 from kvbench.publish.site_list import CLAIMS, ROOT, enlist, link_sites, site_of_run
 from kvbench.store.store import Store
 from kvbench.system.files import write_text_atomically
+from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim
-from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.verdict import VERDICTS, Judgement, judge
 from leaderboards.downloads.claims import register_rows, register_sheet
 from leaderboards.pages.claims import CLAIMS_PAGE, Run, build_claims, register_folder
