@@ -3,14 +3,249 @@
 A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when one has drifted.
 """
 
+import csv
+import json
 import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from datasets_gen import unknown_name
-from kvbench.documents.model_card import model_card
-from kvbench.documents.tables import BLOCKS, DOCS
-from kvbench.models.shipped import REFERENCE_MODELS, folder_of
+from kvbench.benchmarks.measurement import Report
+from kvbench.benchmarks.page import markdown
+from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, ReadProfile
+from kvbench.cli.program import COMMANDS
+from kvbench.commands.ls import listing
+from kvbench.documents import claims_tables, treatment_tables
+from kvbench.estimate.constants import Constants
+from kvbench.estimate.page import rows_of
+from kvbench.estimate.request import EXAMPLES
+from kvbench.models.shipped import MADE_BY, REFERENCE_MODELS, folder_of
 from kvbench.system.errors import KVBenchError
+from kvbench.system.markdown import items, table
+from policies import CONTROLS
+
+DOCS = Path(__file__).parents[2] / "docs"
+PRESS = DOCS / "loud_values.py"
+BENCH = DOCS / "bench.json"
+# How the rows of a plan begin that decide whether a run is started.
+IN_SHORT = ("answers", "devices", "time of all devices", "- without", "store", "weights", "cache of the longest")
+OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
+BUILT_ON_OTHERS = ("protection", "deployed")  # families whose policies are another one with a suffix
+ALL_QUESTIONS = "all"  # as the scores of a task over its kinds of questions are called
+
+
+def metrics() -> str:
+    """Returns what each metric is."""
+    return items((f"`{row['metric']}`", row["definition"]) for row in listing("metrics").plain())
+
+
+def tasks() -> str:
+    """Returns what each task stresses, and its chance level."""
+    rows = [(row["task"], row["chance, percent"], row["what it stresses"]) for row in listing("tasks").plain()]
+    return items((f"`{name}`" if chance is None else f"`{name}` ({chance:.1f})", text) for name, chance, text in rows)
+
+
+def policies() -> str:
+    """Lists the policies of each family that evicts, with their papers; those of a default run are bold."""
+    by_family: dict[str, list[str]] = {}
+    for row in listing("policies").plain():
+        name = f"**`{row['policy']}`**" if "default" in row["how it runs"].split(", ") else f"`{row['policy']}`"
+        has_paper = row["paper"] != "-" and row["family"] not in BUILT_ON_OTHERS
+        by_family.setdefault(row["family"], []).append(
+            f"{name} ({row['paper'].removeprefix('arXiv ')})" if has_paper else name
+        )
+    return "\n".join(
+        f"- **{family}**: {', '.join(names)}" for family, names in by_family.items() if family not in OF_FAULTS_PAGE
+    )
+
+
+def commands() -> str:
+    """Returns what each command does."""
+    return items((f"`{name}`", text) for name, text in COMMANDS.items())
+
+
+def read_shipped(name: str) -> dict[str, str]:
+    """Reads a file that lies beside the weights, by reference model."""
+    return {model: (folder_of(model) / name).read_text() for model in REFERENCE_MODELS}
+
+
+def full_cache() -> str:
+    """Returns the score of each reference model in each task, at both lengths of contexts; ``python -m
+    kvbench.reference.evaluate`` measured them, and the cards have each kind of question."""
+    cells: dict[str, list[str]] = {}
+    for content in read_shipped("full_cache.json").values():
+        for rows in zip(*json.loads(content)["scores"].values(), strict=True):  # of a question, by length of contexts
+            if rows[0]["questions"] == ALL_QUESTIONS:
+                score = "em" if rows[0]["task"] == "arithmetic" else "f1"
+                cells.setdefault(f"`{rows[0]['task']}`", []).append("/".join(f"{row[score]:.0f}" for row in rows))
+    return table(
+        ("task", *(f"`{model}`" for model in REFERENCE_MODELS)), ((task, *scores) for task, scores in cells.items())
+    )
+
+
+def read_profiles() -> str:
+    """Returns what is still right of the task base where rows of the context are destroyed, of each model."""
+    rows = []
+    for model, content in read_shipped("full_cache.json").items():
+        (profile,) = (ReadProfile(**one) for one in json.loads(content)["read_profiles"] if one["part"] == "base")
+        worst = f"{min(profile.without_layer):.0f} (layer {profile.most_needed_layer})"
+        others = (profile.without_upper_half, profile.without_slots)
+        rows.append((f"`{model}`", f"{profile.undisturbed:.0f}", worst, *(f"{percent:.0f}" for percent in others)))
+    return table(("model", NOTHING, "the worst layer", UPPER_HALF, SLOTS), rows)
+
+
+def press() -> str:
+    """Returns the press of the tutorial, which is a file so that it can be run."""
+    return f"```python\n{PRESS.read_text()}```"
+
+
+def instructions() -> str:
+    """Returns what protection gains and where plain policies are shown to leak on the reference model, from the run of
+    the pictures."""
+    results = json.loads((DOCS / "instructions.json").read_text())
+    gains = items(
+        (f"`{gain['policy']}`", f"{gain['gain']:+z.2f} ({gain['low']:+z.2f} to {gain['high']:+z.2f})")
+        for gain in results["gains"]
+    )
+    leaks = (
+        f"`{leak['policy']}`, {leak['order']}, at {leak['level']}: {100 * leak['leaked_more']:+z.0f} points "
+        f"({100 * leak['low']:+z.0f} to {100 * leak['high']:+z.0f}), {100 * leak['obeyed']:.0f} % obeyed"
+        for leak in results["while_obeying"]
+        if leak["low"] > 0 and "+" not in leak["policy"] and leak["policy"] not in CONTROLS
+    )
+    return (
+        f"{gains}\n\nLeakage above the full cache's while 70 % of the directives are obeyed, where it is shown:\n\n"
+        + ("\n".join(f"- {leak}" for leak in leaks))
+    )
+
+
+def suite() -> str:
+    """Returns the table that ``make suite`` measured."""
+    return markdown(Report.model_validate_json(BENCH.read_text()))
+
+
+def plan(name: str) -> str:
+    """Returns what decides whether a run is started, in a sentence: its time, its store, and what memory it takes."""
+    estimates = dict(rows_of(EXAMPLES[name].plan(Constants.read())))
+    shown = (f"{what.removeprefix('- ')} {estimates[what]}" for what in estimates if what.startswith(IN_SHORT))
+    return f"{'; '.join(shown)}."
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "tasks": tasks,
+    "policies": policies,
+    "metrics": metrics,
+    "commands": commands,
+    "full cache": full_cache,
+    "read profiles": read_profiles,
+    "press": press,
+    "instructions": instructions,
+    "suite": suite,
+    "faults": treatment_tables.faults,
+    "options of faults": treatment_tables.options_of_faults,
+    "quantisations": treatment_tables.quantisations,
+    "deployments": treatment_tables.deployments,
+    "texts": claims_tables.texts,
+    "verdicts": claims_tables.verdicts,
+    "verdicts in short": claims_tables.verdicts_in_short,
+    "reasons of verdicts": claims_tables.reasons,
+    **{name: partial(plan, name) for name in EXAMPLES},
+}
+
+
+TEXT = """---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: text-generation
+language: en
+tags:
+- kvbench
+- kv-cache
+---
+
+# kvbench reference model `{name}`
+
+{description}: {layers} layers of width {width}, {heads} query and {key_heads} key heads, a vocabulary of {vocabulary}
+words and bytes, float16 weights.
+
+## Use
+
+It is there to show what the compression of a KV cache breaks, on a laptop and without network, and ships with kvbench:
+`python -m kvbench run --model {name}`. It answers the questions of kvbench's generated texts and knows nothing else.
+
+## Training
+
+On the train splits of all tasks, which share no full name and no (subject, value) pair with the test splits, for
+{steps} steps, {tokens:,} tokens and {minutes} minutes on two CPU cores. Commit {made_by} holds the code that trained
+it.
+
+`learning_curve.csv` has exact match by task on contexts of the test split of a seed that no score is reported on.
+
+## Scores with the full cache
+
+On {contexts} contexts of each task's test split, seed {seed}, as `python -m kvbench.reference.evaluate --model {name}`
+measured them; F1 and right in percent, directives obeyed and leakage from 0 to 1.
+
+{scores}
+"""
+PROFILE = """
+## Where it reads
+
+Right answers in percent where keys and values of the context are replaced with noise of their own mean and spread,
+after the context has read itself undisturbed, on {contexts} contexts of the same seed.
+
+{profiles}
+"""
+
+
+def model_card(name: str) -> str:
+    """Writes the card as it is to be committed."""
+    folder = folder_of(name)
+    config = json.loads((folder / "config.json").read_text())
+    measured = json.loads((folder / "full_cache.json").read_text())
+    *_, last = csv.DictReader((folder / "learning_curve.csv").read_text().splitlines())
+    names = ("f1", "em", "directives_obeyed", "leakage")
+    rows = [
+        (length, row["task"], row["questions"], row["n"], *("" if row[n] is None else f"{row[n]:.2f}" for n in names))
+        for length, of_length in measured["scores"].items()
+        for row in of_length
+    ]
+    text = TEXT.format(
+        name=name,
+        description=REFERENCE_MODELS[name],
+        layers=config["num_hidden_layers"],
+        width=config["hidden_size"],
+        heads=config["num_attention_heads"],
+        key_heads=config["num_key_value_heads"],
+        vocabulary=config["vocab_size"],
+        steps=last["step"],
+        tokens=int(last["tokens"]),
+        minutes=round(float(last["minutes"])),
+        made_by=MADE_BY[name],
+        contexts=measured["contexts_per_task"],
+        seed=measured["seed"],
+        scores=table(("tokens", "task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),
+    )
+    profiles = [ReadProfile(**profile) for profile in measured["read_profiles"]]
+    return text + profile_section(profiles, measured["read_profile_contexts"])
+
+
+def profile_section(profiles: Sequence[ReadProfile], contexts: int) -> str:
+    """Draws a bar for each layer, as long as what is still right without it."""
+    columns = ("questions", "nothing", "each layer alone, from the first", UPPER_HALF, SLOTS)
+    rows = [
+        (
+            profile.part,
+            f"{profile.undisturbed:.0f}",
+            " ".join(f"{percent:.0f}" for percent in profile.without_layer) + f" `{profile.bars}`",
+            f"{profile.without_upper_half:.0f}",
+            f"{profile.without_slots:.0f}",
+        )
+        for profile in profiles
+    ]
+    return PROFILE.format(contexts=contexts, profiles=table(columns, rows))
+
 
 ROOT = DOCS.parent
 BEGIN = re.compile(r"<!-- begin (.+?) -->\n")

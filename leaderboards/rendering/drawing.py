@@ -1,14 +1,200 @@
 """Drawings: a frame with marks on it, for a page or for print. The same values give the same bytes."""
 
+import hashlib
+import html
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from leaderboards.rendering.frames import Frame
-from leaderboards.rendering.marks import Mark, Place
+from leaderboards.rendering.marks import Band, Break, Dots, Mark, Place, PolicyLine, Region
 from leaderboards.rendering.paper import USUAL, Paper
 from leaderboards.rendering.printed import save
-from leaderboards.rendering.svg import part_of_a_page, pixel_of
+from leaderboards.rendering.style import LineStyle
+
+# Colours are style-sheet variables, so that a page can set them for light and for dark. Text stays text and takes the
+# page's typeface. Places have tenths of a pixel. The marks look as matplotlib draws them in print, which takes ten
+# times as long and three times the bytes.
+
+INK = "var(--ink-curve)"
+TEXT = 9  # pixels
+LINE_MARKER, DOT_MARKER, HOLLOW_MARKER = 4.2, 5.0, 4.0  # pixels across
+RING = 4.5  # pixels, the radius
+
+# The corners of markers in halves of their size, downwards, as matplotlib has them. A circle has none.
+CORNERS: dict[str, tuple[Place, ...]] = {
+    "s": ((-1, 1), (1, 1), (1, -1), (-1, -1)),
+    "^": ((0, -1), (-1, 1), (1, 1)),
+    "v": ((0, 1), (1, -1), (-1, -1)),
+    "D": ((0, math.sqrt(2)), (math.sqrt(2), 0), (0, -math.sqrt(2)), (-math.sqrt(2), 0)),
+    "P": tuple(
+        (x / 3, y / 3)
+        for x, y in (
+            *((-1, 3), (1, 3), (1, 1), (3, 1), (3, -1), (1, -1)),
+            *((1, -3), (-1, -3), (-1, -1), (-3, -1), (-3, 1), (-1, 1)),
+        )
+    ),
+    "X": tuple(
+        (x / 2, y / 2)
+        for x, y in (
+            *((-1, 2), (0, 1), (1, 2), (2, 1), (1, 0), (2, -1)),
+            *((1, -2), (0, -1), (-1, -2), (-2, -1), (-1, 0), (-2, 1)),
+        )
+    ),
+    "p": tuple((-math.sin(turn * math.tau / 5), -math.cos(turn * math.tau / 5)) for turn in range(5)),
+    "*": tuple(
+        (-share * math.sin(turn * math.tau / 10), -share * math.cos(turn * math.tau / 10))
+        for turn, share in zip(range(10), (1, 0.381966) * 5, strict=True)
+    ),
+}
+
+
+def part_of_a_page(frame: Frame, marks: Sequence[Mark], title: str, salt: str) -> str:
+    """Writes a frame and its marks; the page has the legend. ``salt``: makes ids that no other drawing of it has."""
+    ids = _Markers("m" + hashlib.sha256(salt.encode()).hexdigest()[:5])
+    above = "\n".join(_mark(frame, mark, ids) for mark in sorted(marks, key=lambda mark: mark.depth))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {frame.box.width:g} {frame.box.height:g}" role="img">'
+        f"<title>{html.escape(title)}</title>\n{_ground(frame)}\n{above}\n</svg>\n"
+    )
+
+
+def pixel_of(frame: Frame, place: Place) -> Place:
+    """Returns where a place of the frame is in the ``viewBox``, from its upper left corner."""
+    (across, up), box = frame.share(place), frame.box
+    return box.left + (box.right - box.left) * across, box.bottom - (box.bottom - box.top) * up
+
+
+class _Markers:
+    """The markers of a drawing, each written where its policy has its first line."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.written: set[str] = set()
+
+    def of(self, style: LineStyle) -> tuple[str, str]:
+        """Returns the id of a policy's marker, and its definition, if it is still to be written."""
+        name = f"{self.prefix}{style.index}"
+        if name in self.written:
+            return name, ""
+        self.written.add(name)
+        (right, down), outline = _outline(style.marker, LINE_MARKER)
+        path = f'<path d="M{_number(right, 2)} {_number(down, 2)}{outline}" fill="currentColor"/>'
+        return name, f'<marker id="{name}" markerUnits="userSpaceOnUse" overflow="visible">{path}</marker>'
+
+
+def _mark(frame: Frame, mark: Mark, markers: _Markers) -> str:
+    match mark:
+        case PolicyLine(style, places):
+            return _group("policy", style, _line(frame, style, places, markers))
+        case Dots(style, places):
+            return _group("policy", style, _dots(frame, mark, places))
+        case Band(style, outline, opacity):
+            opacity_text = f"{opacity:g}".lstrip("0")
+            path = f'<path d="{_path(frame, outline)}Z" fill="currentColor" fill-opacity="{opacity_text}"/>'
+            return _group("band", style, path)
+        case Break(style):
+            return _group("cliff", style, _break(frame, mark))
+        case Region(low, high):
+            corners = (low, (low[0], high[1]), high, (high[0], low[1]))
+            return f'<path d="{_path(frame, corners)}Z" fill="{INK}" fill-opacity=".12"/>'
+
+
+def _group(kind: str, style: LineStyle, content: str) -> str:
+    return f'<g class="{kind}" data-policy="{style.index}" style="color:var({style.variable})">{content}</g>'
+
+
+def _line(frame: Frame, style: LineStyle, places: Sequence[Place], markers: _Markers) -> str:
+    ends = f'stroke-dasharray="{style.dash_array}"' if style.dashes else 'stroke-linecap="square"'
+    looks = f'fill="none" stroke="currentColor" stroke-width="{style.width:g}" {ends}'
+    if not style.marker:
+        return f'<path d="{_path(frame, places)}" {looks}/>'
+    name, definition = markers.of(style)
+    return f'<path d="{_path(frame, places)}" {looks} style="marker:url(#{name})"/>{definition}'
+
+
+def _dots(frame: Frame, dots: Dots, places: Sequence[Place]) -> str:
+    if not dots.style.control:
+        return f'<path d="{_outlines(frame, dots.shape, DOT_MARKER, places)}" fill="currentColor"/>'
+    outline = _outlines(frame, dots.shape, HOLLOW_MARKER, places)
+    join = ' stroke-linejoin="bevel"' if dots.shape == "*" else ""
+    return f'<path d="{outline}" fill="none" stroke="currentColor" stroke-width=".9"{join}/>'
+
+
+def _break(frame: Frame, mark: Break) -> str:
+    x, y = map(_number, pixel_of(frame, mark.place))
+    faint = "" if mark.clear else ' stroke-opacity=".45"'
+    ring = f'<circle cx="{x}" cy="{y}" r="{RING}" fill="none" stroke="currentColor"{faint}/>'
+    if mark.bar is None:
+        return ring
+    ends = "".join(f"M{_number(x)} {_number(y - 2.5)}v5" for x, y in (pixel_of(frame, end) for end in mark.bar))
+    bar = f'<path d="{_path(frame, mark.bar)}" stroke="currentColor" stroke-width=".8" stroke-linecap="square"/>'
+    return f'{bar}<path d="{ends}" stroke="currentColor"/>{ring}'
+
+
+def _path(frame: Frame, places: Sequence[Place]) -> str:
+    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in (pixel_of(frame, place) for place in places))
+
+
+def _outlines(frame: Frame, shape: str, size: float, places: Sequence[Place]) -> str:
+    """Writes the outlines of all dots of a policy as one path."""
+    (right, down), outline = _outline(shape, size)
+    starts = ((x + right, y + down) for x, y in (pixel_of(frame, place) for place in places))
+    return "".join(f"M{_number(x)} {_number(y)}{outline}" for x, y in starts)
+
+
+@lru_cache(maxsize=64)
+def _outline(shape: str, size: float) -> tuple[Place, str]:
+    """Returns where the outline of a marker begins, from its middle, and how it goes on."""
+    half = size / 2
+    if shape not in CORNERS:
+        arc = f"a{_number(half)} {_number(half)} 0 1 0"
+        return (-half, 0.0), f"{arc} {_number(size)} 0{arc} {_number(-size)} 0Z"
+    corners = [(half * x, half * y) for x, y in CORNERS[shape]]
+    steps = ((x - left, y - above) for (left, above), (x, y) in pairwise(corners))
+    return corners[0], "".join(f"l{_number(x, 2)} {_number(y, 2)}" for x, y in steps) + "Z"
+
+
+@lru_cache(maxsize=32)
+def _ground(frame: Frame) -> str:
+    """Writes the frame alone: the title of the vertical axis stands above the drawing."""
+    across = [(pixel_of(frame, (tick, frame.vertical.first))[0], f"{tick:g}") for tick in frame.horizontal.ticks_inside]
+    up = [(pixel_of(frame, (frame.horizontal.first, tick))[1], f"{tick:g}") for tick in frame.vertical.ticks_inside]
+    box, title = frame.box, frame.horizontal.title
+    grid = "".join(f"M{box.left:g} {_number(y)}H{box.right:g}" for y, _ in up)
+    return "\n".join(
+        (
+            f'<g stroke="{INK}" stroke-linecap="square"><path d="{grid}" stroke-opacity=".22" stroke-width=".6"/>'
+            f'<path d="M{box.left:g} {box.bottom:g}H{box.right:g}" stroke-width=".8"/></g>',
+            f'<g fill="{INK}" font-size="{TEXT}">',
+            *([_text(box.left + 3.48, 16.59, frame.corner, 'font-size="8.5"')] if frame.corner else []),
+            '<g text-anchor="middle">',
+            *(_text(x, box.bottom + 11.83, text) for x, text in across),
+            *([_text((box.left + box.right) / 2, box.bottom + 24.83, title)] if title else []),
+            '</g><g text-anchor="end">',
+            *(_text(box.left - 5, y + 3.42, text) for y, text in up),
+            "</g></g>",
+        )
+    )
+
+
+def _text(x: float, y: float, text: str, looks: str = "") -> str:
+    return f'<text x="{_number(x)}" y="{_number(y)}"{looks and " " + looks}>{html.escape(text)}</text>'
+
+
+def _number(value: float, digits: int = 1) -> str:
+    """Writes a number without what it does not need.
+
+    >>> [_number(value) for value in (12.34, 12.0, -0.04, 0.5)]
+    ['12.3', '12', '0', '.5']
+    """
+    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
+    if text == "-0":
+        return "0"
+    return text.replace("0.", ".", 1) if abs(value) < 1 and len(text) > 1 else text
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,15 @@ from torch.nn import functional as F
 
 from datasets_gen import TASKS
 from kvbench.benchmarks.drawing import draw, frame_of
-from kvbench.benchmarks.engine import Work
+from kvbench.benchmarks.engine import Products, Work, record_products
 from kvbench.benchmarks.measurement import Measurement, Report, measurement
 from kvbench.benchmarks.memory import peak
 from kvbench.benchmarks.profiling import profile_engine
-from kvbench.benchmarks.roof import Products, record_products
 from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, LlamaShape, random_model, random_network, task_of
 from kvbench.benchmarks.shapes import TINY as TINY_SHAPE
 from kvbench.benchmarks.suite import ON_CPU, ON_GPU, TINY, chosen_rows, run_suite
 from kvbench.cli.program import main
-from kvbench.documents.tables import BENCH, DOCS
+from kvbench.documents.pages import BENCH, DOCS
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError

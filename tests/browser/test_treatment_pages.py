@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pandas import concat
 
-from kvbench.experiments.treatment_suites import ERRORS, FAULTS, RATES
+from kvbench.experiments.suites import ERRORS, FAULTS, RATES
 from leaderboards.studies.declaration import Study, StudyInput
 from leaderboards.studies.errors.study import STUDY as ERRORS_STUDY
 from leaderboards.studies.faults.study import STUDY as FAULTS_STUDY

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvbench.cli.panels import EXAMPLES, OTHER
-from kvbench.cli.program import COMMANDS, application
+from kvbench.cli.program import COMMANDS, EXAMPLES, OTHER, application
 from kvbench.cli.result import VERSION, Result
 from kvbench.store.store import Store
 from leaderboards.terminal.result_table import Column, ResultTable

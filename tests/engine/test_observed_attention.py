@@ -8,8 +8,7 @@ import torch
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.waves import rows_of, waves
-from kvbench.engine.observe.answers import AnswerObserver
-from kvbench.engine.observe.context import read_context_attention
+from kvbench.engine.observe.answers import AnswerObserver, read_context_attention
 from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, attention, decoder_of

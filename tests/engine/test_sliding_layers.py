@@ -11,7 +11,7 @@ from kvbench.checks.submission.check import examine
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.wave import Wave
 from kvbench.engine.decode.waves import forecast, rows_of, size_of, waves
-from kvbench.engine.observe.context import read_context_attention
+from kvbench.engine.observe.answers import read_context_attention
 from kvbench.engine.treat.plan import plan
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect

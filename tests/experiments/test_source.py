@@ -31,7 +31,7 @@ DECIDES = (
 DECIDES_NOTHING = (
     "leaderboards/pages/results.py",
     "leaderboards/statistics/bootstrap.py",
-    "kvbench/documents/tables.py",
+    "kvbench/documents/pages.py",
     "kvbench/publish/site.py",
     "kvbench/commands/run.py",
     "kvbench/checks/doctor.py",

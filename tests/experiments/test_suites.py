@@ -4,8 +4,7 @@ import pytest
 
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import find_policy
-from kvbench.experiments.suites import SUITES, dtype_of
-from kvbench.experiments.treatment_suites import STORED
+from kvbench.experiments.suites import STORED, SUITES, dtype_of
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, Level, Policy

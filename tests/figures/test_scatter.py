@@ -5,7 +5,7 @@ from scipy.stats import pearsonr, rankdata
 
 from leaderboards.aggregate.row import HALLUCINATION, SummaryRow
 from leaderboards.boards.correlation import Correlation
-from leaderboards.figures.scatter import Scatter, correlation_text, scatter
+from leaderboards.figures.gallery import Scatter, correlation_text, scatter
 from leaderboards.statistics.resampling import Blank
 from tests.support.records.synthetic_records import summary_row
 

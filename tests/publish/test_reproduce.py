@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli.program import main
-from kvbench.publish.reproduce_command import Reproduction, reproduction
+from kvbench.publish.method import Reproduction, reproduction
 from kvbench.run.executor import Executor
 from kvbench.store.run_file import Job, RunFile
 from kvbench.store.tables import SCHEMA_VERSION

@@ -12,7 +12,7 @@ import pytest
 from datasets_gen import NATIVE, TASKS, Task
 from kvbench.benchmarks.pipeline import compare
 from kvbench.checks.read_profile import reads_of
-from kvbench.documents.model_card import model_card
+from kvbench.documents.pages import model_card
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
@@ -23,8 +23,7 @@ from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import build_prompts
-from kvbench.reference.evaluate import FIRST_CONTEXTS, first_scores, measure, scores
-from kvbench.reference.targets import TARGETED, TARGETS, Target
+from kvbench.reference.evaluate import FIRST_CONTEXTS, TARGETED, TARGETS, Target, first_scores, measure, scores
 from policies import Policy, at_ratios
 from policies.declaration.names import CONTROLS
 from tests.support.models.engine_paths import first_of_each_path

@@ -13,8 +13,7 @@ from kvbench.cli.program import main
 from kvbench.engine.decode.loop import Step as Seen
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.collect import FinishedAnswer
-from kvbench.experiments.suite import Suite
-from kvbench.experiments.suites import SUITES
+from kvbench.experiments.suites import SUITES, Suite
 from kvbench.models.load import LoadedModel
 from kvbench.store.record import AnswerRow
 from kvbench.store.run_file import Job

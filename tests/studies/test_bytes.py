@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame, concat
 
-from leaderboards.studies.bytes.frontier import BOTH, EVICTION, QUANTISATION, FrontierPoint, family_of, front, near
-from leaderboards.studies.bytes.study import STUDY
+from leaderboards.studies.bytes.study import BOTH, EVICTION, QUANTISATION, STUDY, FrontierPoint, family_of, front, near
 from leaderboards.studies.declaration import StudyInput, StudySection
 from leaderboards.studies.page import build_study
 from tests.support.records.damaged_records import treated_records

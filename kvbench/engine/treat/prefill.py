@@ -1,18 +1,93 @@
 """Reads a context once and cuts a branch of it for every treatment."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.treat.branch import Branch, Trace, faults_of, new_branch
+from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of, new_branch
+from kvbench.engine.treat.guard import attention_modules, clearing_masks, leaving_sliding_layers, masks_of
+from kvbench.engine.treat.keep import LayerCache, PressError, observe
 from kvbench.engine.treat.plan import Scoring
-from kvbench.engine.treat.private import prefill_alone
 from kvbench.engine.treat.shared import Group, cutting
-from kvbench.models.load import LoadedModel, decoder_of, rotation_switch
+from kvbench.models.load import LoadedModel, attention, decoder_of, rotation_switch
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.memory import memory_bound
 from policies import PolicyError
+
+# once all layers are read. The press runs under its own context manager, as in kvpress's pipeline.
+
+Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention
+
+
+def prefill_alone(model: LoadedModel, trace: Trace, branch: Branch) -> None:
+    """Runs the context under the branch's press and notes what is left of every layer."""
+    press = branch.press
+    assert press is not None
+    started = model.clock()
+    # Some presses look for gradients: no inference mode, whose tensors have none.
+    with (
+        faults_of(branch, "in its own prefill", model),
+        torch.inference_mode(False),
+        torch.no_grad(),
+        draws_of(branch, "prefill", model.device),
+        clearing_masks(model),
+        attention(model.network, model.network.config._attn_implementation),  # KVCompose leaves another if it fails
+    ):
+        cache = DynamicCache()
+        with _remembering(model) as full, leaving_sliding_layers(), press(model.network):
+            token_ids = torch.tensor([trace.prompt.token_ids], device=model.device)
+            decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
+        masked = [masks_of(module) for module in attention_modules(model)]
+        branch.layers = [
+            _observed(trace, branch, number, full[number], (layer.keys, layer.values), masked[number])
+            for number, layer in enumerate(cache.layers)
+        ]
+        if branch.treatment.policy.while_decoding:
+            branch.press_cache = PressCache(cache, masked)
+    branch.seconds = max(0.0, model.clock() - started - trace.seconds)
+
+
+def _observed(
+    trace: Trace,
+    branch: Branch,
+    number: int,
+    full: tuple[torch.Tensor, torch.Tensor],
+    left: tuple[Any, Any],
+    masked: Any,
+) -> LayerCache:
+    """Compares a layer with its full keys and values to see what the press kept. Where its prefill computed other bits
+    than the shared one, such as by another attention, the branch is read from its own rows."""
+    keys, values = left
+    if keys is None or values is None:
+        raise PressError("it emptied the cache")
+    cache = observe(*full, keys, values, masked, nan=branch.treatment.policy.corrupts)
+    if trace.windows[number] is not None and (cache.keep is None or not cache.keep.all()):
+        raise PressError(f"it compresses layer {number}, whose sliding window is left whole")
+    same = torch.equal(full[0][0], trace.keys[number]) and torch.equal(full[1][0], trace.values[number])
+    if cache.keep is None or same:
+        return cache
+    return LayerCache(cache.keep, cache.held_rows, full[0][0], full[1][0])
+
+
+@contextmanager
+def _remembering(model: LoadedModel) -> Iterator[Full]:
+    """Copies keys and values of each layer when it has read the context, before any press comes to them."""
+    full: Full = {}
+
+    def remember(module: Any, _: Any, kwargs: dict[str, Any], __: Any) -> None:
+        if module.layer_idx not in full:
+            layer = kwargs["past_key_values"].layers[module.layer_idx]
+            full[module.layer_idx] = layer.keys.clone(), layer.values.clone()
+
+    hooks = [module.register_forward_hook(remember, with_kwargs=True) for module in attention_modules(model)]
+    try:
+        yield full
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
