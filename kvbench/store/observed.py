@@ -58,21 +58,18 @@ class State(AnswerRow):
 class RouteRow(AnswerRow):
     """Says by which routes tokens of the context reach an answer; all is null where nothing was observed.
 
-    Widths are the largest smallest attention of any path, 0 where none has 0.01 in each step; shares those of attention
-    rollout. Without tokens, as those of the evidence of an unanswerable question, all is null too.
+    Widths are the largest smallest attention of any path, 0 where none has 0.01 in each step. Without tokens, as those
+    of the evidence of an unanswerable question, all is null too.
     """
 
     unobserved: str | None  # why nothing was observed
     before_context: int  # tokens of the chat template before the first one of the context
     answer_alive: bool | None  # a row of the gold answer's tokens is left in some layer and head
     answer_width: float | None
-    answer_share: float | None
     evidence_alive: bool | None  # the same of all the evidence
     evidence_width: float | None
-    evidence_share: float | None
     said_width: float | None  # of the values that the answer states and that are not the gold
     chance: list[float] | None  # share of the context's tokens that are as wide as each of EPSILONS (routing.reach)
-    path: list[int] | None  # tokens of a widest path of the gold answer, before each layer and behind the last
 
 
 class Weights(AnswerRow):
@@ -163,13 +160,12 @@ def _routes(answer: Any) -> Iterator[RouteRow]:
         yield RouteRow(**dict.fromkeys(RouteRow.model_fields) | names | {"unobserved": reason or "nothing was read"})
         return
     question, keep = answer.trace.prompt.questions[answer.generation.question], _keep(answer)
-    columns: dict[str, Any] = {"unobserved": None, "chance": chance_of_reach(found.width), "path": found.path or None}
+    columns: dict[str, Any] = {"unobserved": None, "chance": chance_of_reach(found.width)}
     for name, tokens in (("answer", question.answer_tokens), ("evidence", question.evidence_tokens)):
         chosen = list(tokens)
         columns |= {
             f"{name}_alive": bool(keep[..., chosen].any()) if chosen else None,
             f"{name}_width": float(found.width[chosen].max()) if chosen else None,
-            f"{name}_share": float(found.share[chosen].sum()) if chosen else None,
         }
     said = _tokens_said(answer)
     yield RouteRow(**names, **columns, said_width=float(found.width[said].max()) if said else None)
@@ -222,9 +218,9 @@ ROUTES = register(
         "routes",
         RouteRow,
         RECORDS.key,
-        2,
+        3,
         QUESTIONS.name,
-        {f"{of}_{what}": SHARE for of in ("answer", "evidence") for what in ("width", "share")} | {"said_width": SHARE},
+        {f"{of}_width": SHARE for of in ("answer", "evidence", "said")},
         fill=_routes,
         observe=_observe,
     )

@@ -1,7 +1,7 @@
 """The page of a task's examples: from a cell to what was asked and answered, and which tokens were still there.
 
 Where a run observed attention and routes, tokens can be shaded by what the question's last token reads of them, layer
-by layer, and the widest route that is left is told.
+by layer, and how wide a route is left is said.
 """
 
 import base64
@@ -143,19 +143,14 @@ def _key(row: Mapping[Any, Any]) -> Key:
 
 
 def _observed(shown: DataFrame, tables: Tables) -> dict[Key, dict[str, Any]]:
-    """Returns of the answers that are shown what was observed: ``route``, ``width`` and ``attention``, by layer a list
+    """Returns of the answers that are shown what was observed: ``width`` and ``attention``, by layer a list
     of tokens, each followed by its share. Tokens count from the first one of the context on; those before it are of the
     chat template, and those behind it of the question."""
     wanted = {_key(row) for row in shown.to_dict("records")} if tables else set()
     found: dict[Key, dict[str, Any]] = {}
     for row in _rows_of(tables, "routes", shown):
         if (key := _cell(row)) in wanted:
-            path = row["path"]
-            found[key] = {
-                "unobserved": row["unobserved"],
-                "route": None if path is None else [int(token) - row["before_context"] for token in path],
-                "width": _number(row["answer_width"]),
-            }
+            found[key] = {"unobserved": row["unobserved"], "width": _number(row["answer_width"])}
     for row in sorted(_rows_of(tables, "attention", shown), key=lambda one: int(one["layer"])):
         if (key := _cell(row)) in wanted and row["step"] == QUESTION_STEP:
             tokens = (int(token) - row["before_context"] for token in row["most"])

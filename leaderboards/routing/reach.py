@@ -4,9 +4,9 @@ Nodes are (layer, token), layer 0 before the first layer. Each layer has the edg
 :class:`~leaderboards.routing.edges.Edges` and one from every token to itself, its residual stream. "Storage,
 accessibility, use" are told apart as in arXiv 2603.01426, which gives no algorithm.
 
-All here are products of the edges of one layer after the other with a vector over tokens, from the sink back to
-layer 0: of largest and smallest, or of sums. One pass so answers for all tokens at once, and one widest path for every
-threshold of an edge: a token is reached at each up to its width.
+Widths are products of the edges of one layer after the other with a vector over tokens, from the sink back to layer 0:
+of largest and smallest. One pass answers for all tokens at once, and for every threshold of an edge: a token is reached
+at each up to its width.
 """
 
 from collections.abc import Sequence
@@ -36,38 +36,6 @@ def widest(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> F
         through = np.minimum(edges.strongest, width[number + 1, edges.queries])
         np.maximum.at(width[number], edges.keys, through)
     return width
-
-
-def widest_path(layers: Sequence[Edges], width: FloatArray, source: int) -> list[int]:
-    """Returns the tokens of a widest path, one for each layer and the sink at the end; empty where there is none.
-
-    ``width``: as :func:`widest` gives. Of several such paths it is the one that stays at a token as long as it can.
-    """
-    if not width[0, source]:
-        return []
-    path = [source]
-    for edges, before, behind in zip(layers, width[:-1], width[1:], strict=True):
-        token = path[-1]
-        if behind[token] < before[token]:
-            readers = edges.keys == token
-            through = np.minimum(edges.strongest[readers], behind[edges.queries[readers]])
-            token = int(edges.queries[readers][through.argmax()])
-        path.append(token)
-    return path
-
-
-def rollout(layers: Sequence[Edges], tokens: int, sink: int) -> tuple[FloatArray, float]:
-    """Returns attention rollout from the sink: how much of its information comes from each token, float (tokens,), and
-    what is lost below epsilon; together they are 1.
-
-    Each layer passes on half by the residual stream and half by the mean attention of its heads [S. Abnar and
-    W. Zuidema, arXiv 2005.00928]. Chance: 1 / tokens each.
-    """
-    flow = np.zeros(tokens)
-    flow[sink] = 1.0
-    for edges in reversed(layers):
-        flow = 0.5 * flow + 0.5 * np.bincount(edges.keys, edges.mean * flow[edges.queries], tokens)
-    return flow, max(0.0, 1.0 - float(flow.sum()))
 
 
 def chance_of_reach(width: FloatArray, epsilons: Sequence[float] = EPSILONS) -> list[float]:

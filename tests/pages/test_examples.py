@@ -114,10 +114,10 @@ def observed_tables() -> dict[str, DataFrame]:
     token of a template stands before the context."""
     cell = {"task": "base", "policy": "snapkv", "level_kind": "ratio", "level": 0.5, "before_context": 1}
     cells = [{**cell, "repeat": repeat} for repeat in (0, 1)]
-    nothing = {"answer_width": None, "path": None}
+    nothing = {"answer_width": None}
     routes = [
-        {**cells[0], "question_id": "2", "unobserved": None, "answer_width": 0.75, "path": np.array([4, 2, 6, 7])},
-        {**cells[1], "question_id": "2", "unobserved": None, "answer_width": 0.0, "path": None},
+        {**cells[0], "question_id": "2", "unobserved": None, "answer_width": 0.75},
+        {**cells[1], "question_id": "2", "unobserved": None, "answer_width": 0.0},
         {**cells[0], "question_id": "4", "unobserved": "it failed", **nothing},
     ]
     seen = {"most": np.array([4, 2]), "most_share": np.array([0.5, 0.25])}
@@ -132,10 +132,10 @@ def test_attention_and_route_stand_beside_the_answers_that_were_observed(mode: s
     found = examples_of(two_policies(mode=mode), observed_tables())
     answers = {found["questions"][one["question"]]["id"]: one for one in found["cells"]["snapkv"]["0.5"]}
     assert answers["2"]["attention"] == [[3, 0.5, 1, 0.25]] * 2, "of the question's last token, by layer"
-    assert (answers["2"]["route"], answers["2"]["width"]) == ([3, 1, 5, 6], 0.75)
-    assert (answers["4"]["route"], answers["4"]["unobserved"]) == (None, "it failed")
+    assert (answers["2"]["unobserved"], answers["2"]["width"]) == (None, 0.75)
+    assert (answers["4"]["unobserved"], answers["4"]["width"]) == ("it failed", None)
     assert "attention" not in answers["4"]
-    assert "route" not in answers["0"]
+    assert "width" not in answers["0"]
     assert json.loads(as_data(found)) == found
 
 
@@ -228,15 +228,13 @@ def test_tokens_are_shaded_by_the_attention_of_a_layer_and_the_route_is_told(bro
     kept = f"[...document.querySelector('.strip').children].map(each => {shade})"
     assert browser.evaluate(kept)[0] == 1
     told = browser.evaluate("[...document.querySelectorAll('.route-text')].map(each => each.textContent)")
-    assert told[0].startswith(
-        "Widest route from the gold answer: “in” → “🦊” in layer 0 → the question in layer 1; its"
-    )
-    assert told[1] == "Widest route from the gold answer: not observed: it failed."
+    assert told == [
+        "Route from the gold answer: its narrowest step has 75 % of a head’s attention.",
+        "Route from the gold answer: not observed: it failed.",
+    ]
     browser.evaluate("shades.value = 'attention, layer 1'; shades.dispatchEvent(new Event('change'))")
     assert browser.evaluate("new URLSearchParams(location.hash.slice(1)).get('shade')") == "attention, layer 1"
     browser.evaluate("draw()")
     assert browser.evaluate(kept) == [0, 0.5, 0, 1, 0]
-    on_route = "[...document.querySelectorAll('.strip')[0].querySelectorAll('.route')].map(each => each.textContent)"
-    assert browser.evaluate(on_route) == [" 🦊", " in"]
     assert browser.evaluate("document.getElementById('scale').hidden") is True
     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth") is True

@@ -32,27 +32,11 @@ def test_reach_is_counted_where_the_full_cache_is_right() -> None:
     assert full.chance == pytest.approx(1 - 0.9**2)  # of two tokens, each reached in a tenth of the cases
     assert curves["full", UNTREATED, EPSILON].chance == pytest.approx(1 - 0.5**2)
     assert curves["full", UNTREATED, 0.9].reached.mean == 0.0
-    assert (full.width, full.rollout) == pytest.approx((0.8, 0.4))
+    assert full.width == pytest.approx(0.8)
     assert curves["snapkv", HALF, 0.3].reached.mean == pytest.approx(6 / 11)  # 0, 2, 4, ..., 10 of all but 1
     gone = curves["knorm", HALF, 0.3]
     assert [gone.reached.mean, gone.relayed.mean] == pytest.approx([1 / 11, 1 / 11])
     assert curves["knorm", HALF, 0.7].relayed.mean == 0.0
-
-
-def test_independent_routes_are_fitted_to_the_share_that_is_left() -> None:
-    """Of snapkv 6 of 11 are reached where half is left, and none where a tenth is."""
-    fitted = {one.policy: one for one in reaching.fitted_routes(with_routes(routes(), records()), 0.3)}
-    assert set(fitted) == {"snapkv", "knorm"}
-    assert fitted["snapkv"].answers == 22
-    shares, reached = np.array([0.1, 0.5]), np.array([0.0, 6.0])
-
-    def likelihood(k: float) -> float:
-        chance = 1 - (1 - shares) ** k
-        return float((reached * np.log(chance) + (11 - reached) * np.log(1 - chance)).sum())
-
-    best = max(np.arange(0.01, 5, 0.001).tolist(), key=likelihood)
-    assert fitted["snapkv"].fit.routes == pytest.approx(best, abs=2e-3)
-    assert fitted["snapkv"].expected == pytest.approx({HALF: 1 - 0.5**best, MOST: 1 - 0.9**best}, abs=1e-3)
 
 
 def test_agreement_of_heads_by_hand() -> None:
@@ -151,7 +135,6 @@ def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
         ),
     ]
     assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]
-    assert "As if by k independent routes" in [picture.title for picture in content.parts[1].pictures]
     assert dict(content.facts) == {
         "Contexts observed": "6 of 6 of base",
         "Not observed": "nothing",
@@ -175,7 +158,7 @@ def without_knorm() -> StudyInput:
     table = given.tables["routes"]
     of_knorm = table["policy"] == "knorm"
     table.loc[of_knorm, "unobserved"] = "it has a prefill of its own"
-    for column in ("answer_alive", "answer_width", "chance", "path"):
+    for column in ("answer_alive", "answer_width", "chance"):
         table[column] = table[column].astype(object).where(~of_knorm, None)
     return given
 

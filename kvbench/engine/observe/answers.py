@@ -20,7 +20,7 @@ from kvbench.engine.treat.given import reason_without_mask
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.edges import EPSILON, Edges, joined
-from leaderboards.routing.reach import rollout, widest, widest_path
+from leaderboards.routing.reach import widest
 
 WEIGHTS_AT_ONCE = 2**22  # of one head: 16 MiB in float32
 
@@ -67,22 +67,19 @@ class _ContextWatcher:
             if window := self._windows[layer]:
                 seen &= places > block[:, None] - window
             strongest = query.new_zeros(len(block), tokens, dtype=torch.float32)
-            total = torch.zeros_like(strongest)
             for head in range(heads):
                 weights = weights_of(query[head, block], key[head // groups], seen, scaling)
                 output[head, block] = weights.to(value.dtype) @ value[head // groups]
                 top[head, block.cpu()] = weights.argmax(-1).int().cpu()
                 strongest = torch.maximum(strongest, weights)
-                total += weights
-            matrices = strongest.cpu().numpy(), (total / heads).cpu().numpy()
-            parts.append(Edges.of(*matrices, self._epsilon, int(block[0])))
+            parts.append(Edges.of(strongest.cpu().numpy(), self._epsilon, int(block[0])))
         self.edges.append(joined(parts))
         self.top.append(top.numpy())
         return output
 
 
 Key = tuple[int, int]  # the id of a branch, and the number of a question
-NO_EDGES = Edges.of(np.zeros((0, 0), dtype=np.float32), np.zeros((0, 0), dtype=np.float32))
+NO_EDGES = Edges.of(np.zeros((0, 0), dtype=np.float32))
 
 
 @dataclass(frozen=True)
@@ -90,14 +87,10 @@ class Routes:
     """Says how the tokens of the context reach an answer.
 
     The answer's places are the last token of the question, where its first token is written, and that first token
-    where it was passed. ``width``: float32 (context tokens,), of the widest path to either. ``share``: float32 (context
-    tokens,), of the rollout from the last token of the question. ``path``: from the token of the gold answer that is
-    reached best, by layer.
+    where it was passed. ``width``: float32 (context tokens,), of the widest path to either.
     """
 
     width: npt.NDArray[np.float32]
-    share: npt.NDArray[np.float32]
-    path: list[int]
 
 
 def why_not_observed(branch: Branch) -> str:
@@ -130,7 +123,7 @@ class AnswerObserver:
                 self.routes[key] = self._routes_to_question(question, edges)
             elif number == ANSWER:
                 edges = [joined(parts) for parts in zip(self._edges_of_questions.pop(key), edges, strict=True)]
-                self.routes[key] = self._routes_to_answer(question, edges, self.routes[key])
+                self.routes[key] = self._routes_to_answer(question, edges)
             layers = tuple(replace(layer, edges=NO_EDGES) for layer in reading.layers)
             self.readings[branch, question, number] = replace(reading, layers=layers)
         self._turns.readings.clear()
@@ -140,28 +133,14 @@ class AnswerObserver:
         """Reads the context when the first answer is seen."""
         return read_context_attention(self._model, self._prompt, self._epsilon)
 
-    def _with_context(self, edges: Sequence[Edges]) -> list[Edges]:
-        return [joined(parts) for parts in zip(self._context.edges, edges, strict=True)]
-
     def _routes_to_question(self, question: int, edges: Sequence[Edges]) -> Routes:
-        layers, length = self._with_context(edges), len(self._prompt.token_ids)
-        tokens = length + len(self._prompt.questions[question].token_ids)
-        shares, _ = rollout(layers, tokens, tokens - 1)
-        return self._routes(question, layers, tokens, [tokens - 1], shares[:length].astype(np.float32))
+        tokens = len(self._prompt.token_ids) + len(self._prompt.questions[question].token_ids)
+        return self._routes(edges, tokens, [tokens - 1])
 
-    def _routes_to_answer(self, question: int, edges: Sequence[Edges], before: Routes) -> Routes:
+    def _routes_to_answer(self, question: int, edges: Sequence[Edges]) -> Routes:
         tokens = len(self._prompt.token_ids) + len(self._prompt.questions[question].token_ids) + 1
-        return self._routes(question, self._with_context(edges), tokens, [tokens - 2, tokens - 1], before.share)
+        return self._routes(edges, tokens, [tokens - 2, tokens - 1])
 
-    def _routes(
-        self,
-        question: int,
-        layers: Sequence[Edges],
-        tokens: int,
-        sinks: Sequence[int],
-        share: npt.NDArray[np.float32],
-    ) -> Routes:
-        width = widest(layers, tokens, sinks)
-        answer = self._prompt.questions[question].answer_tokens
-        path = widest_path(layers, width, max(answer, key=lambda token: width[0, token])) if answer else []
-        return Routes(width[0, : len(self._prompt.token_ids)].astype(np.float32), share, path)
+    def _routes(self, edges: Sequence[Edges], tokens: int, sinks: Sequence[int]) -> Routes:
+        layers = [joined(parts) for parts in zip(self._context.edges, edges, strict=True)]
+        return Routes(widest(layers, tokens, sinks)[0, : len(self._prompt.token_ids)].astype(np.float32))

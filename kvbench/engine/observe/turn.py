@@ -187,13 +187,12 @@ class _TurnWatcher:
         read = values.masked_fill(absent[..., None], 0.0)[:, None]  # 0 times NaN is NaN
         output = (weights.to(values.dtype) @ read).view(query.shape)
         strongest = query.new_zeros(passed, len(self._members), dtype=torch.float32)
-        total, last = torch.zeros_like(strongest), strongest.new_zeros(*grouped.shape[:2], len(self._members))
+        last = strongest.new_zeros(*grouped.shape[:2], len(self._members))
         to_tokens = columns.flatten().expand(passed, -1)
         strongest.scatter_reduce_(1, to_tokens, weights.amax(1).transpose(0, 1).reshape(passed, -1), "amax")
-        total.scatter_add_(1, to_tokens, weights.sum(1).transpose(0, 1).reshape(passed, -1))
         last.scatter_add_(2, columns[:, None].expand(*grouped.shape[:2], -1), weights[:, :, -1])
         last = last.view(heads, -1)
-        self._note(strongest, total / heads, last)
+        self._note(strongest, last)
         self._note_values(columns, values)
         return output
 
@@ -208,11 +207,9 @@ class _TurnWatcher:
         columns[:, -self._turn :] = torch.arange(self.length, self.length + self._turn, device=tokens.device)
         return columns.masked_fill(columns < 0, self.length + self._turn)
 
-    def _note(self, strongest: torch.Tensor, mean: torch.Tensor, last: torch.Tensor) -> None:
+    def _note(self, strongest: torch.Tensor, last: torch.Tensor) -> None:
         end, first = self.length + self._turn, self.length + self._turn - len(strongest)
-        edges = Edges.of(
-            strongest[:, :end].cpu().numpy(), mean[:, :end].cpu().numpy(), self._epsilon, first_query=first
-        )
+        edges = Edges.of(strongest[:, :end].cpu().numpy(), self._epsilon, first_query=first)
         top_weight, top = last.max(-1)
         shares = (last @ self._members.to(last.device)).cpu().numpy()
         most_share, most = last[:, : self.length].mean(0).topk(min(MOST, self.length))

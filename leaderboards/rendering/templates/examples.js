@@ -33,7 +33,6 @@ const strip = (context, question, answer, layer) => {
   const shares = kept === null ? null : Uint8Array.from(atob(kept), (letter) => letter.charCodeAt(0));
   const attention = layer === null ? null : attentionOf(answer, layer) ?? new Map();
   const most = attention === null ? 1 : Math.max(...attention.values(), 1e-9);
-  const route = new Set(answer.route ?? []);
   const letters = [...context.text];
   const made = element("p", "strip");
   let start = 0;
@@ -43,7 +42,6 @@ const strip = (context, question, answer, layer) => {
     const read = attention?.get(index) ?? 0;
     token.style.setProperty("--kept", attention === null ? share : read / most);
     token.classList.toggle("gone", share === 0);
-    token.classList.toggle("route", route.has(index));
     const from = start + (letters[start] === " " ? 1 : 0);
     token.classList.toggle("answer", within(question.answer, from, end));
     token.classList.toggle("evidence", within(question.evidence, from, end));
@@ -55,18 +53,10 @@ const strip = (context, question, answer, layer) => {
   return made;
 };
 
-// The widest route from the gold answer, in words: a token for each stretch of layers in which its content stands there.
-const routeOf = (answer, context) => {
+// How well the gold answer reaches the place where the answer is written.
+const routeOf = (answer) => {
   if (answer.unobserved) return `not observed: ${answer.unobserved}`;
-  if (!answer.route?.length) return "none is left";
-  const letters = [...context.text];
-  const name = (token) => token < 0 ? "the start of the prompt" : token >= context.ends.length ? "the question" : `“${letters.slice(context.ends[token - 1] ?? 0, context.ends[token]).join("").trim()}”`;
-  const stops = [];
-  answer.route.forEach((token, layer) => {
-    if (stops.at(-1)?.where !== name(token)) stops.push({ where: name(token), layer });
-  });
-  const steps = stops.map(({ where, layer }) => layer ? `${where} in layer ${layer - 1}` : where);
-  return `${steps.join(" → ")}; its narrowest step has ${percent(answer.width)} of a head’s attention`;
+  return answer.width ? `its narrowest step has ${percent(answer.width)} of a head’s attention` : "none is left";
 };
 
 const facts = (pairs) => {
@@ -95,7 +85,7 @@ const figure = (answer) => {
     ["verdict", answer.verdict, answer.wrong ? "verdict" : ""],
   ]));
   made.append(strip(context, question, answer, shades.value.startsWith(LAYER) ? Number(shades.value.slice(LAYER.length)) : null));
-  if ("route" in answer) made.append(element("p", "route-text", `Widest route from the gold answer: ${routeOf(answer, context)}.`));
+  if ("unobserved" in answer) made.append(element("p", "route-text", `Route from the gold answer: ${routeOf(answer)}.`));
   const known = [
     ["GER", answer.ger, percent],
     ["slot coverage of the evidence", answer.coverage, percent],

@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import BandedLine, fitted, layer_map, panel, share_map
+from leaderboards.figures.panels import BandedLine, fitted, panel
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
@@ -29,7 +29,6 @@ from policies.declaration.levels import UNTREATED
 from policies.declaration.names import FULL
 
 BEST = 4  # heads whose fate is told
-WITH_NUMBERS = 12  # heads of a layer, at most
 BY_DEPTH = ("consensus", "agreement")
 CONSENSUS = ("consensus", "consensus by chance", "agreement")
 
@@ -101,10 +100,7 @@ class Heads:
         styles = styles_of(one.policy for one in self.under)
         heads, scores = self.retrieval, self.retrieval.scores
         cells = {(one.policy, one.level): one.retrieves for one in self.under}
-        pictures = (
-            Picture("Heads that attend most to the answer", f"of {heads.answers} answers", Markup(_map(scores))),
-            over_levels(cells, styles, f"What the best {len(self.best)} do", "share of answers", "heads/best"),
-        )
+        pictures = (over_levels(cells, styles, f"What the best {len(self.best)} do", "share of answers", "heads/best"),)
         rows = tuple(
             (f"layer {layer}, head {head}", f"{100 * scores[layer, head]:.0f}", f"{100 * heads.chance:.1f}")
             for layer, head in self.best
@@ -154,15 +150,6 @@ class Heads:
             Sheet.of("routing-heads", "Retrieval heads", scores, ("layer",)),
             Sheet.of("routing-heads-kept", "Retrieval heads under policies", under, ("policy",), {"kept": Estimate}),
         ]
-
-
-def _map(scores: FloatArray) -> str:
-    """Draws the scores of all heads, with numbers where there is room for them."""
-    layers, heads = ([str(number) for number in range(count)] for count in scores.shape)
-    title = "Share of answers in which a head attends most to the gold answer"
-    if len(heads) <= WITH_NUMBERS:
-        return share_map(scores, layers, heads, ("head", "layer"), title, "retrieval")
-    return layer_map(scores, heads, "head", title, "retrieval")
 
 
 def _plain(value: float) -> float | None:

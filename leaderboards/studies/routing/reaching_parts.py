@@ -14,10 +14,9 @@ from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles, policy_styles
 from leaderboards.routing.edges import EPSILON
-from leaderboards.routing.independent_routes import MOST
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Picture, StudySection
-from leaderboards.studies.routing.reaching import Reached, RouteFit, fitted_routes, reach_curves
+from leaderboards.studies.routing.reaching import Reached, reach_curves
 from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
@@ -63,15 +62,12 @@ class Reaching:
 
     def __init__(self, joined: DataFrame, telling: float) -> None:
         self.curves = list(reach_curves(joined))
-        self.routes = [one for epsilon in dict.fromkeys((EPSILON, telling)) for one in fitted_routes(joined, epsilon)]
         self._telling = telling
 
     def parts(self) -> list[StudySection]:
         return [self._part(task) for task in dict.fromkeys(one.task for one in self.curves)]
 
-    def _pictures(
-        self, task: str, curves: Sequence[Reached], routes: Sequence[RouteFit], styles: Mapping[str, LineStyle]
-    ) -> tuple[Picture, ...]:
+    def _pictures(self, task: str, curves: Sequence[Reached], styles: Mapping[str, LineStyle]) -> tuple[Picture, ...]:
         told = [one for one in curves if one.epsilon == self._telling]
         return (
             _over_epsilon(task, curves),
@@ -81,13 +77,6 @@ class Reaching:
                 f"Reached, routes of at least {self._telling:g}",
                 "share of answers",
                 f"reached/{task}",
-            ),
-            over_levels(
-                _expected(routes),
-                styles,
-                "As if by k independent routes",
-                "1 − (1 − p)^k, with the k of the table below and p what is left",
-                f"fitted/{task}",
             ),
             over_levels(
                 _cells(told, lambda one: one.relayed),
@@ -101,7 +90,6 @@ class Reaching:
 
     def _part(self, task: str) -> StudySection:
         curves = [one for one in self.curves if one.task == task]
-        routes = [one for one in self.routes if (one.task, one.epsilon) == (task, self._telling)]
         styles = styles_of(one.policy for one in curves)
         rows = tuple(
             (
@@ -113,7 +101,6 @@ class Reaching:
                 in_percent(one.relayed),
                 in_percent(one.right),
                 f"{one.width:.2f}",
-                f"{one.rollout:.3f}",
             )
             for one in curves
             if one.epsilon in (EPSILON, self._telling)
@@ -127,11 +114,8 @@ class Reaching:
             "relayed",
             "right answers",
             "width",
-            "rollout",
         )
-        listing = Listing(
-            "Of the questions that the full cache has right, percent; width and rollout: shares", columns, rows
-        )
+        listing = Listing("Of the questions that the full cache has right, percent; width: a share", columns, rows)
         return StudySection(
             f"reach-{task}",
             f"What reaches the answer: {task}",
@@ -139,35 +123,18 @@ class Reaching:
             "the place where the answer is written, over the least attention that each step of it has; beside it, how "
             "often one leads from as many tokens drawn from the context. What everything reaches tells nothing.",
             tuple(style for name, style in styles.items() if name != FULL),
-            self._pictures(task, curves, routes, styles),
-            (_listing_of_routes(routes),),
-            (listing,),
+            self._pictures(task, curves, styles),
+            details=(listing,),
         )
 
     def sheets(self) -> list[Sheet]:
-        routes = [
-            {"task": one.task, "policy": one.policy, "epsilon": one.epsilon, "routes": one.fit.routes}
-            | {"routes_low": one.fit.low, "routes_high": one.fit.high, "answers": one.answers}
-            for one in self.routes
-        ]
         return [
-            Sheet.of("routing-reach", "How often answers are reached", list(map(columns_of, self.curves)), ("task",)),
-            Sheet.of("routing-routes", "Independent routes", routes, ("task",)),
+            Sheet.of("routing-reach", "How often answers are reached", list(map(columns_of, self.curves)), ("task",))
         ]
 
 
 def _cells(curves: Iterable[Reached], estimate: Callable[[Reached], Estimate]) -> dict[tuple[str, Level], Estimate]:
     return {(one.policy, one.level): estimate(one) for one in curves}
-
-
-def _expected(routes: Iterable[RouteFit]) -> dict[tuple[str, Level], Estimate]:
-    """Returns how often answers would be reached; always, with all that a context has."""
-    cells = {
-        (one.policy, level): Estimate(share, None, None, one.answers)
-        for one in routes
-        for level, share in one.expected.items()
-    }
-    return {(FULL, UNTREATED): Estimate(1.0, None, None, 0)} | cells
 
 
 def _over_epsilon(task: str, curves: Sequence[Reached]) -> Picture:
@@ -188,21 +155,6 @@ def _over_epsilon(task: str, curves: Sequence[Reached]) -> Picture:
     return Picture("Full cache", "reached by the gold; below, by as many tokens drawn", Markup(drawing))
 
 
-def _listing_of_routes(routes: Sequence[RouteFit]) -> Listing:
-    rows = tuple((one.policy, f"{one.epsilon:g}", _count(one), str(one.answers)) for one in routes)
-    return Listing("Independent routes", ("policy", "epsilon", "routes", "answers"), rows)
-
-
-def _count(one: RouteFit) -> str:
-    fit = one.fit
-    interval = "" if fit.low is None or fit.high is None else f" [{_number(fit.low)} to {_number(fit.high)}]"
-    return f"{_number(fit.routes)}{interval}"
-
-
-def _number(routes: float) -> str:
-    return f"{routes:.2f}" if routes < MOST else "∞"
-
-
 DEFINITIONS = (
     Definition(
         "Reached, and by chance",
@@ -213,24 +165,13 @@ DEFINITIONS = (
         "of the answer, behind the last layer. By chance: 1 − (1 − c)^n, where c is the share of the context’s tokens "
         "that reach the answer and n the tokens of the gold. Relayed: reached although no row of the gold is left, "
         "through tokens that read it in the prefill. Width: the least attention in the widest path, 0 where none has "
-        "0.01 in each step. Rollout: the share of attention rollout from the last token of the question that comes "
-        "from the gold: each layer passes on half by the residual stream, and half by the mean attention of its heads "
-        "(S. Abnar and W. Zuidema, arXiv 2005.00928). Both are means over answers.",
+        "0.01 in each step; mean over answers.",
         "reached(ε) ⇔ max over paths of min over edges ≥ ε",
         "after arXiv 2603.01426, which gives no algorithm",
         names=(
-            *("reached by chance", "epsilon", "right answers", "width", "rollout"),
+            *("reached by chance", "epsilon", "right answers", "width"),
             *estimates("reached", "relayed"),
             "right_n",
         ),
-    ),
-    Definition(
-        "Independent routes",
-        "If evidence can reach the answer by k routes, each open with the share p of the context that is left, and "
-        "independently, it does so with probability 1 − (1 − p)^k. The k under which what was observed is most likely, "
-        "over all levels of a policy; infinite where every answer is reached. Its interval resamples contexts.",
-        "P(reached) = 1 − (1 − p)^k",
-        "Proposition 1 of arXiv 2603.01426",
-        names=("routes", "routes_low", "routes_high"),
     ),
 )

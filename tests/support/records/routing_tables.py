@@ -48,10 +48,10 @@ def routes() -> DataFrame:
         kept, number = is_kept(cell), int(cell["question_id"])
         relayed = cell["policy"] == "knorm" and number == 2
         width = 0.8 if kept or cell["policy"] == "full" else 0.6 if relayed else 0.0
-        of_gold = {"answer_alive": cell["policy"] != "knorm", "answer_width": width, "answer_share": width / 2}
-        of_all = {"evidence_alive": True, "evidence_width": 0.8, "evidence_share": 0.5, "said_width": None}
+        of_gold = {"answer_alive": cell["policy"] != "knorm", "answer_width": width}
+        of_all = {"evidence_alive": True, "evidence_width": 0.8, "said_width": None}
         chance = [0.5 if epsilon < 0.3 else 0.1 for epsilon in EPSILONS]
-        rows.append({**cell, "unobserved": None, **of_gold, **of_all, "chance": chance, "path": [3, 3, 41]})
+        rows.append({**cell, "unobserved": None, **of_gold, **of_all, "chance": chance})
     return DataFrame(rows)
 
 
