@@ -63,7 +63,7 @@ SCRIPT = """
 import json
 import numpy as np
 from kvbench.commands.ls import listing
-from kvbench.documents import tables
+from kvbench.documents import pages
 from kvbench.store.scoring import SCORES
 from kvbench.store.tables import RECORDS, joined_schema
 from leaderboards.boards.board import boards_of
@@ -110,7 +110,7 @@ print(json.dumps({
     "pages": "".join(build_pages([results]).values()),
     "method": build_method(Method(("toy",), (), (), ())),
     "ls": listing("metrics").rows,
-    "readme": tables.metrics(),
+    "readme": pages.metrics(),
 }))
 """
 
