@@ -74,7 +74,7 @@ COMMANDS = {
     "figures": "Draw the curves, scatters and heat maps of a run for print: SVG, PNG and PDF",
     "score": "Score the stored outputs of a run again, without a model",
     "bench": "Time the engine against kvpress's own pipeline, and compare every token",
-    "plan": "Tell what a run would cost: units, device hours and bytes, and what that rests on",
+    "plan": "Tell what a run would cost: hours, bytes, fitting cards, and contexts that show a difference",
     "ls": "List tasks, policies, metrics or models",
     "fetch": "Fetch a natural model by its name; afterwards no command needs a network for it",
     "export": "Write a task as a Hugging Face dataset",

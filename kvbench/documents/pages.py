@@ -17,10 +17,11 @@ from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, ReadProfile
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
 from kvbench.documents import claims_tables, treatment_tables
-from kvbench.estimate.constants import Constants
-from kvbench.estimate.page import rows_of
-from kvbench.estimate.request import EXAMPLES
+from kvbench.estimate.plan import plan_of, rows_of
+from kvbench.estimate.shape import DecoderShape
+from kvbench.experiments.catalogue import EVERYTHING
 from kvbench.models.shipped import MADE_BY, REFERENCE_MODELS, folder_of
+from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import items, table
 from policies import CONTROLS
@@ -29,7 +30,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 PRESS = DOCS / "loud_values.py"
 BENCH = DOCS / "bench.json"
 # How the rows of a plan begin that decide whether a run is started.
-IN_SHORT = ("answers", "devices", "time of all devices", "- without", "store", "weights", "cache of the longest")
+IN_SHORT = ("answers", "memory", "devices", "time of all devices", "of it", "store")
+LARGE = DecoderShape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
+MIDDLE = DecoderShape("8.0 B, 32 layers", 32, 32, 8, 128, 8_030_000_000, 2)
+PLANS: Mapping[str, tuple[Job, DecoderShape, int]] = {  # with the tokens of a context
+    "full catalogue": (Job(tasks="long_context", limit=100, policies=EVERYTHING), LARGE, 131_072),
+    "default policies": (Job(tasks="long_context", limit=100), LARGE, 131_072),
+    "8 B at 32 k": (Job(tasks="long_context", limit=83), MIDDLE, 32_768),
+}
 OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
 BUILT_ON_OTHERS = ("protection", "deployed")  # families whose policies are another one with a suffix
 ALL_QUESTIONS = "all"  # as the scores of a task over its kinds of questions are called
@@ -127,8 +135,7 @@ def suite() -> str:
 
 def plan(name: str) -> str:
     """Returns what decides whether a run is started, in a sentence: its time, its store, and what memory it takes."""
-    estimates = dict(rows_of(EXAMPLES[name].plan(Constants.read())))
-    shown = (f"{what.removeprefix('- ')} {estimates[what]}" for what in estimates if what.startswith(IN_SHORT))
+    shown = (f"{what}: {value}" for what, value in rows_of(plan_of(*PLANS[name])) if what.startswith(IN_SHORT))
     return f"{'; '.join(shown)}."
 
 
@@ -150,7 +157,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "verdicts": claims_tables.verdicts,
     "verdicts in short": claims_tables.verdicts_in_short,
     "reasons of verdicts": claims_tables.reasons,
-    **{name: partial(plan, name) for name in EXAMPLES},
+    **{name: partial(plan, name) for name in PLANS},
 }
 
 

@@ -1,84 +1,89 @@
-"""The constants of a plan, measured on a machine: the cost of each press, and the bytes of a store."""
+"""The constants of a plan: ``constants.json``, and what a machine does in a second."""
 
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import Annotated, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
-
+from datasets_gen import unknown_name
 from kvbench.system.errors import KVBenchError
-from policies import Policy
+from kvbench.system.process import processor_name
+from policies import LazyModule
 
-FILE = Path(__file__).parent / "constants.json"
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow that much at four times the length
+torch = LazyModule("torch")  # which a mistyped name of a machine does not wait for
 
-
-class PressCost(BaseModel):
-    """The cost of a press. Its unit is a reading: the time in which the machine reads the context's cache once."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    readings: tuple[NonNegative, NonNegative] = (0.0, 0.0)  # to score, at the two lengths
-    level_readings: NonNegative = 0.0  # for each ratio
-    prefills: NonNegative = 0.0  # for each ratio, of a press with a prefill of its own
-
-    def readings_at(self, tokens: int, lengths: tuple[int, int]) -> float:
-        """Counts the readings that score a context: as many at any length, or in proportion to it if the press looks at
-        all pairs of tokens."""
-        short, long = self.readings
-        return long * tokens / lengths[1] if long > QUADRATIC * max(short, 1e-9) else max(short, long)
+# The costs of presses and the bytes of a store were measured by ``plan --measure`` of revision c6c70ae.
+TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "constants.json").read_text(encoding="utf-8"))
+COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
+LAYER_SECONDS = 0.3e-3  # of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed
+USABLE = 0.9  # of the memory
+THIS = "this"
+ROWS, FEW_ROWS = 256, 8  # of the measured products: of a prefill, and of decoding, which reads many weights for little
+CALLS = 60  # operations of a layer in a pass, each of which costs a call however little it computes
+LARGE = 2**24  # numbers, more than caches hold
 
 
-class TableBytes(BaseModel):
-    """The bytes that a table of a store takes."""
+@dataclass(frozen=True)
+class Machine:
+    """One device, with what of its speed a run reaches."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    flops: float  # operations a second
+    bandwidth: float  # bytes of weights and cache a second
+    memory: float  # bytes
+    source: str  # where the figures are from
+    layer_seconds: float = 0.0  # that a layer takes in a pass, however little it computes
+    copied: float | None = None  # bytes a second, where copies are faster than products of few rows read
 
-    file: NonNegative  # bytes of a file: it describes its columns
-    row: NonNegative  # bytes of a row
-    token: NonNegative  # bytes more of a row for each token of its context
+    def seconds(self, operations: float, read: float, layers: float = 0.0, copied: float = 0.0) -> float:
+        """Returns the time of work that is bound by its operations or by the bytes that it reads, beside that of
+        copies, and of the calls of so many layers in all its passes."""
+        copies = copied / (self.copied or self.bandwidth)
+        return max(operations / self.flops, read / self.bandwidth) + copies + layers * self.layer_seconds
 
-    def of(self, files: float, rows: float, tokens: float) -> float:
-        return files * self.file + rows * (self.row + tokens * self.token)
+
+BY_DATA_SHEET = (
+    f"a projection: {COMPUTE_SHARE:.0%} of the operations and {READING_SHARE:.0%} of the bytes a second of the data "
+    "sheet are assumed to be reached; not measured on such a GPU"
+)
+MACHINES: Mapping[str, Machine] = {
+    name: Machine(name, flops * COMPUTE_SHARE, bandwidth * READING_SHARE, memory, BY_DATA_SHEET, LAYER_SECONDS)
+    for name, (flops, bandwidth, memory) in TABLE["machines"].items()
+}
 
 
-class Constants(BaseModel):
-    """The file of constants."""
+def check_machine(name: str) -> None:
+    """Raises :class:`KVBenchError` for the name of an unknown machine."""
+    if name not in (*MACHINES, THIS):
+        raise KVBenchError(unknown_name("machine", name, [*MACHINES, THIS]))
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    machine: str
-    date: str
-    packages: dict[str, str]
-    model: str
-    lengths: tuple[PositiveInt, PositiveInt]  # tokens of the two contexts
-    presses: Annotated[dict[str, PressCost], Field(min_length=1)]
-    store: dict[str, TableBytes]  # by table
+def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
+    """Measures in a fraction of a second what products of a model's width, copies and calls take here."""
+    dtype = torch.float32 if bytes_per_number > 2 else torch.bfloat16
+    left, right = torch.ones(ROWS, hidden_size, dtype=dtype), torch.ones(hidden_size, 4 * hidden_size, dtype=dtype)
+    weights = torch.ones(LARGE // hidden_size, hidden_size, dtype=dtype)
+    target, few = torch.empty_like(weights), torch.ones(FEW_ROWS)
+    call = _best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
+    return Machine(
+        THIS,
+        2.0 * ROWS * hidden_size * 4 * hidden_size / _best_seconds(lambda: torch.mm(left, right)),
+        weights.nbytes / _best_seconds(lambda: torch.mm(left[:FEW_ROWS], weights.t())),
+        float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        f"measured now: {torch.get_num_threads()} threads of {processor_name()}",
+        call,
+        2 * weights.nbytes / _best_seconds(lambda: target.copy_(weights)),
+    )
 
-    @classmethod
-    def read(cls, path: Path = FILE) -> Self:
-        """Reads a file of constants; by default the one that comes with kvbench."""
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            reason = error.strerror or error
-            raise KVBenchError(f"{path} cannot be read ({reason}): plan --measure {path} writes it") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            reason = f"{'.'.join(map(str, first['loc'])) or 'the whole file'}: {first['msg']}"
-            raise KVBenchError(
-                f"{path} holds no measured constants ({reason}): write it again with plan --measure {path}"
-            ) from error
 
-    def press(self, policy: Policy) -> PressCost:
-        """Returns the cost of a policy's press. If it was not measured, that is the median of its kind: of the presses
-        with a prefill of their own, or of the others."""
-        if policy.name in self.presses:
-            return self.presses[policy.name]
-        kind = [press for press in self.presses.values() if (press.prefills > 0) == (policy.prefill == "private")]
-        return PressCost(
-            readings=(median(press.readings[0] for press in kind), median(press.readings[1] for press in kind)),
-            level_readings=median(press.level_readings for press in kind),
-            prefills=median(press.prefills for press in kind),
-        )
+def _best_seconds(work: Callable[[], object]) -> float:
+    """Times work in its best of three attempts, after one that prepares it."""
+    times = []
+    for _ in range(4):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times[1:])

@@ -1,8 +1,7 @@
 """The shape of a model, from which the size of its weights and of its cache follows."""
 
-import math
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ class DecoderShape:
     places: int = sys.maxsize  # tokens that the model takes at most
     sliding: int = 0  # layers that hold the newest tokens of a context alone
     window: int = 1  # how many tokens these hold
-    length: int = 1  # tokens of the context whose cache is counted
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
@@ -43,20 +41,10 @@ class DecoderShape:
     def weight_bytes(self) -> int:
         return self.parameters * self.bytes_per_number
 
-    def at(self, length: float) -> "DecoderShape":
-        """Returns the same for contexts of a length: the longer they are, the less of them sliding layers hold."""
-        return replace(self, length=max(1, math.ceil(length)))
-
-    @property
-    def cache_bytes(self) -> float:
-        """Counts the bytes of the keys and values of one token of the context, in the mean over its tokens."""
-        layers = self.layers - self.sliding * max(0.0, 1 - self.window / self.length)
+    def token_bytes(self, tokens: int) -> float:
+        """Counts the bytes of keys and values of one token, in the mean over a context of so many."""
+        layers = self.layers - self.sliding * max(0.0, 1 - self.window / tokens)
         return 2 * layers * self.key_heads * self.head_size * self.bytes_per_number
-
-    @property
-    def mask_bytes(self) -> int:
-        """Counts the bytes of the keep mask of one token: one for each layer and head."""
-        return self.layers * self.key_heads
 
     def operations(self, tokens: float, pairs: float) -> float:
         """Counts two operations for each parameter and token, and two products over all pairs of a token that reads
@@ -85,28 +73,8 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
 
 
 def shape_of_network(name: str, network: PreTrainedModel, bytes_per_number: int) -> DecoderShape:
-    """Returns the shape of a network, with or without its weights."""
     text: Any = network.config.get_text_config()
     heads, windows = text.num_attention_heads, windows_of(text)
-    return DecoderShape(
-        name,
-        text.num_hidden_layers,
-        heads,
-        getattr(text, "num_key_value_heads", None) or heads,
-        head_size_of(text),
-        network.num_parameters(),
-        bytes_per_number,
-        longest_read(network),
-        sliding=len(windows),
-        window=max(windows, default=1),
-    )
-
-
-def shape_from(
-    layers: int, heads: int, key_heads: int, head_size: int, billions_of_parameters: float, bytes_per_number: int
-) -> DecoderShape:
-    """Makes the shape of a model that has no configuration."""
-    if not 0 < billions_of_parameters < math.inf:
-        raise KVBenchError(f"--parameters is more than 0 billion, not {billions_of_parameters:g}")
-    name = f"{billions_of_parameters:g} B, {layers} layers"
-    return DecoderShape(name, layers, heads, key_heads, head_size, int(billions_of_parameters * 1e9), bytes_per_number)
+    key_heads = getattr(text, "num_key_value_heads", None) or heads
+    sizes = text.num_hidden_layers, heads, key_heads, head_size_of(text), network.num_parameters(), bytes_per_number
+    return DecoderShape(name, *sizes, longest_read(network), len(windows), max(windows, default=1))

@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from safetensors import safe_open
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from kvbench.models.gguf.config import read_gguf_config, read_gguf_tokenizer
 from kvbench.models.gguf.header import is_gguf, read_header
-from kvbench.models.template import end_of_turn
 from kvbench.system.errors import KVBenchError, fault_of_fields
 from policies.declaration.shape import MOST_LAYERS
 
@@ -88,19 +87,6 @@ def check_fields(file: str, fields: type[BaseModel], content: object) -> None:
         fields.model_validate(content)
     except ValidationError as error:
         raise KVBenchError(f"{file} describes no model ({fault_of_fields(error)})") from error
-
-
-def read_ends(source: str, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Reads the tokens that end an answer, where transformers looks for them and in the chat template."""
-    ends: int | list[int] | None
-    if is_gguf(Path(source)):
-        ends = list(read_header(Path(source)).end_tokens())
-    else:
-        try:
-            ends = GenerationConfig.from_pretrained(source).eos_token_id
-        except OSError:  # there is no such file
-            ends = read_config(source).eos_token_id
-    return with_end_of_turn(ends, end_of_turn(tokenizer))
 
 
 def with_end_of_turn(ends: int | list[int] | None, of_template: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """Parquet files as small as they can be: a run has hundreds, and of a small one the description is the most."""
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,14 +15,7 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     write_atomically(path, lambda partial: _write(partial, table))
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """Returns the bytes of such a file."""
-    buffer = BytesIO()
-    _write(buffer, table)
-    return buffer.getvalue()
-
-
-def _write(file: Path | BytesIO, table: pa.Table) -> None:
+def _write(file: Path, table: pa.Table) -> None:
     with pq.ParquetWriter(file, table.schema, compression="zstd", write_statistics=False, store_schema=False) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata(table.schema.metadata or {})

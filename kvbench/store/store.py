@@ -274,20 +274,17 @@ class Store:
                     _refuse(path, f"records tell of {error}, which {folder.parent.name}/{folder.name} does not hold")
                 yield path, answers
 
-    def frame(self, columns: Sequence[str] | None = None, possible: bool = True) -> pd.DataFrame:
+    def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Joins all records with their questions and contexts, in the order of the run's tasks and policies.
-        ``columns``: those that are needed; no others are read. ``possible``: whether a number that no measure can have
-        is refused."""
+        ``columns``: those that are needed; no others are read."""
         contexts, questions, records = (
             self.table(table, None if columns is None else [*table.key, *_parent_key(table), *columns])
             for table in (CONTEXTS, QUESTIONS, RECORDS)
         )
         if not records.num_rows:
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
-        if possible and (fault := fault_of_values(RECORDS, records)):
-            raise KVBenchError(
-                f"{self.folder} holds a record whose {fault}: python -m kvbench check-submission names it"
-            )
+        if fault := fault_of_values(RECORDS, records):
+            raise KVBenchError(f"{self.folder} holds a record whose {fault}, which no run writes")
         with self._damaged_where_unrelated():
             of_records = places_of_parents(RECORDS, records, questions, QUESTIONS.key)
             of_questions = places_of_parents(QUESTIONS, questions, contexts, CONTEXTS.key)

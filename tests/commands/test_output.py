@@ -62,7 +62,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
         {"findings": "finding", "mastery": "chance"},
     ),
     "bench": (["bench", "--model", "TOY", *TREATED, "--policies", "knorm"], {"bench": "equal"}),
-    "plan": (["plan", *TREATED], {"figures": "how much", "slowest presses": "policy"}),
+    "plan": (["plan", *TREATED], {"figures": "how much"}),
     "site": (["site", "RUN", "--site", "SITE"], {}),
     "figures": (["figures", "RUN", "--out", "SITE", "--formats", "svg", "--only", "f1"], {}),
     "score": (["score", "RUN"], {"scored": "changed"}),

@@ -12,7 +12,6 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import check_length
 from kvbench.models.load import embeddings_of, fingerprint_of, load_model
-from kvbench.models.pretrained import read_ends
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.system.errors import KVBenchError
 from tests.support.models.toy_tokenizer import END
@@ -99,7 +98,6 @@ def test_the_end_of_a_turn_in_the_template_ends_an_answer(folder: Path) -> None:
         tokenizer.save_pretrained(folder)
         model = load_model(str(folder), "cpu")
         ends[what] = model.end_tokens()
-        assert read_ends(str(folder), model.tokenizer) == model.end_tokens()
     assert ends == {END: (0, end), "and so on": (0,), "": (0,)}
 
 

@@ -44,8 +44,8 @@ happens, or if more than one case in a hundred is unclear. `python -m tests.tort
 
 This took {seconds:,.0f} s of processor time. Calls are drawn from the options of all commands. Runs are killed, or
 refused a file, at random moments; each is then resumed and compared with a whole run in every column but times
-(likelihoods to 1e-4 nats). A forged record has one changed value and a summary that follows; what files do not show is
-found by a replay alone ([reproduce](reproduce.md)). Pages with hostile text are opened in Chromium.
+(likelihoods to 1e-4 nats). A forged record has one changed value and a summary that follows; all cells are answered
+again ([reproduce](reproduce.md)). Pages with hostile text are opened in Chromium.
 """
 
 

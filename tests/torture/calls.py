@@ -46,7 +46,7 @@ CHEAP: Mapping[str, list[str]] = {
     "bench": ["--suite", "--out", "FILE", "--only", "typo"],
     "claims": ["--model", "MODEL", "--out", "OUT", "--site", "OUT", "--only", "X"],
 }
-UNTOUCHED = ("--measure", "--help", "-h", "--executor", "--address")  # they take minutes where what is given is good
+UNTOUCHED = ("--help", "-h", "--executor", "--address")  # they take minutes where what is given is good
 
 
 LAST_STAYS = ("bench", "claims")  # of an option that is given again the last counts: these two stay cheap by theirs

@@ -1,0 +1,268 @@
+"""Checks a run that somebody else made: generates its data again, scores its outputs again, compares hashes, and lets
+the model answer a sample again. It writes nothing."""
+
+import json
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import BaseModel, ValidationError
+
+from datasets_gen import Example, Task
+from kvbench.checks.findings import Begin, Finding, finding_of, silent, unchecked
+from kvbench.experiments.build_grid import tasks_as_run
+from kvbench.experiments.catalogue import find_policy
+from kvbench.experiments.collect import collect
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.identify import arguments_at, device_name, package_versions
+from kvbench.experiments.question_fields import described_context, described_question
+from kvbench.experiments.setting import Setting
+from kvbench.experiments.source import source_hash
+from kvbench.models.load import LoadedModel, fingerprint_of, load_model
+from kvbench.models.names import local_source
+from kvbench.publish.site import summary_rows
+from kvbench.store.record import Record, StoredAnswer
+from kvbench.store.scoring import SCORES, scores_of
+from kvbench.store.store import SUMMARY_FILE, Store
+from kvbench.store.tables import CONTEXTS
+from kvbench.system.errors import KVBenchError, first_line
+from policies import Point
+from policies.composition import built_in
+
+Cell = tuple[str, int, str, Point]  # task, context, policy, level and draw
+TASK_FIELDS = ("chance", "instruction", "begins_answers", "level")  # which follow from name and version of a task
+# Two machines may break a tie of two tokens differently, so that these alone are compared with a run of another one.
+SAME_ANYWHERE = ("status", "ended", "press_arguments", "realised_ratio", "kept_tokens", "kv_bytes", "output_token_ids")
+# Times are those of the moment, and the last two depend on what was computed together with an answer.
+NEVER_THE_SAME = {"prefill_seconds", "compression_seconds", "decode_seconds", "wave_halvings", "cache_digest"}
+FEW = 0.1  # of the answers: on another machine rounding changes some
+CLOSE = 1e-4  # likelihoods of answers that are computed in batches of another size differ by as much
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A run as it was handed in, and what can be made of it again here."""
+
+    store: Store
+    answers: Sequence[StoredAnswer]
+
+    @cached_property
+    def is_of_this_code(self) -> bool:
+        return self.store.identity.source == source_hash()
+
+    @cached_property
+    def model_is_here(self) -> bool:
+        """Tells whether the model of the run is on this machine, byte for byte, tokenizer included."""
+        place = local_source(self.store.identity.model)
+        return place is not None and fingerprint_of(str(place)) == self.store.identity.model_fingerprint
+
+    @cached_property
+    def tasks(self) -> Mapping[str, Task]:
+        """Returns the tasks of the run that can be made here; lengthened ones need the tokenizer of the run's model."""
+        return tasks_as_run(self.store.run, self.model_is_here)
+
+    @cached_property
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        """Generates the contexts of each of these tasks."""
+        run = self.store.identity
+        return {
+            one.name: [self.tasks[one.name].example(run.seed, at, held_out=run.held_out) for at in range(one.contexts)]
+            for one in run.tasks
+            if one.name in self.tasks
+        }
+
+
+def _place(record: Record) -> str:
+    return f"{record.policy} at {record.point.where}, {record.question_id}"
+
+
+def _differences(place: str, stored: BaseModel | Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
+    """Names the first value that is not as it is made again."""
+    values = vars(stored) if isinstance(stored, BaseModel) else stored
+    wrong = (name for name, value in made.items() if not _is_same(values.get(name), value))
+    return [f"{place}: {name} is {values.get(name)!r:.60}, made again it is {made[name]!r:.60}" for name in wrong][:1]
+
+
+def _is_same(stored: Any, made: Any) -> bool:
+    if isinstance(made, list) and isinstance(stored, list):
+        return len(made) == len(stored) and all(map(_is_same, stored, made))
+    numbers = isinstance(made, float) and isinstance(stored, int | float)
+    return math.isclose(stored, made, rel_tol=CLOSE, abs_tol=CLOSE) if numbers else bool(stored == made)
+
+
+def _check_hashes(submission: Submission) -> Iterator[Finding]:
+    """Compares the hashes of code and model, and each task and policy with the one of its name here."""
+    identity, faults = submission.store.identity, list[str]()
+    if not submission.is_of_this_code:
+        yield unchecked(
+            "hashes", f"made by other code than is here: kvbench {identity.kvbench_version}, {identity.source}"
+        )
+    if not submission.model_is_here:
+        yield unchecked("hashes", f"no {identity.model} of fingerprint {identity.model_fingerprint} is on this machine")
+    for planned in identity.tasks:
+        if task := submission.tasks.get(planned.name):
+            faults += _differences(planned.name, planned, {name: getattr(task, name) for name in TASK_FIELDS})
+    for stored in identity.policies:
+        if submission.is_of_this_code and built_in(stored.name):
+            policy = find_policy(stored.name)
+            made = {name: getattr(policy, name) for name in ("family", "paper", "origin")}
+            made["arguments"] = arguments_at(policy, stored.arguments_at_tokens)
+            faults += _differences(stored.name, stored, made)
+    yield finding_of("hashes", f"code {identity.source}, model {identity.model_fingerprint}", faults)
+
+
+def _check_questions(submission: Submission) -> Iterator[Finding]:
+    """Compares contexts, questions and golds with those that are generated."""
+    made = dict[str, Mapping[str, Any]]()
+    for name, examples in submission.examples.items():
+        task = submission.tasks[name]
+        for example in examples:
+            made[example.id] = {**described_context(task, example), "mode": submission.store.identity.mode}
+            made |= {one.id: described_question(task, example, one) for one in example.questions}
+    stored: dict[str, BaseModel] = {answer.context.example_id: answer.context for answer in submission.answers}
+    stored |= {answer.question.question_id: answer.question for answer in submission.answers}
+    faults = [fault for key, row in stored.items() for fault in _differences(key, row, made.get(key, {}))]
+    yield finding_of("questions", f"{len(made):,} contexts and questions are as generated", faults)
+    foreign = [one for one in submission.store.identity.tasks if one.name not in submission.tasks]
+    yield from (unchecked("questions", f"{one.name} {one.version} cannot be generated here") for one in foreign)
+
+
+def _check_completeness(submission: Submission) -> Iterator[Finding]:
+    """Checks that every policy answers every question once at every level, and that there are no other records."""
+    records = [answer.record for answer in submission.answers]
+    asked: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        asked[record.task].add(record.question_id)
+    # Where a task cannot be generated, what any policy answers is what all have to answer.
+    asked |= {name: {one.id for each in of for one in each.questions} for name, of in submission.examples.items()}
+    planned = {
+        (task, policy.name, point, question)
+        for policy in submission.store.identity.policies
+        for task in policy.tasks
+        for point in policy.points
+        for question in asked[task]
+    }
+    stored = Counter((one.task, one.policy, one.point, one.question_id) for one in records)
+    run = submission.store.run
+    faults = [] if run.status == "complete" else [f"the run is {run.status}, not complete: {run.reason}"]
+    for what, keys in (
+        ("missing", planned - set(stored)),
+        ("not asked for by run.json", set(stored) - planned),
+        ("there twice", {key for key, count in stored.items() if count > 1}),
+    ):
+        faults += [f"{policy} at {point.where}, {question} is {what}" for _, policy, point, question in sorted(keys)]
+    yield finding_of("completeness", f"{len(records):,} records, none missing, none twice", faults)
+    if failed := [record for record in records if record.status != "ok" or record.output_text is None]:
+        yield unchecked("completeness", f"{len(failed):,} answers failed, as {_place(failed[0])}: {failed[0].reason}")
+
+
+def _check_scores(submission: Submission) -> Iterator[Finding]:
+    """Scores the stored outputs again, and adds up ``summary.json`` again."""
+    faults, without_judge = [], set()
+    for answer in submission.answers:
+        try:
+            faults += _differences(_place(answer.record), answer.record, dict.fromkeys(SCORES) | scores_of(answer))
+        except KVBenchError as error:  # a judge that is not installed
+            without_judge.add(f"{answer.record.task} cannot be scored here: {error}")
+    yield finding_of("scores", f"{len(submission.answers):,} outputs have the stored scores", faults)
+    yield from (unchecked("scores", text) for text in sorted(without_judge))
+    rows = json.loads(json.dumps([row.model_dump() for row in summary_rows(submission.store)]))
+    stored = json.loads((submission.store.folder / SUMMARY_FILE).read_text(encoding="utf-8"))
+    faults = [] if len(rows) == len(stored) else [f"it has {len(stored)} rows, the records make {len(rows)}"]
+    for made, row in zip(rows, stored, strict=False):
+        faults += _differences(f"{made['policy']} on {made['task']} in {SUMMARY_FILE}", row, made)
+    yield finding_of("summary", f"{len(rows)} rows of {SUMMARY_FILE} are as the records make them", faults)
+
+
+def _replay(submission: Submission, count: int) -> Iterator[Finding]:
+    """Lets the model answer so many cells again, drawn at random so that nobody knows which, and compares them with
+    their records. It finds what nothing else shows, such as answers of one policy under the name of another."""
+    cells: dict[Cell, list[StoredAnswer]] = defaultdict(list)
+    for answer in submission.answers:
+        record = answer.record
+        here = submission.model_is_here and record.task in submission.tasks and built_in(record.policy) is not None
+        if here and record.status == "ok":
+            cells[record.task, answer.question.example_index, record.policy, record.point].append(answer)
+    draw = random.SystemRandom().sample(sorted(cells), len(cells))
+    # One cell of every policy comes first, so that no policy goes unseen in a large run.
+    first = set({cell[2]: cell for cell in draw}.values())
+    chosen = sorted(draw, key=lambda cell: cell not in first)[:count]
+    unseen = ", ".join(sorted({one.record.policy for one in submission.answers} - {cell[2] for cell in chosen}))
+    if unseen or not chosen:
+        why = "model, task or code of a plug-in are not here, or --replay is too small"
+        yield unchecked("replay", f"no answer of {unseen or 'any policy'} was given again: {why}")
+    if not chosen:
+        return
+    identity = submission.store.identity
+    model = load_model(identity.model, dtype=identity.dtype)
+    made_by = (identity.device, identity.packages, submission.is_of_this_code)
+    is_same_machine = made_by == (device_name(model.device), package_versions(), True)
+    compared = set(Record.model_fields) - NEVER_THE_SAME if is_same_machine else SAME_ANYWHERE
+    faults = [fault for cell in chosen for fault in _faults_of(submission, model, cell, cells[cell], compared)]
+    answers = sum(len(cells[cell]) for cell in chosen)
+    if not is_same_machine:
+        yield unchecked("rounding", "another device, code or package made the run: its likelihoods and what it keeps")
+        if faults and len(faults) < FEW * answers:
+            yield unchecked("replay", f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}")
+            return
+    yield finding_of("replay", f"{len(chosen):,} of {len(cells):,} cells answered again as they are stored", faults)
+
+
+def _faults_of(
+    submission: Submission, model: LoadedModel, cell: Cell, answers: Sequence[StoredAnswer], compared: Collection[str]
+) -> Iterator[str]:
+    """Answers a cell again, and names each answer of which a stored row is another then."""
+    name, index, policy, point = cell
+    identity = submission.store.identity
+    longest = next(task.max_new_tokens for task in identity.tasks if task.name == name)
+    task = replace(submission.tasks[name], max_new_tokens=longest)
+    setting = Setting([find_policy(policy)], (point,), identity.seed, identity.mode, scope=identity.scope)
+    donor = partial(Grid([(task, index + 1)], setting, identity.held_out).donor, task)
+    rows = collect(model, task, [submission.examples[name][index]], setting, donor)
+    records = {one.question_id: one.model_dump(include={*compared}) for one in rows.records if one.policy == policy}
+    questions = {one.question_id: vars(one) for one in rows.questions}
+    (context,) = map(vars, rows.tables[CONTEXTS.name])
+    for answer in answers:
+        key, place = answer.record.question_id, _place(answer.record)
+        parts = ((answer.record, records[key]), (answer.question, questions[key]), (answer.context, context))
+        yield from [fault for stored, made in parts for fault in _differences(place, stored, made)][:1]
+
+
+COUNT = 6  # checks, each of which examine() begins
+
+
+def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Finding]:
+    """Yields one finding after the other; raises :class:`KVBenchError` where there is no run. ``cells``: how many cells
+    are answered again."""
+    begin("files")
+    store = Store.open(folder)
+    answers: list[StoredAnswer] = []
+    faults = []
+    for path in store.record_files():
+        try:
+            answers += store.read_answers(path)
+        except (KVBenchError, ValidationError, pa.ArrowException, OSError) as error:
+            faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
+    yield finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
+    if store.identity.tables:
+        yield unchecked("files", f"the numbers of {', '.join(store.identity.tables)} are not made again")
+    submission = Submission(store, answers)
+    checks: dict[str, Callable[[Submission], Iterator[Finding]]] = {
+        "hashes": _check_hashes,
+        "questions": _check_questions,
+        "completeness": _check_completeness,
+        "scores": _check_scores,
+        "replay": partial(_replay, count=cells),
+    }
+    for name, check in checks.items():
+        begin(name)
+        try:
+            yield from check(submission)
+        except Exception as error:  # of texts and numbers that no run writes
+            yield Finding(name, "wrong", f"it cannot be examined ({type(error).__name__}: {first_line(error)})")
