@@ -203,7 +203,7 @@ SUITES: Mapping[str, Suite] = {
             levels={"ratio": "0.5"},  # of the controls
             repeats=2,
             dtype="float32",
-            limit=6,  # 16 bits are slow on a processor: as many as take six minutes
+            limit=6,  # 16 bits are slow on a processor: as many as take a few minutes
         ),
     )
 }

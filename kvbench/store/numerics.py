@@ -24,7 +24,6 @@ walks = LazyModule("kvbench.engine.numerics.walks")
 CLOSER = 3  # contexts of a task of which one has null rows and drift
 IN_16_BITS = ("bfloat16", "float16")
 Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
-Scores = Callable[[str], Mapping[str, Any]]  # of the text of an answer
 
 
 class NumericsPair(AnswerRow):
@@ -110,13 +109,11 @@ def _pairs(answers: Sequence[Answer]) -> Iterator[NumericsPair]:
         ways = options.sampling if one.question.golds else {*options.sampling} & {"greedy"}
         for way in ways:
             for draw in range(1 if way == "greedy" else options.repeats):
-                plan = _plan(one, way, draw)
-                is_greedy = way == "greedy"
+                plan, is_greedy = _plan(one, way, draw), way == "greedy"
                 forced = _greedy_walk(one, dtype, network) if is_greedy else walks.forced_walk(network, plan)
                 found = {("teacher-forced", "cache"): forced}
                 if is_greedy and _is_closer(one):
-                    null = walks.null_walk(network, plan, plan.given or forced.tokens)
-                    found["teacher-forced", "chunks"] = null
+                    found["teacher-forced", "chunks"] = walks.null_walk(network, plan, plan.given or forced.tokens)
                 found["free-running", "cache"] = walks.free_walk(network, plan, forced)
                 for (regime, pair), walk in found.items():
                     names = {"dtype": dtype, "sampling": way, "draw": draw, "regime": regime, "pair": pair}
@@ -124,21 +121,20 @@ def _pairs(answers: Sequence[Answer]) -> Iterator[NumericsPair]:
 
 
 def _pair_row(answer: Answer, names: Mapping[str, Any], walk: Any) -> NumericsPair:
-    texts: list[str | None] = [None, None]
-    right: list[bool | None] = [None, None]
+    text = other_text = right = other_right = None
     if names["regime"] == "free-running" and answer.question.golds:
-        texts = [answer.text_of(tokens) for tokens in (walk.tokens, walk.other_tokens)]
-        right = [answer.text_scores_of(tokens)["right"] for tokens in (walk.tokens, walk.other_tokens)]
+        text, other_text = (answer.text_of(tokens) for tokens in (walk.tokens, walk.other_tokens))
+        right, other_right = (answer.text_scores_of(tokens)["right"] for tokens in (walk.tokens, walk.other_tokens))
     steps = {name: [getattr(one, name) for one in walk.differences] for name in ("kl", "largest", "same_top", "margin")}
     return NumericsPair(
         **RECORDS.key_of(answer.record),
         **names,
         tokens=walk.tokens,
         other_tokens=walk.other_tokens,
-        text=texts[0],
-        other_text=texts[1],
-        right=right[0],
-        other_right=right[1],
+        text=text,
+        other_text=other_text,
+        right=right,
+        other_right=other_right,
         **steps,
     )
 
@@ -159,13 +155,12 @@ def _patches(answers: Sequence[Answer]) -> Iterator[NumericsPatch]:
     for one, dtype, network in _asked(answers, IN_16_BITS):
         plan, forced = _plan(one), _greedy_walk(one, dtype, network)
         if (place := layers.place_of(forced)) is not None:
-            written = (plan.given or forced.tokens)[: place.step]
-            where = RECORDS.key_of(one.record) | {"dtype": dtype} | asdict(place)
-            for patch in layers.localise(network, plan.ids, written):
+            where = RECORDS.key_of(one.record) | {"dtype": dtype, "step": place[0], "at_flip": place[1]}
+            for patch in layers.localise(network, plan.ids, (plan.given or forced.tokens)[: place[0]]):
                 yield NumericsPatch(**where, **asdict(patch))
 
 
-def _rescore(row: NumericsPair, scores_of: Scores) -> NumericsPair:
+def _rescore(row: NumericsPair, scores_of: Callable[[str], Mapping[str, Any]]) -> NumericsPair:
     if row.text is None or row.other_text is None:
         return row
     right, other_right = (scores_of(text)["right"] for text in (row.text, row.other_text))

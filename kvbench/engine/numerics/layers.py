@@ -101,14 +101,6 @@ def _rows_apart(one: torch.Tensor, other: torch.Tensor) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Says where two walks are compared: the step, and whether they choose different tokens there."""
-
-    step: int
-    at_flip: bool
-
-
-@dataclass(frozen=True)
 class Patched:
     """Holds what is left of a divergence once a part of cache on is cache off's."""
 
@@ -118,17 +110,17 @@ class Patched:
     kl_patched: float
 
 
-def place_of(forced: Walk) -> Place | None:
+def place_of(forced: Walk) -> tuple[int, bool] | None:
     """Finds the first step at which both choose different tokens behind the same prefix, else that with the largest
-    divergence; None where they are equal to the bit. It is never the first step, at which both read the prompt at once.
-    """
+    divergence, and tells which it is; None where they are equal to the bit, as they are at the first step, at which
+    both read the prompt at once."""
     pairs = zip(forced.tokens, forced.other_tokens, strict=True)
     flip = next((step for step, (one, other) in enumerate(pairs) if one != other), None)
     if flip is not None:
-        return Place(flip, True)
+        return flip, True
     kl = [one.kl for one in forced.differences]
     largest = max((step for step, value in enumerate(kl) if value > 0), key=kl.__getitem__, default=None)
-    return None if largest is None else Place(largest, False)
+    return None if largest is None else (largest, False)
 
 
 def localise(network: PreTrainedModel, prompt: Sequence[int], written: Sequence[int]) -> Iterator[Patched]:

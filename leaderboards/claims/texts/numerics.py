@@ -249,21 +249,15 @@ N6 = Claim(
 )
 
 
-HALF_MORE = 0.5
-
-
 def _measure_n7(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    rows = rows_of(evidence, PATCHES, HALF)
-    flips = rows[rows["at_flip"].astype(bool)]
-    if flips.empty:
-        answers = rows["question_id"].nunique()
-        raise NoEvidenceError(f"none of {answers} answers that were patched has a flip: there is nothing to localise")
-    return [_difference(evidence, flips.assign(recovered=1 - flips["kl_patched"] / flips["kl"]))]
-
-
-def _difference(evidence: Mapping[str, Evidence], flips: DataFrame) -> Statistic:
     """Averages over flips the recovery by all rows less that by the stream of one layer, mean over all but the last:
     behind that the stream is all that logits are computed from."""
+    patches = rows_of(evidence, PATCHES, HALF)
+    flips = patches[patches["at_flip"].astype(bool)]
+    if flips.empty:
+        answers = patches["question_id"].nunique()
+        raise NoEvidenceError(f"none of {answers} answers that were patched has a flip: there is nothing to localise")
+    flips = flips.assign(recovered=1 - flips["kl_patched"] / flips["kl"])
     of_stream = flips[(flips["rows"] == "residual") & (flips["layer"] != ALL)]
     of_stream = of_stream[of_stream["layer"] < of_stream["layer"].max()]
     if of_stream.empty:
@@ -273,7 +267,7 @@ def _difference(evidence: Mapping[str, Evidence], flips: DataFrame) -> Statistic
     by_stream = stream[rows["question_id"]].to_numpy(dtype=np.float64)
     by_rows = rows["recovered"].to_numpy(dtype=np.float64)
     note = f"{len(rows)} flips; median {np.median(by_rows):.2f} by rows and {np.median(by_stream):.2f} by the stream"
-    return statistic_of(evidence, rows, by_rows - by_stream, note)
+    return [statistic_of(evidence, rows, by_rows - by_stream, note)]
 
 
 N7 = Claim(
@@ -285,7 +279,7 @@ N7 = Claim(
     "values of all layers from cache off, less the share that goes with the residual stream behind one layer, mean "
     "over all layers but the last",
     side="at least",
-    threshold=HALF_MORE,
+    threshold=0.5,
     experiments=(WALKED,),
     measure=_measure_n7,
 )

@@ -54,34 +54,26 @@ def drift_of(table: DataFrame) -> list[Drift]:
         for (task, dtype), group in sorted_groups(rows, "task", "dtype")
         for layer, of_layer in group.groupby("layer")
     }
+    drifts = {names: of_layer["alone"].to_numpy(dtype=np.float64) for names, of_layer in groups.items()}
     tests = {
-        (task, dtype, layer): float(
-            stats.mannwhitneyu(groups[task, dtype, 0]["alone"].to_numpy(), of_layer["alone"].to_numpy()).pvalue
-        )
-        for (task, dtype, layer), of_layer in groups.items()
+        (task, dtype, layer): float(stats.mannwhitneyu(drifts[task, dtype, 0], drift).pvalue)
+        for (task, dtype, layer), drift in drifts.items()
         if layer > 0
     }
     corrected = correct_p(tests, "numerics drift", "fdr_bh").p
     found = []
     for names, of_layer in groups.items():
-        counts = of_layer["keys"].map(len) - of_layer["hidden"].map(len) + 1
-        prompt, answer = [slice(count) for count in counts], [slice(count, None) for count in counts]
-        drift = Drift(
-            *names,
-            keys_prompt=_mean_rows(of_layer["keys"], prompt),
-            keys_answer=_mean_rows(of_layer["keys"], answer),
-            values_prompt=_mean_rows(of_layer["values"], prompt),
-            values_answer=_mean_rows(of_layer["values"], answer),
-            hidden=estimate_of(of_layer["alone"].to_numpy(dtype=np.float64), of_layer),
-            p_layer=tests.get(names),
-            p_layer_bh=corrected.get(names),
-        )
-        found.append(drift)
+        keys, values = (_means(of_layer[rows], of_layer["hidden"]) for rows in ("keys", "values"))
+        hidden = estimate_of(drifts[names], of_layer)
+        found.append(Drift(*names, *keys, *values, hidden, tests.get(names), corrected.get(names)))
     return found
 
 
-def _mean_rows(lists: Iterable[Sequence[float]], parts: Iterable[slice]) -> float:
-    return float(joined(np.asarray(one)[part] for one, part in zip(lists, parts, strict=True)).mean())
+def _means(rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """Averages the rows of prompts, and those that were written token by token."""
+    parts = [np.split(one, [1 - len(own)]) for one, own in zip(rows, steps, strict=True)]
+    prompt, answer = (float(joined(part).mean()) for part in zip(*parts, strict=True))
+    return prompt, answer
 
 
 def recoveries_of(table: DataFrame) -> list[Recovery]:

@@ -1,6 +1,7 @@
 """Puts together the page on numerics: a section for each experiment, its picture and its download."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -39,28 +40,21 @@ def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, and its downloads."""
     tables = {name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)}
     table = tables[TABLE]
-    forced, free, boundaries = forced_of(table), free_of(table), boundaries_of(table)
+    forced, free = forced_of(table), free_of(table)
     drift = drift_of(tables[DRIFT]) if DRIFT in tables else []
     patches = recoveries_of(tables[PATCHES]) if PATCHES in tables else []
-    parts = [_free_part(free), _forced_part(forced)]
-    parts += [_drift_part(drift)] if drift else []
-    parts += [_boundary_part(boundaries)]
-    parts += [_patch_part(patches)] if patches else []
-    sheets: dict[str, tuple[str, Sequence[object]]] = {
-        "forced": ("Teacher-forced pairs of paths", forced),
-        "free": ("Free-running cache on and off", free),
-        "drift": ("Drift by layer", drift),
-        "boundary": ("Margins and flips", boundaries),
-        "patches": ("Recovery by patches", patches),
-    }
+    experiments: list[tuple[str, str, Sequence[Any], Callable[[Any], StudySection]]] = [
+        ("numerics-free", "Free-running cache on and off", free, _free_part),
+        ("numerics-forced", "Teacher-forced pairs of paths", forced, _forced_part),
+        ("numerics-drift", "Drift by layer", drift, _drift_part),
+        ("numerics-boundary", "Margins and flips", boundaries_of(table), _boundary_part),
+        ("numerics-patches", "Recovery by patches", patches, _patch_part),
+    ]
+    shown = [one for one in experiments if one[2]]
     return StudyContent(
-        parts=parts,
+        parts=[part(rows) for *_, rows, part in shown],
         facts=list(_facts(forced, free)),
-        sheets=[
-            Sheet.of(f"numerics-{name}", title, [vars(one) for one in rows], kinds={"kl": Estimate})
-            for name, (title, rows) in sheets.items()
-            if rows
-        ],
+        sheets=[Sheet.of(name, title, [*map(vars, rows)], kinds={"kl": Estimate}) for name, title, rows, _ in shown],
     )
 
 
@@ -225,12 +219,9 @@ def _patch_part(rows: Sequence[Recovery]) -> StudySection:
         if one.layer in (ALL, layers // 2)
     )
     columns = ("patched", "cases", "median recovery, percent", "mean recovery, percent")
-    by_dtype: Mapping[str, list[Recovery]] = {
-        dtype: [one for one in shown if one.dtype == dtype and one.layer != ALL]
-        for dtype in dict.fromkeys(one.dtype for one in shown)
-    }
     pictures = []
-    for dtype, own in by_dtype.items():
+    for dtype in dict.fromkeys(one.dtype for one in shown):
+        own = [one for one in shown if one.dtype == dtype and one.layer != ALL]
         drawn = [
             BandedLine(style, tuple((float(one.layer), one.median) for one in own if one.patched == name))
             for name, style in styles.items()

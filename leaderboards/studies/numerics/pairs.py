@@ -152,24 +152,21 @@ def _above_null(rows: DataFrame) -> bool:
 def free_of(table: DataFrame) -> list[Free]:
     """Returns every task, dtype and way to choose; p-values are corrected over all of them that are tested."""
     rows = table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
-    groups = dict(sorted_groups(rows, "task", "dtype", "sampling"))
+    groups = {
+        (task, dtype, way): group for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling")
+    }
     only = {key: _only(group) for key, group in groups.items()}
     tests = {key: mcnemar_p(*only[key]) for key, group in groups.items() if group["right"].notna().any()}
     corrected = correct_p(tests, "numerics", "fdr_bh").p
     found = []
     for key, group in groups.items():
-        task, dtype, sampling = key
         flips = [flip_of(one, other) for one, other in zip(group["tokens"], group["other_tokens"], strict=True)]
         steps = [step for step in flips if step is not None]
         ends = [len(kl) if step is None else step + 1 for kl, step in zip(group["kl"], flips, strict=True)]
-        before, after = (
-            joined(np.asarray(kl)[part] for kl, part in zip(group["kl"], parts, strict=True))
-            for parts in ([slice(end) for end in ends], [slice(end, None) for end in ends])
-        )
+        sides = [np.split(kl, [end]) for kl, end in zip(group["kl"], ends, strict=True)]
+        before, after = (joined(side) for side in zip(*sides, strict=True))
         free = Free(
-            task,
-            dtype,
-            sampling,
+            *key,
             pairs=len(group),
             differ=estimate_of(np.array([step is not None for step in flips], dtype=np.float64), group),
             first_flip=float(np.median(steps)) if steps else None,
