@@ -116,10 +116,6 @@ Sampling = Annotated[
     str | None,
     typer.Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all."),
 ]
-Deterministic = Annotated[
-    bool,
-    typer.Option("--deterministic", help="Of --suite numerics: only algorithms of torch that add up in one order."),
-]
 Compress = Annotated[
     Literal["context", "system"] | None,
     typer.Option(help="Any context (default), or only contexts that are system prompts."),

@@ -28,7 +28,7 @@ _PANELS: Mapping[str, str] = {
     "What": (
         "suite tasks profile limit phrasings context_tokens questions depth data defence essays max_new_tokens "
         "answer_prefix difficulty seed index question tag split task worst against family what kind only tiny "
-        "every_task observe keep_attention replay dtypes sampling deterministic accept_terms"
+        "every_task observe keep_attention replay dtypes sampling accept_terms"
     ),
     "Model": (
         "model larger beside dtype device_map tokenizer layers heads key_heads head_size parameters bytes_per_number"

@@ -60,7 +60,6 @@ def command(
     difficulty: options.Difficulty = None,
     dtypes: options.Dtypes = None,
     sampling: options.Sampling = None,
-    deterministic: options.Deterministic = False,
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
     compress: options.Compress = None,

@@ -148,8 +148,7 @@ def _levels_in(difficulty: str, tasks: Sequence[Task]) -> dict[str, int]:
 def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:
     """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given any."""
     dtypes, sampling, steps = job.dtypes, job.sampling, job.max_new_tokens
-    given = {"--dtypes": dtypes, "--sampling": sampling, "--deterministic": job.deterministic}
-    for option, value in given.items():
+    for option, value in {"--dtypes": dtypes, "--sampling": sampling}.items():
         if value and not is_numerics:
             raise KVBenchError(f"{option} is for --suite numerics: give that too")
     default = NumericsOptions()
@@ -160,7 +159,6 @@ def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptio
         tuple(choose("sampling", sampling, {way: way for way in SAMPLING})) if sampling else default.sampling,
         repeats,
         steps or default.steps,
-        job.deterministic,
     )
 
 

@@ -1,7 +1,6 @@
 """Makes the same model in another type of numbers, and tells which types a device has."""
 
 import copy
-import os
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -54,17 +53,6 @@ def _seconds_of_product(dtype: torch.dtype) -> float:
         torch.mm(left, right)
         times.append(time.perf_counter() - started)
     return min(times[1:])
-
-
-def with_same_weights(network: PreTrainedModel) -> PreTrainedModel:
-    """Returns a copy whose modules may be changed; the weights are the network's own."""
-    return copy.deepcopy(network, {id(weight): weight for weight in network.parameters()})
-
-
-def use_deterministic_algorithms() -> None:
-    """Makes torch, in this process from here on, add up in one order, and raise an error where an operation cannot."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it is first used
-    torch.use_deterministic_algorithms(True)
 
 
 def check_dtypes(names: Sequence[str], device: torch.device) -> None:

@@ -7,7 +7,7 @@ from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of
 from kvbench.models.load import LoadedModel, choose_device, choose_dtype, load_model, missing_weights
-from kvbench.models.precision import check_dtypes, use_deterministic_algorithms
+from kvbench.models.precision import check_dtypes
 from kvbench.models.shape import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE
@@ -42,8 +42,6 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
         grid = leave_out(grid, unfit, job)
     if NUMERICS.name in grid.setting.tables:
         check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
-        if grid.setting.numerics.deterministic:
-            use_deterministic_algorithms()
     if loaded and (loaded.name, loaded.network.dtype) == (job.model, choose_dtype(dtype, loaded.device, job.model)):
         model = loaded
     else:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.engine.treat.time_limit import CELL_SECONDS
@@ -52,7 +52,6 @@ class Job(BaseModel):
     difficulty: str | None = None  # a level for all tasks, or task=level,task=level; None: the highest of each
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise
-    deterministic: bool = False  # likewise
     seed: int = 0
     mode: Mode = "agnostic"
     compress: Scope | None = None
@@ -60,6 +59,12 @@ class Job(BaseModel):
     keep_attention: bool = False
     cell_seconds: float = CELL_SECONDS
     max_kv_gb: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed_options(cls, given: Any) -> Any:
+        """Leaves out an option that runs once took, so that an earlier run.json is read and not called damaged."""
+        return {name: value for name, value in given.items() if name != "deterministic"} if given else given
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:

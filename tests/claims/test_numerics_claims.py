@@ -12,7 +12,7 @@ from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.numerics import WALKED
 from leaderboards.claims.verdict import Judgement, judge
-from leaderboards.studies.numerics.layers import GROUPS, PATCHES
+from leaderboards.studies.numerics.layers import PATCHES
 from leaderboards.studies.numerics.pairs import TABLE
 
 STEPS = 6
@@ -122,25 +122,6 @@ def beside(table: str, rows: list[dict[str, Any]]) -> Evidence:
     """Evidence with another table, of a question of each context."""
     records = [{"task": "base", "question_id": f"q{number}", "draw_id": f"q{number}"} for number in range(12)]
     return Evidence(DataFrame(records), tables={table: DataFrame(rows)})
-
-
-def grouped(factor: float) -> list[dict[str, Any]]:
-    return [
-        {"task": "base", "question_id": f"q{number}", "dtype": "float16", "whose": whose, "size": size}
-        | {"hidden": [0.0, 1e-4 * (1 + number / 10) * (factor if size == 8 else 1.0)]}
-        for number in range(12)
-        for whose, sizes in {"model": (1,), "random": (1, 8)}.items()
-        for size in sizes
-    ]
-
-
-@pytest.mark.parametrize(("factor", "verdict"), [(1.5, "holds"), (1.0, "does not hold"), (0.7, "does not hold")])
-def test_sharing_amplifies_where_it_does(factor: float, verdict: str) -> None:
-    model, random = judged("N5", beside(GROUPS, grouped(factor)))
-    assert (model.verdict, random.verdict) == ("undecided", verdict), random.why
-    assert random.estimate is not None
-    assert random.estimate.mean == pytest.approx(factor)
-    assert model.why == "no query heads share a head of keys and values, or none that can be repeated"
 
 
 def patched(by_rows: float, by_stream: float, at_flip: bool = True) -> list[dict[str, Any]]:

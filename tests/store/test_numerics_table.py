@@ -1,6 +1,4 @@
-"""The table of numerics is filled, resumed and read like the others, and its rows add up."""
-
-import math
+"""The tables of numerics are filled, resumed and read like the others, and their rows add up."""
 
 import numpy as np
 import pandas as pd
@@ -8,90 +6,97 @@ import pytest
 import torch
 
 from kvbench.engine.numerics.options import NumericsOptions
-from kvbench.engine.numerics.remedies import REMEDIES
-from kvbench.engine.numerics.walks import NULL, NULL_STEPS
+from kvbench.engine.numerics.walks import NULL_STEPS
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel
-from kvbench.run.load import load_job
-from kvbench.store.numerics import DRIFT, GROUPS, NUMERICS, PATCHES
+from kvbench.store.numerics import DRIFT, NUMERICS, PATCHES
 from kvbench.store.run_file import Job
+from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
+from kvbench.store.tables import StoredTable
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, ToyRuns
 
-IN_STEPS = ["kl", "js", "largest", "mean_difference", "same_top", "margin", "other_margin", "kl_earlier", "kl_later"]
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 @pytest.fixture(scope="module")
-def numerics(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
     few = NumericsOptions(steps=8)  # tokens of an answer
     toy = ToyRuns(llama, tmp_path_factory.mktemp("numerics"))
-    tables = (NUMERICS.name, DRIFT.name, PATCHES.name, GROUPS.name)
-    return toy("run", ("full",), contexts=2, tables=tables, numerics=few)
+    tables = (NUMERICS.name, DRIFT.name, PATCHES.name)
+    return toy("run", ("full", "knorm"), contexts=2, tables=tables, numerics=few)
 
 
-@pytest.fixture(scope="module")
-def pairs(numerics: Store) -> pd.DataFrame:
-    """The pairs of the first context, which is looked at closer."""
-    rows = numerics.study_table(NUMERICS).to_pandas()
-    return rows[rows["question_id"] == rows["question_id"].iloc[0]]
+def table(store: Store, declared: StoredTable) -> pd.DataFrame:
+    frame: pd.DataFrame = store.study_table(declared).to_pandas()
+    return frame
 
 
-def test_one_context_in_three_is_looked_at_closer(numerics: Store, pairs: pd.DataFrame) -> None:
-    rows = numerics.study_table(NUMERICS).to_pandas()
-    second = rows[rows["question_id"] != pairs["question_id"].iloc[0]]
-    assert second["question_id"].nunique() == 1
-    assert set(second["pair"]) == {"cache"}
-    assert set(second["dtype"]) == set(pairs["dtype"])
-    questions = {
-        table.name: numerics.study_table(table).to_pandas()["question_id"].nunique()
-        for table in (DRIFT, PATCHES, GROUPS)
+def test_every_pair_is_there_in_every_dtype(store: Store) -> None:
+    pairs = table(store, NUMERICS)
+    assert set(pairs["policy"]) == {"full"}
+    walked = {tuple(row) for row in pairs[["dtype", "sampling", "regime", "pair"]].to_numpy().tolist()}
+    regimes = ("teacher-forced", "free-running")
+    both = {
+        (dtype, way, regime, "cache") for dtype in DTYPES for way in ("greedy", "top_k", "top_p") for regime in regimes
     }
-    assert questions == {DRIFT.name: 1, PATCHES.name: 2, GROUPS.name: 1}
+    assert walked == both | {(dtype, "greedy", "teacher-forced", "chunks") for dtype in DTYPES}
 
 
-def test_null_rows_are_of_the_first_steps(pairs: pd.DataFrame) -> None:
-    greedy = pairs[(pairs["sampling"] == "greedy") & (pairs["regime"] == "teacher-forced")]
-    steps = greedy.assign(steps=greedy["kl"].map(len)).set_index(["dtype", "pair"])["steps"]
-    assert steps.xs("cache", level="pair").max() > NULL_STEPS
-    for (dtype, pair), count in steps.items():
-        whole = steps[dtype, "cache"]
-        assert count == (min(NULL_STEPS, whole) if pair in NULL else whole)
+def test_one_context_in_three_has_null_rows_and_drift(store: Store) -> None:
+    pairs = table(store, NUMERICS)
+    null = pairs[pairs["pair"] == "chunks"]
+    questions = [rows["question_id"].nunique() for rows in (pairs, null, table(store, DRIFT), table(store, PATCHES))]
+    assert questions == [2, 1, 1, 2]
+    assert {len(kl) for kl in null["kl"]} == {NULL_STEPS}
+    assert max(map(max, null["kl"])) < 1e-3
 
 
-def test_every_pair_is_there_in_every_dtype(pairs: pd.DataFrame) -> None:
-    assert pairs["question_id"].nunique() == 1
-    assert set(pairs["dtype"]) == {"float32", "bfloat16", "float16"}
-    greedy = pairs[(pairs["sampling"] == "greedy") & (pairs["dtype"] == "bfloat16")]
-    names = {"cache", "on again", "off again", "batch", "chunks", "float32"}
-    remedied = greedy[greedy["pair"].isin(REMEDIES)]
-    assert set(remedied["pair"]) == {*REMEDIES}
-    assert (remedied["path_seconds"] > 0).all()
-    greedy = greedy[~greedy["pair"].isin(REMEDIES)]
-    assert set(greedy["pair"]) - {"threads"} == names, "threads are tried where there is more than one"
-    assert set(pairs[pairs["sampling"] != "greedy"]["pair"]) == {"cache"}
-    assert set(pairs[pairs["pair"] == "cache"]["regime"]) == {"teacher-forced", "free-running"}
-
-
-def test_the_same_path_again_is_the_same_to_the_bit(pairs: pd.DataFrame) -> None:
-    again = pairs[pairs["pair"].isin(["on again", "off again"])]
-    assert len(again)
-    assert np.concatenate(again["largest"].tolist()).max() == 0.0
-
-
-def test_lists_have_a_number_for_each_step(pairs: pd.DataFrame) -> None:
-    for row in pairs.itertuples():
+def test_lists_have_a_number_for_each_step(store: Store) -> None:
+    for row in table(store, NUMERICS).itertuples():
         steps = min(len(row.tokens), len(row.other_tokens))
-        assert {len(getattr(row, name)) for name in IN_STEPS} == {steps}
-        assert math.isnan(row.kl_earlier[0])
-        assert math.isnan(row.kl_later[-1])
+        assert {len(getattr(row, name)) for name in ("kl", "largest", "same_top", "margin")} == {steps}
+
+
+def test_every_layer_drifts_in_every_dtype(store: Store) -> None:
+    rows = table(store, DRIFT)
+    assert sorted(zip(rows["dtype"], rows["layer"], strict=True)) == [
+        (dtype, layer) for dtype in sorted(DTYPES) for layer in (0, 1)
+    ]
+    assert {len(one) for one in rows["hidden"]} == {8}
+    half, single = (np.concatenate(rows[rows["dtype"] == one]["values"].tolist()) for one in ("float16", "float32"))
+    assert 0 < single.max() < 1e-4 < half.max() < 0.1
+
+
+def test_patches_are_of_one_step_and_patching_everything_leaves_nothing(store: Store) -> None:
+    rows = table(store, PATCHES)
+    assert set(rows["dtype"]) <= {"bfloat16", "float16"}
+    assert (rows.groupby(["question_id", "dtype"])[["step", "kl"]].nunique() == 1).all(axis=None)
+    assert (rows["kl"] > 0).all()
+    everything = rows[(rows["rows"] == "both") & (rows["layer"] == -1)]
+    assert len(everything) > 0
+    assert set(everything["kl_patched"]) == {0.0}
+
+
+def test_score_finds_again_what_is_right_by_the_stored_texts(store: Store) -> None:
+    rows = table(store, NUMERICS)
+    assert set(rows[rows["text"].notna()]["regime"]) == {"free-running"}
+    before = store.study_table(NUMERICS)
+    for path in store.files(NUMERICS):
+        wrong = [
+            one if one.text is None else one.model_copy(update={"right": not one.right})
+            for one in store.read_rows(NUMERICS, path)
+        ]
+        store.write_rows(NUMERICS, path, wrong)
+    assert store.study_table(NUMERICS)["right"] != before["right"]
+    rescore(store)
+    assert store.study_table(NUMERICS)["right"] == before["right"]
 
 
 def test_options_are_of_this_suite_alone() -> None:
     with pytest.raises(KVBenchError, match=r"^--dtypes is for --suite numerics: give that too$"):
         build_grid(Job(dtypes="fp32"), len)
-    with pytest.raises(KVBenchError, match=r"^--deterministic is for --suite numerics: give that too$"):
-        build_grid(Job(deterministic=True), len)
     with pytest.raises(KVBenchError, match="unknown dtype 'fp8'"):
         build_grid(Job(suite="numerics", dtypes="fp32,fp8"), len)
     with pytest.raises(KVBenchError, match="over 128 tokens at most"):
@@ -99,23 +104,6 @@ def test_options_are_of_this_suite_alone() -> None:
     assert build_grid(Job(suite="numerics", max_new_tokens=128), len).setting.numerics.steps == 128
     numerics = build_grid(Job(suite="numerics", dtypes="bf16,fp32", sampling="top_p"), len).setting.numerics
     assert (numerics.dtypes, numerics.sampling, numerics.repeats) == (("bfloat16", "float32"), ("top_p",), 2)
-
-
-def test_deterministic_algorithms_are_used_where_they_are_asked_for(
-    llama: LoadedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are part of what a run is, so that two runs of which one asked for them are two."""
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
-    job = Job(model=llama.name, suite="numerics", tasks="base", limit=1)
-    try:
-        plain = load_job(job, llama)
-        assert not torch.are_deterministic_algorithms_enabled()
-        asked = load_job(job.model_copy(update={"deterministic": True}), llama)
-        assert torch.are_deterministic_algorithms_enabled()
-    finally:
-        torch.use_deterministic_algorithms(False)
-    options = [one.grid.setting.options_of_tables for one in (plain, asked)]
-    assert options[1] == options[0] | {"algorithms": "deterministic"}
 
 
 def test_a_dtype_that_is_lacking_is_refused_before_the_model_is_loaded(

@@ -23,6 +23,7 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.publish.site import publish_summary
 from kvbench.store.record import Record
+from kvbench.store.run_file import Job
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
 from kvbench.store.tables import RECORDS, RowsByTable
@@ -263,6 +264,10 @@ def test_damage_is_named_with_the_file(runs: ToyRuns, tmp_path: Path) -> None:
         Store.open(tmp_path / "run")
     with pytest.raises(KVBenchError, match="holds no run"):
         Store.open(tmp_path / "nowhere")
+
+
+def test_an_option_that_runs_no_longer_take_does_not_make_an_earlier_run_unreadable() -> None:
+    assert Job.model_validate({"suite": "numerics", "deterministic": True}) == Job(suite="numerics")
 
 
 def test_records_are_closed() -> None:

@@ -1,4 +1,5 @@
-"""The study of numerics: what is averaged over which steps, what the alarm names, and what its page tells."""
+"""The study of numerics, on tables where the truth is known: what is averaged over which steps, and what its page
+tells."""
 
 import math
 from typing import Any
@@ -7,8 +8,8 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.numerics.alarm import cause_of
-from leaderboards.studies.numerics.pairs import TABLE, flip_of, forced_of, free_of, mistakes_of, scatter_of, with_draws
+from leaderboards.studies.numerics.layers import DRIFT, PATCHES, drift_of, recoveries_of
+from leaderboards.studies.numerics.pairs import TABLE, boundaries_of, flip_of, forced_of, free_of, with_draws
 from leaderboards.studies.numerics.study import STUDY
 from leaderboards.studies.page import build_study
 from tests.support.records.synthetic_records import frame, record
@@ -22,11 +23,8 @@ def row(question: str, kl: list[float], **more: Any) -> dict[str, Any]:
     cell = {"task": "base", "question_id": question, "policy": "full", "level_kind": "ratio", "level": 0.0, "repeat": 0}
     names = {"dtype": "float16", "sampling": "greedy", "draw": 0, "regime": "teacher-forced", "pair": "cache"}
     tokens = {"tokens": [*range(count)], "other_tokens": [*range(count)], "right": None, "other_right": None}
-    steps = dict.fromkeys(("kl", "js", "largest", "mean_difference"), kl)
-    margins = {name: [1.0] * count for name in ("margin", "other_margin")} | {"same_top": [True] * count}
-    shifted = {"kl_earlier": [NAN, *[9.0] * (count - 1)], "kl_later": [*[8.0] * (count - 1), NAN]}
-    seconds = {"path_seconds": 1.0, "other_path_seconds": 2.0}
-    return cell | seconds | names | tokens | steps | margins | shifted | more
+    steps = {"kl": kl, "largest": kl, "margin": [1.0] * count, "same_top": [True] * count}
+    return cell | names | tokens | steps | more
 
 
 def given(*rows: dict[str, Any]) -> StudyInput:
@@ -46,8 +44,8 @@ SAME = row("b", [BEFORE, BEFORE], **FREE)
 ROWS = (
     row("a", [1e-4, 3e-4, 2e-4]),
     row("b", [4e-4]),
-    row("a", [2e-4, 2e-4, 2e-4], pair="batch"),
-    row("b", [5e-4], pair="batch"),
+    row("a", [2e-4, 2e-4, 2e-4], pair="chunks"),
+    row("b", [5e-4], pair="chunks"),
     FLIPPED,
     SAME,
 )
@@ -60,8 +58,8 @@ def test_the_first_token_that_differs_is_the_flip_also_where_one_answer_has_ende
 
 
 def test_every_step_weighs_the_same() -> None:
-    cache, batch = forced_of(table_of(*ROWS))
-    assert (cache.paths, cache.steps, batch.paths, batch.steps) == ("cache", 4, "batch", 4)
+    cache, null = forced_of(table_of(*ROWS))
+    assert (cache.paths, cache.steps, null.paths, null.steps) == ("cache", 4, "chunks", 4)
     assert cache.kl is not None
     assert cache.kl.mean == pytest.approx(2.5e-4)
     assert cache.kl_largest == pytest.approx(4e-4)
@@ -75,7 +73,7 @@ def test_a_difference_no_larger_than_a_null_row_says_nothing() -> None:
 
 def test_null_rows_are_held_against_the_same_questions() -> None:
     """Null rows are of some questions alone: b, whose paths are far apart, has none."""
-    rows = (row("a", [1e-4]), row("b", [1e-2]), row("a", [2e-4], pair="batch"))
+    rows = (row("a", [1e-4]), row("b", [1e-2]), row("a", [2e-4], pair="chunks"))
     assert forced_of(table_of(*rows))[0].above_null is False
 
 
@@ -92,8 +90,6 @@ def test_figures_are_told_before_and_behind_the_flip() -> None:
     assert (free.pairs, free.differ.mean, free.first_flip) == (2, 0.5, 1.0)
     assert free.kl_before == pytest.approx(BEFORE)
     assert free.kl_after == pytest.approx(AFTER)
-    assert (free.always, free.sometimes, free.never) == (1, 0, 1)
-    assert free.completions == 1.5
     assert (free.right_on, free.right_off, free.only_on, free.only_off) == (1.0, 0.5, 1, 0)
 
 
@@ -103,64 +99,109 @@ def test_p_values_are_corrected_over_all_rows_of_the_page() -> None:
     by_dtype = {one.dtype: one for one in free_of(table_of(*flipped, *other))}
     half = by_dtype["float16"]
     assert half.p_mcnemar == pytest.approx(2 / 2**8)
-    assert half.p_bonferroni == pytest.approx(4 / 2**8)
     assert half.p_bh == pytest.approx(4 / 2**8)
     assert by_dtype["bfloat16"].p_mcnemar == 1.0
 
 
-def test_some_draws_that_differ_are_sometimes() -> None:
-    drawn = [
-        one | {"sampling": "top_p", "draw": draw} for draw, one in enumerate((FLIPPED, SAME | {"question_id": "a"}))
-    ]
-    (free,) = free_of(table_of(*drawn))
-    assert (free.always, free.sometimes, free.never, free.completions) == (0, 1, 0, 3.0)
+CONTEXTS = 12
+ANSWER = {"task": "base", "policy": "full", "level_kind": "ratio", "level": 0.0, "repeat": 0}
 
 
-def test_accuracy_and_length_scatter_over_paths_and_dtypes() -> None:
-    """Of four configurations one has half of the answers right and the others all; one answer has a token more."""
-    longer = {"dtype": "bfloat16", "other_tokens": [*SAME["tokens"], 5]}
-    half = [one | {"dtype": "bfloat16", "other_right": True} for one in (FLIPPED, SAME | longer)]
-    (one,) = scatter_of(table_of(FLIPPED, SAME, *half))
-    assert (one.task, one.configurations) == ("base", 4)
-    assert one.std_accuracy == pytest.approx(0.25)  # of 1, 0.5, 1, 1
-    assert one.std_length == pytest.approx((0 + 0.5) / 2)  # of lengths 4, 4, 4, 4 and 2, 2, 2, 3
-    (free,) = free_of(table_of(*ROWS))
-    assert (free.length_on, free.length_off) == (3.0, 3.0)
+def named(number: int, **more: Any) -> dict[str, Any]:
+    return ANSWER | {"question_id": f"q{number}", "draw_id": f"q{number}", "dtype": "float16"} | more
 
 
-def test_the_likely_mistakes_give_nats_where_rounding_gives_none() -> None:
-    """Shifted by one, or pooled behind the flip, the same logits give the order of magnitude that the text reports."""
-    (one,) = mistakes_of(table_of(*ROWS))
-    assert one.aligned == pytest.approx(2.5e-4)
-    assert (one.earlier, one.later) == (9.0, 8.0)
-    assert one.pooled == pytest.approx((4 * BEFORE + 2 * AFTER) / 6)
-    assert mistakes_of(table_of(*ROWS[:2], SAME))[0].pooled is None
+def drifts(layers: int = 3, **more: Any) -> list[dict[str, Any]]:
+    """Later layers drift more; 5 rows are the prompt's, 3 written."""
+    rows = []
+    for number in range(CONTEXTS):
+        for layer in range(layers):
+            steps = [0.0] + [0.001 * (layer + 1) * (1 + number / 100) * (1 + step / 10) for step in range(3)]
+            positions = [1e-6] * 5 + [1e-3 * (layer + 1)] * 3
+            lists = {"keys": positions, "values": positions, "hidden": steps}
+            rows.append(named(number, layer=layer) | lists | more)
+    return rows
 
 
-@pytest.mark.parametrize(
-    ("kl", "earlier", "later", "cause"),
-    [
-        ([0.0, 0.0], [NAN, 9.0], [9.0, NAN], "identical"),
-        ([1e-6, 1e-4], [NAN, 9.0], [8.0, NAN], "rounding"),
-        ([9.0, 8.0], [NAN, 1e-6], [9.0, NAN], "misaligned"),
-        ([9.0, 8.0], [NAN, 7.0], [1e-6, NAN], "misaligned"),
-        ([1.0, 1.0], [NAN, 9.0], [8.0, NAN], "unexplained"),
-        ([1e-6], [NAN], [NAN], "unexplained"),
-    ],
-)
-def test_the_alarm_tells_a_shift_by_one_from_rounding(
-    kl: list[float], earlier: list[float], later: list[float], cause: str
-) -> None:
-    assert cause_of(kl, earlier, later) == cause
+def test_drift_leaves_out_the_step_at_which_both_read_the_prompt() -> None:
+    first, second, _ = drift_of(DataFrame(drifts()))
+    assert (first.keys_prompt, first.keys_answer) == pytest.approx((1e-6, 1e-3))
+    assert second.hidden.mean == pytest.approx(2 * first.hidden.mean)
+    assert "base, float16, layer 2" in page_of(drift=DataFrame(drifts()))
 
 
-def test_a_misaligned_run_is_named_at_the_top_of_its_page() -> None:
-    shifted = row("a", [9.0, 9.0, 9.0], kl_later=[1e-6, 1e-6, NAN])
-    page, content = build_study(STUDY, given(shifted, SAME))
-    assert dict(content.facts)["Misaligned"] == "float16, base: the paths were given other tokens or positions"
-    assert "nats in float16, base: misaligned" in page
+def test_layers_are_tested_against_the_first_over_contexts_and_corrected_together() -> None:
+    first, second, third = drift_of(DataFrame(drifts()))
+    assert first.p_layer is first.p_layer_bh is None
+    assert second.p_layer == third.p_layer == pytest.approx(3.66e-5, rel=1e-2), (
+        "twelve contexts all above twelve others"
+    )
+    alike = drift_of(DataFrame([one | {"hidden": [0.0, 0.1 + int(one["question_id"][1:])]} for one in drifts()]))
+    assert alike[1].p_layer == 1.0
+
+
+def test_answers_of_one_token_drift_nowhere() -> None:
+    short = [one | {"hidden": [0.0], "keys": [0.0] * 5} for one in drifts()]
+    assert drift_of(DataFrame(short)) == []
+
+
+def page_of(**tables: DataFrame) -> str:
+    one = given(row("q0", [1e-3, 2e-3]), row("q0", [1e-3, 2e-3], **FREE))
+    names = {f"numerics_{name}": table.drop(columns="draw_id") for name, table in tables.items()}
+    records = frame([record(task="base", question_id=f"q{n}", draw_id=f"q{n}") for n in range(CONTEXTS)])
+    return build_study(STUDY, StudyInput("toy", records, one.runs, {**one.tables, **names}))[0]
+
+
+def patches(at_flip: bool) -> DataFrame:
+    """Rows of all layers recover nine tenths, the stream of the first layer nothing."""
+    left = {("residual", 0): 1.0, ("residual", 1): 0.0, ("keys and values", -1): 0.1, ("both", -1): 0.0}
+    return DataFrame(
+        named(number, rows=rows, layer=layer, step=2, at_flip=at_flip, kl=0.5, kl_patched=0.5 * share)
+        for number in range(CONTEXTS)
+        for (rows, layer), share in left.items()
+    )
+
+
+def test_recovery_is_the_share_of_the_divergence_that_goes() -> None:
+    found = {(one.patched, one.layer): one for one in recoveries_of(patches(True))}
+    assert found["keys and values", -1].median == pytest.approx(0.9)
+    assert found["keys and values", -1].recovered.interval == pytest.approx((0.9, 0.9))
+    assert found["residual", 0].median == 0.0
+    assert found["residual", 0].cases == CONTEXTS
+
+
+def test_without_a_flip_the_page_says_that_there_is_nothing_to_localise() -> None:
+    assert "there is no flip to localise" in page_of(patches=patches(False))
+    assert "there is no flip to localise" not in page_of(patches=patches(True))
+
+
+def flips(steps: list[int], kl: list[float], margins: list[float]) -> DataFrame:
+    """Answers of six steps that part at a step, with a divergence and a margin there."""
+    rows = []
+    for number, (step, divergence, margin) in enumerate(zip(steps, kl, margins, strict=True)):
+        lists = [1e-5] * 6, [4.0] * 6
+        lists[0][step], lists[1][step] = divergence, margin
+        other = [*range(step), *range(20, 26 - step)]
+        rows.append(row(f"q{number}", lists[0], margin=lists[1], other_tokens=other, **FREE))
+        rows.append(row(f"q{number}", [1e-5] * 6, margin=[4.0, 4.0, 4.0, 4.0, 4.0, 0.5]))
+    return DataFrame(rows)
+
+
+def test_margins_and_divergences_at_flips_by_hand() -> None:
+    (one,) = boundaries_of(flips([0, 1, 2, 3, 4, 5], [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], [0.1] * 6))
+    assert (one.pairs, one.flips) == (6, 6)
+    assert (one.margin_at_flip, one.margin) == (0.1, 4.0)
+    assert (one.kl_early, one.kl_late) == (5.5, 1.5)
+    assert one.p_welch == pytest.approx(0.0299, abs=1e-3)
+
+
+def test_without_flips_nothing_is_said_of_where_answers_part() -> None:
+    (one,) = boundaries_of(DataFrame([row("a", [1e-6] * 3), row("a", [1e-6] * 3, **FREE)]))
+    assert (one.flips, one.margin_at_flip, one.kl_early, one.p_welch) == (0, None, None, None)
+    assert "None of 1 pairs of answers parts" in page_of()
 
 
 def test_runs_without_the_table_have_no_such_page() -> None:
     assert STUDY.takes(given(*ROWS))
     assert not STUDY.takes(StudyInput("toy", given(*ROWS).records, [{"status": "complete"}]))
+    assert {TABLE, DRIFT, PATCHES} == {*STUDY.tables}

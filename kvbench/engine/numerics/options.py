@@ -15,10 +15,8 @@ class NumericsOptions:
     sampling: tuple[str, ...] = SAMPLING
     repeats: int = 1  # draws where tokens are chosen at random
     steps: int = 16  # tokens at most of an answer
-    deterministic: bool = False  # by algorithms alone whose sums have one order
 
     def as_texts(self) -> dict[str, str]:
         """Returns the options as a run's identity holds them."""
         dtypes, sampling = ",".join(self.dtypes), ",".join(self.sampling)
-        texts = {"dtypes": dtypes, "sampling": sampling, "repeats": str(self.repeats), "steps": str(self.steps)}
-        return texts | {"algorithms": "deterministic"} if self.deterministic else texts
+        return {"dtypes": dtypes, "sampling": sampling, "repeats": str(self.repeats), "steps": str(self.steps)}

@@ -1,88 +1,122 @@
-"""The pairs of paths that a study compares: cache on against cache off, and beside them the null rows, which say what
-any two computations of the same differ by."""
+"""Walks two ways to compute the same logits over an answer. Either both are given the same tokens (*teacher-forced*),
+or each goes on from its own (*free-running*); figures of the two are never mixed, as behind the first difference the
+prefixes differ."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
-from kvbench.engine.numerics.paths import Cached, Path, Whole
-from kvbench.engine.numerics.regimes import Walk, free_running, teacher_forced
-from kvbench.engine.numerics.remedies import REMEDIES, remedied_paths
-from kvbench.engine.numerics.sampling import Choose
+from kvbench.engine.numerics.logits import Choose, Difference, difference
 
-BATCH, CHUNK = 2, 32
-NULL_STEPS = 3  # of null rows: what computing otherwise moves does not depend on how far an answer is
-CACHE = {"cache": ("on", "off")}
-NULL = {
-    "on again": ("on", "on again"),
-    "off again": ("off", "off again"),
-    "batch": ("off", "batch"),  # off, with 2 copies in a batch
-    "chunks": ("off", "chunks"),  # off, with 32 tokens read at once
-    "threads": ("off", "threads"),  # off, on one thread
-    "float32": ("off", "float32"),  # off, in float32
-}
+CHUNK = 32  # tokens that the null row reads at once
+NULL_STEPS = 3  # of the null row: what computing otherwise moves does not depend on how far an answer is
+
+
+class Path(Protocol):
+    """Computes the logits behind all tokens that it was given so far, of shape (vocabulary,)."""
+
+    def read(self, tokens: Sequence[int]) -> torch.Tensor: ...
+
+
+@dataclass
+class Cached:
+    """Cache on: reads new tokens on the cache of those before."""
+
+    network: PreTrainedModel
+    cache: DynamicCache = field(default_factory=DynamicCache)
+
+    def read(self, tokens: Sequence[int]) -> torch.Tensor:
+        return logits_of(self.network, tokens, self.cache)
+
+
+@dataclass
+class Whole:
+    """Cache off: reads the whole sequence anew whenever it is given a token."""
+
+    network: PreTrainedModel
+    chunk: int | None = None  # tokens that are read at once; None: all
+    ids: list[int] = field(default_factory=list)
+
+    def read(self, tokens: Sequence[int]) -> torch.Tensor:
+        self.ids += tokens
+        cache, size = DynamicCache(), self.chunk or len(self.ids)
+        parts = [self.ids[start : start + size] for start in range(0, len(self.ids), size)]
+        return [logits_of(self.network, part, cache) for part in parts][-1]
+
+
+@torch.no_grad()
+def logits_of(network: PreTrainedModel, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
+    """Reads tokens behind those of a cache, which it adds to; returns the logits behind the last one."""
+    tokens = torch.tensor([ids], device=network.device)
+    row: torch.Tensor = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1).logits[0, -1]
+    return row
 
 
 @dataclass(frozen=True)
-class Behind:
+class WalkPlan:
     """Holds what both paths stand behind, and how they go on."""
 
     ids: Sequence[int]  # of the prompt
     choose: Choose
     steps: int  # tokens at most
     ends: Collection[int] = ()  # tokens that end an answer
-    given: Sequence[int] = ()  # the text that follows, on which paths are teacher-forced; else that of cache on
+    given: Sequence[int] = ()  # the tokens that follow, teacher-forced; without any, those that the first path chooses
 
 
-def forced_walks(
-    network: PreTrainedModel,
-    in_float32: PreTrainedModel | None,
-    behind: Behind,
-    with_null: bool = True,
-    with_remedies: bool = False,
-) -> dict[str, Walk]:
-    """Walks cache on, cache off and the paths of remedies, and the null paths over the first steps, teacher-forced, by
-    the names of the pairs. ``in_float32``: the same network in float32, unless it is in float32. Where there is one
-    thread, no other number of threads is tried."""
-    paths: dict[str, Path] = {"on": Cached(network), "off": Whole(network)}
-    remedied = remedied_paths(network) if with_remedies else {}
-    walks = _forced(paths | remedied, CACHE | REMEDIES, behind, behind.steps, behind.given)
-    if not with_null:
-        return walks
-    tokens = behind.given or walks["cache"].tokens
-    return walks | _forced(paths | _null_paths(network, in_float32), NULL, behind, NULL_STEPS, tokens)
+@dataclass
+class Walk:
+    """Holds what two paths did at each step. Free-running, one may go on when the other has ended, and the steps that
+    both have are compared."""
+
+    tokens: list[int] = field(default_factory=list)  # that the first path chose
+    other_tokens: list[int] = field(default_factory=list)  # that the second chose
+    differences: list[Difference] = field(default_factory=list)
 
 
-def _forced(
-    paths: Mapping[str, Path],
-    pairs: Mapping[str, tuple[str, str]],
-    behind: Behind,
-    steps: int,
-    given: Sequence[int],
-) -> dict[str, Walk]:
-    there = {name: pair for name, pair in pairs.items() if {*pair} <= {*paths}}
-    return teacher_forced(paths, there, behind.ids, behind.choose, steps, behind.ends, given)
+def teacher_forced(first: Path, second: Path, plan: WalkPlan) -> Walk:
+    """Walks both paths over the same tokens, up to an end token that the first path chooses."""
+    walk, read = Walk(), plan.ids
+    for step in range(min(plan.steps, len(plan.given) or plan.steps)):
+        rows = first.read(read), second.read(read)
+        walk.differences.append(difference(*rows))
+        walk.tokens.append(plan.choose(rows[0], step))
+        walk.other_tokens.append(plan.choose(rows[1], step))
+        if not plan.given and walk.tokens[-1] in plan.ends:
+            break
+        read = [plan.given[step] if plan.given else walk.tokens[-1]]
+    return walk
 
 
-def _null_paths(network: PreTrainedModel, in_float32: PreTrainedModel | None) -> dict[str, Path]:
-    paths: dict[str, Path] = {
-        "on again": Cached(network),
-        "off again": Whole(network),
-        "batch": Whole(network, batch=BATCH),
-        "chunks": Whole(network, chunk=CHUNK),
-    }
-    if network.device.type == "cpu" and torch.get_num_threads() > 1:
-        paths["threads"] = Whole(network, threads=1)
-    if in_float32 is not None:
-        paths["float32"] = Whole(in_float32)
-    return paths
+def free_running(first: Path, second: Path, plan: WalkPlan) -> Walk:
+    """Lets each of two paths go on from the tokens that it chooses itself, up to an end token."""
+    walk = Walk()
+    going = [(first, walk.tokens), (second, walk.other_tokens)]
+    for step in range(plan.steps):
+        rows = [path.read(written[-1:] or plan.ids) for path, written in going]
+        if len(rows) == 2:
+            walk.differences.append(difference(*rows))
+        for row, (_, written) in zip(rows, going, strict=True):
+            written.append(plan.choose(row, step))
+        going = [(path, written) for path, written in going if written[-1] not in plan.ends]
+    return walk
 
 
-def free_walk(network: PreTrainedModel, behind: Behind, forced: Walk) -> Walk:
+def forced_walk(network: PreTrainedModel, plan: WalkPlan) -> Walk:
+    return teacher_forced(Cached(network), Whole(network), plan)
+
+
+def null_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
+    """Walks cache off, reading all at once and in chunks, over the first tokens of an answer: what any two computations
+    of the same differ by."""
+    return teacher_forced(Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, given=tokens))
+
+
+def free_walk(network: PreTrainedModel, plan: WalkPlan, forced: Walk) -> Walk:
     """Lets cache on and cache off each go on from its own tokens. Where both chose the same tokens and were ``forced``
     on these, that is the same computation, which is not repeated."""
-    if not behind.given and forced.tokens == forced.other_tokens:
+    if not plan.given and forced.tokens == forced.other_tokens:
         return forced
-    return free_running(Cached(network), Whole(network), behind.ids, behind.choose, behind.steps, behind.ends)
+    return free_running(Cached(network), Whole(network), plan)

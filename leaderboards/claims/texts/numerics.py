@@ -1,4 +1,4 @@
-"""The experiment of the claims about numerics: every answer with the cache and without it, in several types of"""
+"""The claims about numerics: every answer with the cache and without it, in several types of numbers."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,12 +10,20 @@ from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError,
 from leaderboards.claims.declaration import Claim, Experiment, Measured, NoStatistic, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.significance import highest_unseen_share, mcnemar_p, p_text
-from leaderboards.studies.numerics.layers import ALL, GROUPS, PATCHES, after_first
-from leaderboards.studies.numerics.pairs import CACHE, FORCED, FREE, TABLE, finite_sums, flip_of, joined, with_draws
+from leaderboards.studies.numerics.layers import ALL, PATCHES
+from leaderboards.studies.numerics.pairs import (
+    CACHE,
+    FORCED,
+    FREE,
+    TABLE,
+    THIRDS,
+    finite_sums,
+    flip_of,
+    joined,
+    with_draws,
+)
 
 N = Text("N", "arXiv 2604.15409 (decoding with and without the cache)", "Llama 2 7B, Mistral 7B and Gemma 2 2B, GSM8K")
-
-
 HALF = "float16"  # which the text is about
 # Of two tasks, so that 60 contexts are walked: where none of them differs, fewer than one in twenty does.
 WALKED = Experiment(name="walks", tasks="base,prose", policies="full", levels=(), contexts=30, suite="numerics")
@@ -24,20 +32,18 @@ WALKED = Experiment(name="walks", tasks="base,prose", policies="full", levels=()
 def pairs_of(evidence: Mapping[str, Evidence], regime: str, dtype: str, sampling: str | None = "greedy") -> DataFrame:
     """Returns the pairs of cache on and cache off in a type of numbers, with the context of each, and the step at which
     free-running answers part, or NaN; :class:`NoEvidenceError` where there are none. ``sampling``: None for all."""
-    given = evidence[WALKED.name]
-    table = table_of(given.tables, TABLE, "walked")
-    rows = table[(table["pair"] == CACHE) & (table["regime"] == regime) & (table["dtype"] == dtype)]
+    rows = rows_of(evidence, TABLE, dtype)
+    rows = rows[(rows["pair"] == CACHE) & (rows["regime"] == regime)]
     if sampling is not None:
         rows = rows[rows["sampling"] == sampling]
     if rows.empty:
         raise NoEvidenceError(f"nothing was walked in {dtype}")
-    rows = with_draws(rows, given.records)
     flips = [flip_of(*tokens) for tokens in zip(rows["tokens"], rows["other_tokens"], strict=True)]
     return rows.assign(flip=[np.nan if flip is None else float(flip) for flip in flips])
 
 
 def rows_of(evidence: Mapping[str, Evidence], table: str, dtype: str) -> DataFrame:
-    """Returns the rows of another table of numerics in a type of numbers, with the context of each;
+    """Returns the rows of a table of numerics in a type of numbers, with the context of each;
     :class:`NoEvidenceError` where there are none."""
     given = evidence[WALKED.name]
     rows = table_of(given.tables, table, "walked")
@@ -88,11 +94,10 @@ N1 = Claim(
     experiments=(WALKED,),
     measure=_measure_n1,
     because="Rounding is small beside the distance between the first and the second token. Behind the same tokens, "
-    "float16 "
-    "moves the distribution by 6e-8 nats and less on `base` and by 4e-6 on running text, 8e-5 at most "
-    "(N3). None of 60 answers parts in `reference` and in `reference-small`, and one in `reference-qwen`, on "
-    "running text; in bfloat16, whose steps are eight times as wide, 5, 2 and 13 % part, all of them on running "
-    "text. Answers of a few tokens that are nearly certain have no boundary near.",
+    "float16 moves the distribution by 6e-8 nats and less on `base` and by 4e-6 on running text, 8e-5 at most (N3). "
+    "None of 60 answers parts in `reference` and in `reference-small`, and one in `reference-qwen`, on running text; "
+    "in bfloat16, whose steps are eight times as wide, 5, 2 and 13 % part, all of them on running text. Answers of "
+    "a few tokens that are nearly certain have no boundary near.",
 )
 
 
@@ -156,11 +161,9 @@ N3 = Claim(
     measure=_measure_n3,
     unit="nats",
     because="In `reference`, `reference-qwen` and `reference-small`, distributions with the cache and without it "
-    "differ by rounding, at most 8e-5 nats at any step in float16. The same logits, held against those of the step "
-    "before or behind, give 16 to 24 nats on `base` and 8 to 10 on running text: the text's figures lie between.",
+    "differ by rounding, at most 8e-5 nats at any step in float16.",
     remark="ln(32,000) = 10.37 is what a distribution that knows nothing is from one that is certain, so that means of "
-    "10.7 to 12.8 nats are of distributions behind different tokens. On the page of numerics, ids shifted by one step "
-    "give such figures.",
+    "10.7 to 12.8 nats are of distributions behind different tokens.",
 )
 
 
@@ -191,55 +194,6 @@ N4 = Claim(
     experiments=(WALKED,),
     measure=_measure_n4,
 )
-
-
-AMPLIFIED = 1.1
-WHOSE = {"model": "the model", "random": "random weights"}
-
-
-def _measure_n5(evidence: Mapping[str, Evidence]) -> Measured:
-    return each_part({part: partial(_amplified, evidence, whose) for whose, part in WHOSE.items()})
-
-
-def _amplified(evidence: Mapping[str, Evidence], whose: str) -> Statistic:
-    """Divides the drift after the first layer with the most query heads to a head by that with one, over contexts."""
-    rows = rows_of(evidence, GROUPS, HALF)
-    rows = rows[rows["whose"] == whose]
-    largest = rows["size"].max() if len(rows) else 1
-    if largest == 1:
-        raise NoEvidenceError("no query heads share a head of keys and values, or none that can be repeated")
-    together, alone = (rows[rows["size"] == size].sort_values("question_id") for size in (largest, 1))
-    contexts = contexts_of(evidence, together)
-    sums = [
-        contexts.sums(np.array([*map(after_first, side["hidden"])], dtype=np.float64)) for side in (together, alone)
-    ]
-    if not sums[1].all():
-        raise NoEvidenceError("with one query head to a head nothing drifts")
-    return Statistic(sums[0] / sums[1], contexts.count, note=f"{largest} query heads to a head against 1")
-
-
-N5 = Claim(
-    identifier="N5",
-    text=N,
-    words="Sharing heads of keys and values among query heads amplifies the drift.",
-    reported="Mistral, which shares, drifts more than Llama 2, which does not",
-    statistic="relative drift of the residual stream, mean over the layers after the first, in float16, with the most "
-    "query heads to a head of keys and values, over that of the model of equal function in which each query head "
-    "has its own",
-    side="at least",
-    threshold=AMPLIFIED,
-    experiments=(WALKED,),
-    measure=_measure_n5,
-    unit="times",
-    because="Repeating the heads leaves the drift as it is. This holds in these models, where 2 query heads share a "
-    "head, and with random weights, where 8 do: a repeated head holds the same numbers, and each query head reads "
-    "the same rows. Sharing by itself rounds nothing otherwise. The threshold was written before the run, "
-    "the layers that count were not: behind the first layer alone, which the statistic was about at first, "
-    "nothing drifted at all in 16 bits.",
-)
-
-
-THIRDS = 3
 
 
 def _measure_n6(evidence: Mapping[str, Evidence]) -> Measured:
@@ -295,21 +249,15 @@ N6 = Claim(
 )
 
 
-HALF_MORE = 0.5
-
-
 def _measure_n7(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    rows = rows_of(evidence, PATCHES, HALF)
-    flips = rows[rows["at_flip"].astype(bool)]
-    if flips.empty:
-        answers = rows["question_id"].nunique()
-        raise NoEvidenceError(f"none of {answers} answers that were patched has a flip: there is nothing to localise")
-    return [_difference(evidence, flips.assign(recovered=1 - flips["kl_patched"] / flips["kl"]))]
-
-
-def _difference(evidence: Mapping[str, Evidence], flips: DataFrame) -> Statistic:
     """Averages over flips the recovery by all rows less that by the stream of one layer, mean over all but the last:
     behind that the stream is all that logits are computed from."""
+    patches = rows_of(evidence, PATCHES, HALF)
+    flips = patches[patches["at_flip"].astype(bool)]
+    if flips.empty:
+        answers = patches["question_id"].nunique()
+        raise NoEvidenceError(f"none of {answers} answers that were patched has a flip: there is nothing to localise")
+    flips = flips.assign(recovered=1 - flips["kl_patched"] / flips["kl"])
     of_stream = flips[(flips["rows"] == "residual") & (flips["layer"] != ALL)]
     of_stream = of_stream[of_stream["layer"] < of_stream["layer"].max()]
     if of_stream.empty:
@@ -319,7 +267,7 @@ def _difference(evidence: Mapping[str, Evidence], flips: DataFrame) -> Statistic
     by_stream = stream[rows["question_id"]].to_numpy(dtype=np.float64)
     by_rows = rows["recovered"].to_numpy(dtype=np.float64)
     note = f"{len(rows)} flips; median {np.median(by_rows):.2f} by rows and {np.median(by_stream):.2f} by the stream"
-    return statistic_of(evidence, rows, by_rows - by_stream, note)
+    return [statistic_of(evidence, rows, by_rows - by_stream, note)]
 
 
 N7 = Claim(
@@ -331,10 +279,10 @@ N7 = Claim(
     "values of all layers from cache off, less the share that goes with the residual stream behind one layer, mean "
     "over all layers but the last",
     side="at least",
-    threshold=HALF_MORE,
+    threshold=0.5,
     experiments=(WALKED,),
     measure=_measure_n7,
 )
 
 
-CLAIMS = (N1, N2, N3, N4, N5, N6, N7)
+CLAIMS = (N1, N2, N3, N4, N6, N7)

@@ -2,11 +2,9 @@
 
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 from leaderboards.studies.declaration import Study, StudyInput
-from leaderboards.studies.numerics import boundary_parts, layers_parts
-from leaderboards.studies.numerics.layers import DRIFT, GROUPS, PATCHES
+from leaderboards.studies.numerics.layers import DRIFT, PATCHES
 from leaderboards.studies.numerics.page import content_of
 from leaderboards.studies.numerics.pairs import CACHE, TABLE
-from leaderboards.studies.numerics.precision import POLICIES
 
 
 def _takes(given: StudyInput) -> bool:
@@ -19,83 +17,84 @@ DEFINITIONS = (
     Definition(
         "Pair of paths",
         "Two ways to compute the logits of the same next token. Cache on reads the prompt once and then one token at a "
-        "time on its cache; cache off reads the whole sequence anew at every step. Null rows compare a path with "
-        "itself, or cache off with itself in another batch, in chunks, or on another number of threads. What is not "
-        "finite is left out of means, and the steps that are left are counted.",
-        names=("pair of paths", "paths", "pairs", "steps", "dtype", "sampling", "answers of paths", "task and dtype"),
+        "time on its cache; cache off reads the whole sequence anew at every step. The null row compares cache off "
+        "with itself, reading 32 tokens at once. What is not finite is left out of means, and the steps that are left "
+        "are counted. A mean KL that is not above the null row’s says nothing of the cache.",
+        names=(
+            *("pair of paths", "paths", "pairs", "steps", "dtype", "sampling", "answers of paths"),
+            *("above_null", "above null row"),
+        ),
     ),
     Definition(
         "Difference of two paths",
         "Over the whole vocabulary, in float64: KL of the first path’s distribution from the second’s, its mean over "
-        "steps with an interval over contexts, its 99.9th percentile and largest value (the names are llama.cpp’s), "
-        "the divergence of Jensen and Shannon, the largest difference of a log-probability, and the share of steps "
-        "with the same most likely token.",
+        "steps with an interval over contexts, its largest value, the largest difference of a log-probability, and the "
+        "share of steps with the same most likely token.",
         "KL = Σ p (log p − log q), computed as Σ p (d + exp(−d) − 1) with d = log p − log q",
         names=(
-            *estimates("kl"),
-            *("kl_999", "kl_largest", "js", "largest", "same_top", "same top"),
-            *("mean KL", "99.9 % KL", "largest KL", "mean JS", "largest |Δ log p|"),
+            *(*estimates("kl"), "kl_largest", "largest", "same_top", "same top"),
+            *("mean KL", "largest KL", "largest |Δ log p|"),
         ),
-    ),
-    Definition(
-        "Cause of a difference",
-        "Identical: no difference at any step. Misaligned: one path is nearer to the other one step earlier or later "
-        "than at the same step, which no rounding does. Rounding: at the same step it is at least ten times as near. "
-        "Unexplained: anything between. Rows of the cache name a wrong token or position too, which may move "
-        "distributions by less. A mean KL that is not above that of all null rows says nothing of the cache.",
-        names=("cause", "above_null", "above null rows"),
     ),
     Definition(
         "Flip",
         "The first step at which free-running paths choose different tokens, counted from 0 (Div_Index). Up to it "
-        "both stand behind the same prefix, and KL before is over these steps; KL after is over the steps behind it. "
-        "Always, sometimes and never count questions by the draws in which they differ; unique completions are the "
-        "different answers to a question over both paths and all draws.",
+        "both stand behind the same prefix, and KL before is over these steps; KL after is over the steps behind it.",
         source="Div_Index: arXiv 2506.09501",
         names=(
             *estimates("differ"),
-            *("first_flip", "kl_before", "kl_after", "always", "sometimes", "never", "completions"),
-            *("Div_Index", "KL before", "KL after", "always / sometimes / never", "unique completions"),
-        ),
-    ),
-    Definition(
-        "Scatter over configurations",
-        "Configurations are both paths in every dtype, greedy. Std@Acc is the standard deviation of a sample of their "
-        "shares of right answers; Std@length is that of the lengths of an answer, its mean over questions.",
-        source="arXiv 2506.09501",
-        names=(
-            *("length_on", "length_off", "configurations", "std_accuracy", "std_length"),
-            *("Std@Acc", "Std@length", "length, on / off"),
+            *("first_flip", "kl_before", "kl_after", "Div_Index", "KL before", "KL after"),
         ),
     ),
     Definition(
         "Right with the cache and without it",
         "The share of judged answers that each path has right, those that one alone has right, and McNemar’s test of "
-        "these, corrected over all rows of the page by Bonferroni’s method and by that of Benjamini and Hochberg.",
+        "these, corrected over all rows of the page by the method of Benjamini and Hochberg.",
         names=(
-            *("right_on", "right_off", "only_on", "only_off", "p_mcnemar", "p_bonferroni", "p_bh"),
-            *("right, on", "right, off", "only on / only off", "McNemar p", "Bonferroni", "BH"),
+            *("right_on", "right_off", "only_on", "only_off", "p_mcnemar", "p_bh"),
+            *("right, on", "right, off", "only on / only off", "McNemar p", "BH"),
         ),
     ),
     Definition(
-        "Mistakes",
-        "The same logits, averaged wrongly: cache on against cache off one step earlier or later, teacher-forced, and "
-        "free-running over all steps, also those behind the flip.",
+        "Drift of both paths",
+        "How far what cache on computes is from what cache off does behind the same tokens: of rows of keys and "
+        "values, those of the prompt and those that cache on wrote one by one, and of the residual stream of the last "
+        "token. The p of Mann and Whitney compares contexts in a layer with contexts in the first, corrected over all "
+        "layers, tasks and dtypes by the method of Benjamini and Hochberg.",
+        "drift = ‖on − off‖ / ‖off‖",
         names=(
-            *("aligned", "earlier", "later", "pooled"),
-            *("off one step early", "off one step late", "pooled after the flip"),
+            *("keys, prompt", "keys, answer", "values, prompt", "values, answer", "stream", "Mann-Whitney p", "p, BH"),
+            *("keys_prompt", "keys_answer", "values_prompt", "values_answer", "p_layer", "p_layer_bh"),
+            *estimates("hidden"),
         ),
     ),
-    *layers_parts.DEFINITIONS,
-    *boundary_parts.DEFINITIONS,
+    Definition(
+        "Boundary",
+        "How near greedy answers stand to another token, over all tasks: the median margin at flips and at all steps "
+        "behind the same tokens. Early and late flips are the first and the last third by their step, and Welch’s test "
+        "compares their KL. Flips at which one answer has ended have no margin and are not counted.",
+        names=(
+            *("flips", "margin at flips", "median margin", "KL, early flips", "KL, late flips", "Welch p"),
+            *("margin_at_flip", "margin", "kl_early", "kl_late", "p_welch"),
+        ),
+    ),
+    Definition(
+        "Recovery",
+        "The share of the divergence of cache on from cache off that goes if a part of cache on’s pass over one token "
+        "is cache off’s. At flip: at the first token that differs; else at the step with the largest divergence.",
+        "recovery = 1 − KL patched / KL",
+        names=(
+            *("patched", "cases", "median recovery, percent", "mean recovery, percent", "at_flip", "median"),
+            *estimates("recovered"),
+        ),
+    ),
 )
 STUDY = Study(
     name="numerics",
     title="Numerics",
-    lead="Is a cached answer the answer that would be computed without the cache, and what do rounding, batches and "
-    "mistakes of measurement make of it?",
+    lead="Is a cached answer the answer that would be computed without the cache, and where does a difference lie?",
     takes=_takes,
     find=content_of,
     chapter=Chapter("numerics", "Cache on and cache off", DEFINITIONS),
-    tables=(TABLE, DRIFT, PATCHES, GROUPS, POLICIES),
+    tables=(TABLE, DRIFT, PATCHES),
 )
