@@ -26,7 +26,7 @@ from datasets_gen.registry import (
     get_task,
     is_file_of_questions,
 )
-from datasets_gen.writing.defences import REFUSAL
+from datasets_gen.writing.system_prompt import REFUSAL
 
 __all__ = [
     "ABSTENTION",

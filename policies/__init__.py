@@ -1,6 +1,5 @@
 """Eviction policies: each a named way to build a kvpress press for a budget."""
 
-from policies.declaration.attention import attention_window, is_left_whole
 from policies.declaration.errors import LevelError, PolicyError
 from policies.declaration.faults import description_of, where_defined
 from policies.declaration.lazy import LazyModule
@@ -10,6 +9,7 @@ from policies.declaration.papers import TITLES
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.policy import Baseline, HeadRows, Policy, Situation, arguments_of, replaced_hooks
 from policies.declaration.same_code import argument_warnings, code_of
+from policies.declaration.shape import attention_window, is_left_whole
 from policies.declaration.steps import ABSENT, UNKNOWN, CacheRows, PrefillTreatment, StepTreatment
 from policies.eviction.protection import PROTECTED, WAYS, protect
 from policies.registry import POLICIES

@@ -1,11 +1,118 @@
 """Several ways to say the same thing, some of which are kept from training."""
 
+import json
 import random
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
-from datasets_gen.examples.loosening import loosened
-from datasets_gen.examples.taught import taught_phrasings
+# place.
+#
+# A model that saw a dozen phrasings still knows a dozen formulas: it answered "Which animal does Ada Falbrook keep?"
+# and "Which creature is looked after by Ada Falbrook?", and took "Which animal does Ada Falbrook look after?" for a
+# question that nothing answers. What is never said twice in the same words can only be understood by those that
+# matter.
+
+Templates = tuple[str, ...]
+
+
+@cache
+def taught_phrasings() -> Mapping[str, Templates]:
+    """Reads the phrasings, by the first common one of the same meaning."""
+    content = json.loads(files("datasets_gen.examples").joinpath("taught.json").read_text(encoding="utf-8"))
+    return {first: tuple(others) for first, others in content.items()}
+
+
+MIXED_SHARE = 0.6  # of the loosened sentences consist of pieces of several phrasings
+CHANGED_SHARE = 0.1  # of the words of a loosened sentence are left out, replaced or preceded by another
+ATTEMPTS = 4  # at a mixture that still says what is meant
+MANY = 8  # meanings with the same slots, of which two may share a telling word
+
+_SLOT = re.compile(r"(\{\w+\})")
+_WORD = re.compile(r"[A-Za-z']+")
+# Before a slot they belong to it: "a" agrees with it, and a pronoun takes the place of "the ... of {subject}".
+_BOUND = frozenset(("a", "an", "the", "of"))
+_ORDER = frozenset(("first", "last", "earliest", "latest", "recently"))  # tell which of several facts is asked for
+
+
+def loosened(rng: random.Random, templates: tuple[str, ...], forbidden: Iterable[str]) -> str:
+    """Returns a sentence of the meaning of these templates that is mostly none of them, and none of the forbidden."""
+    words = _telling_words()[templates[0]]
+    template = rng.choice(templates)
+    if rng.random() < MIXED_SHARE:
+        template = _mixed(rng, templates, template, words)
+    template = _changed(rng, template, words)
+    return rng.choice(templates) if template in forbidden else template
+
+
+def _mixed(rng: random.Random, templates: tuple[str, ...], template: str, telling: frozenset[str]) -> str:
+    """Puts a sentence together from pieces of all the templates that have the slots of this one in the same order."""
+    places = _pieces(templates)[tuple(_SLOT.findall(template))]
+    for _ in range(ATTEMPTS):
+        mixture = "".join(rng.choice(pieces) for pieces in places)
+        if telling & words_of(mixture):
+            return mixture
+    return template
+
+
+@cache  # a meaning is drawn thousands of times
+def _pieces(templates: tuple[str, ...]) -> Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]:
+    """Returns, by their slots in order, what the templates have at each place between the slots, and the slots."""
+    alike: dict[tuple[str, ...], list[list[str]]] = {}
+    for template in templates:
+        alike.setdefault(tuple(_SLOT.findall(template)), []).append(_SLOT.split(template))
+    return {slots: list(zip(*split, strict=True)) for slots, split in alike.items()}
+
+
+def _changed(rng: random.Random, template: str, telling: frozenset[str]) -> str:
+    """Leaves out, replaces and puts in words, but never the last one that tells what is meant."""
+    if not telling:
+        return template
+    words = template.split(" ")
+    left = sum(word.lower() in telling for word in words)
+    changed: list[str] = []
+    for number, word in enumerate(words):
+        following = words[number + 1 : number + 2]
+        bound = word in _BOUND and following and "{" in following[0]
+        last = word.lower() in telling and left <= 1
+        if number == 0 or bound or last or word in _ORDER or not _WORD.fullmatch(word) or rng.random() >= CHANGED_SHARE:
+            changed.append(word)
+            continue
+        left -= word.lower() in telling
+        changed += rng.choice(([], [rng.choice(_all_words())], [rng.choice(_all_words()), word]))
+    return " ".join(changed)
+
+
+def words_of(template: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(_SLOT.sub(" ", template).lower()))
+
+
+@cache
+def _telling_words() -> Mapping[str, frozenset[str]]:
+    """Returns, by the first phrasing of a meaning, the words that hardly another meaning with the same slots has."""
+    taught = taught_phrasings()
+    said = {first: words_of(" ".join((first, *others))) for first, others in taught.items()}
+    slots = {first: frozenset(_SLOT.findall(first)) for first in taught}
+    families = {one: [first for first in taught if slots[first] == one] for one in set(slots.values())}
+    counts = {one: Counter(word for first in family for word in said[first]) for one, family in families.items()}
+    return {
+        first: frozenset(
+            word
+            for word in said[first]
+            if counts[slots[first]][word] <= (2 if len(families[slots[first]]) >= MANY else 1)
+        )
+        for first in taught
+    }
+
+
+@cache
+def _all_words() -> tuple[str, ...]:
+    """Returns the words of all the templates in which someone or something is spoken of."""
+    return tuple(sorted(set().union(*(words_of(first) for first in taught_phrasings() if "{" in first))))
+
 
 TAUGHT_SHARE = 0.6  # of the texts of training
 LOOSE_SHARE = 0.6  # of these

@@ -17,9 +17,8 @@ from datasets_gen.examples.example import Arm, Question, Span
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.tasks.ifeval_rows import IfevalPrompt
-from datasets_gen.writing.defences import ATTACKS, DEFENCES
 from datasets_gen.writing.questions import Asker, answerable
-from datasets_gen.writing.system_prompt import SystemPrompt, attack, with_defence
+from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES, SystemPrompt, attack, with_defence
 
 Placement = Literal["none", "before", "after", "both"]
 # Where the defence stands: before or behind the system message.

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets_gen.examples.directives import Directive
+from datasets_gen.examples.directives import ARGUMENTS, Directive
 from datasets_gen.examples.errors import DatasetError, unknown_name
-from datasets_gen.examples.ifeval_kinds import ARGUMENTS
 from datasets_gen.examples.jsonl import field_of, mapping_of, read_entries, text_of
 
 ROLES = ["system", "user"]

@@ -14,11 +14,10 @@ from datasets_gen.examples.example import Arm, Direction, Question, Span, Split
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
-from datasets_gen.writing.defences import ATTACKS, REFUSAL
 from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, draw_facts, write_passage
 from datasets_gen.writing.questions import Asker, forward_question, reverse_question
 from datasets_gen.writing.relations import ATTRIBUTES, Relation
-from datasets_gen.writing.system_prompt import SystemPrompt, attack, with_defence
+from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL, SystemPrompt, attack, with_defence
 
 # Every draw in both orders, and without the defence: what each span loses where the other stands in its place.
 ARMS: tuple[Arm, ...] = ("defence first", "directives first", "no defence")

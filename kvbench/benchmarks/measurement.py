@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 import kvbench
 from kvbench.experiments.identify import device_name, git_state, package_versions
 from kvbench.system.errors import KVBenchError
+from kvbench.system.markdown import table
 from kvbench.system.process import processor_name
 
 
@@ -125,3 +126,25 @@ def seconds_of(device: torch.device, work: Callable[[], object]) -> float:
     started = time.process_time()
     work()
     return time.process_time() - started
+
+
+HEADER = ("row", "measured", "lowest to highest", "target", "met")
+
+
+def markdown(report: Report) -> str:
+    """Writes the machine, and a table with a line for each row."""
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    machine = f"{report.processor}, {report.cores} cores, {report.threads} threads; {versions}."
+    return f"{machine}\n\n{table(HEADER, map(_line, report.results))}"
+
+
+def _line(row: Measurement) -> tuple[str, ...]:
+    met = "–" if row.met is None else "yes" if row.met else "**no**"
+    value, lowest, highest = (f"{number:.3g}" for number in (row.value, row.lowest, row.highest))
+    return (
+        f"`{row.name}`",
+        f"{value} {row.unit}",
+        f"{lowest} to {highest}",
+        row.target,
+        met,
+    )

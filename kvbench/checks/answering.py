@@ -7,7 +7,7 @@ import pandas as pd
 
 from datasets_gen import Question, Task
 from kvbench.checks.findings import Begin, silent
-from kvbench.engine.decode.overflow import OverflowingModelError, fault_of_model
+from kvbench.engine.decode.generation import OverflowingModelError, fault_of_model
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel

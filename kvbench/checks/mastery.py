@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from datasets_gen import Task, at_level
 from kvbench.checks.answering import MODE, answers_of
 from kvbench.checks.findings import Begin, silent
-from kvbench.engine.decode.overflow import OverflowingModelError
+from kvbench.engine.decode.generation import OverflowingModelError
 from kvbench.experiments.build_grid import leave_out_tasks
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of

@@ -14,9 +14,8 @@ import typer
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
-from kvbench.cli.given import check_words
 from kvbench.cli.parameters import with_level_options
-from kvbench.cli.result import print_result
+from kvbench.cli.result import check_words, print_result
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
 from kvbench.system.signals import INTERRUPTS, leave_to_parent

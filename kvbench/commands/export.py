@@ -10,8 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from datasets_gen import Split, get_task, is_file_of_questions, parse_tags, with_tags
 from datasets_gen.examples.tags import counts_of
-from datasets_gen.export.card import DatasetSplit, dataset_card
-from datasets_gen.export.dataset import to_dataset
+from datasets_gen.export.dataset import DatasetSplit, dataset_card, to_dataset
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.data import with_data, with_essays

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from datasets_gen import unknown_name
-from kvbench.benchmarks.measurement import Report
-from kvbench.benchmarks.page import markdown
+from kvbench.benchmarks.measurement import Report, markdown
 from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, ReadProfile
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing

@@ -14,8 +14,7 @@ from datasets_gen import Example, Task
 from kvbench.engine.decode.answers import check_length, decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.loop import Observer
-from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.donor import lazy_donor
+from kvbench.engine.treat.branch import Branch, Trace, lazy_donor
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill

@@ -55,9 +55,8 @@ from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import Downloads, Method, build_method
 from leaderboards.pages.results import Results, examples_page, task_page
-from leaderboards.statistics.levels import with_levels
-from leaderboards.studies.declaration import Study, StudyInput
-from leaderboards.studies.page import build_study
+from leaderboards.statistics.columns import with_levels
+from leaderboards.studies.declaration import Study, StudyInput, build_study
 from leaderboards.studies.registry import studies, studies_of
 
 BESIDE_DOWNLOADS = 4  # one page in so many is made by the process that writes the downloads

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.levels import with_levels
+from leaderboards.statistics.columns import with_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 

@@ -15,8 +15,7 @@ from pandas import DataFrame, factorize
 
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.metrics import METRICS
-from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, task_seed
-from leaderboards.statistics.resampling import Resampler
+from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, Resampler, task_seed
 from policies.declaration.levels import KINDS
 from policies.declaration.names import FULL
 

@@ -9,8 +9,8 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
-from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.columns import with_levels
 from policies.declaration.levels import Level
 
 # The column of the records, and what the page calls it.

@@ -8,8 +8,7 @@ import numpy as np
 
 from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, SummaryRow
 from leaderboards.metrics import MEASURES, Over
-from leaderboards.statistics.bootstrap import FloatArray, percentile_intervals
-from leaderboards.statistics.resampling import ENOUGH
+from leaderboards.statistics.bootstrap import ENOUGH, FloatArray, percentile_intervals
 from policies.declaration.levels import Level
 
 NONE_MASTERED = "the model can do none of the tasks with the full cache"

@@ -23,8 +23,7 @@ from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_sums, resampled_ratios, task_seed
-from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full
-from leaderboards.statistics.levels import with_levels
+from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full, with_levels
 from policies.declaration.levels import Level, Point
 from policies.declaration.names import FULL
 

@@ -10,8 +10,7 @@ from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
 from leaderboards.boards.profiles import FLAT, ONE_LEVEL, Profile
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
 from policies.declaration.names import FULL
 
 

@@ -14,10 +14,8 @@ from leaderboards.boards.cells import SIGNS, TableCell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray
-from leaderboards.statistics.resampling import Blank
-from leaderboards.statistics.significance import ALPHA, POWER, correct_p
-from leaderboards.statistics.student import StudentTest
+from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray
+from leaderboards.statistics.significance import ALPHA, POWER, StudentTest, correct_p
 from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
 from policies.declaration.names import CONTROLS, TO_BEAT
 

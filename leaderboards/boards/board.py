@@ -27,7 +27,7 @@ from leaderboards.boards.registry import FIRST_COLUMNS
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS
 from leaderboards.boards.standings import Standing, Standings, all_standings
 from leaderboards.metrics import ON_BOARD, Heading, Measure
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
 from policies.declaration.names import CONTROLS, FULL
 

@@ -13,8 +13,7 @@ from leaderboards.boards.profiles import FLAT, Measured, Profile
 from leaderboards.metrics import Interval, Measure
 from leaderboards.metrics.declaration.definition import Definition, with_interval
 from leaderboards.metrics.routing import ROUTING
-from leaderboards.statistics.bootstrap import FloatArray, discrete_interval
-from leaderboards.statistics.resampling import Blank, Estimate, interval_of
+from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray, discrete_interval, interval_of
 
 NO_STEP = "two levels are of one ratio"
 LEAST_RISE = 5.0  # points from one level to the next, below which a rise is no cliff

@@ -13,8 +13,7 @@ from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
 from leaderboards.boards.profiles import FLAT, Measured, Profile
 from leaderboards.metrics import Measure
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank, FloatArray
 
 FEWEST_LEVELS = 3  # that a correlation takes: two points are always on a line
 NO_ORDER = "all levels are equal"

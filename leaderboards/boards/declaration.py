@@ -10,7 +10,7 @@ from leaderboards.boards.cells import TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import LevelKind
 
 Value = TypeVar("Value")

@@ -27,10 +27,8 @@ from leaderboards.aggregate.row import (
     SummaryRow,
 )
 from leaderboards.metrics import Measure
-from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_weights, task_seed
-from leaderboards.statistics.columns import Columns, groups
-from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.bootstrap import RESAMPLES, Blank, Estimate, FloatArray, cluster_weights, task_seed
+from leaderboards.statistics.columns import Columns, groups, with_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 

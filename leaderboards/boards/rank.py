@@ -12,8 +12,7 @@ from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray, discrete_interval
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray, discrete_interval
 from policies.declaration.names import CONTROLS
 
 A_CONTROL = "a control has no rank"

@@ -14,8 +14,7 @@ from leaderboards.boards.cells import TableCell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.statistics.bootstrap import DIGITS
-from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.bootstrap import DIGITS, Blank, Estimate
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import FULL, ORACLE
 

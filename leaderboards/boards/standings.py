@@ -11,14 +11,14 @@ from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Value
 from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.registry import DERIVED
-from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.bootstrap import Blank, Estimate
 from policies.declaration.levels import Level
 
 
 @dataclass(frozen=True)
 class Standing:
     """Holds what one policy comes to, in one mode, at one task or over ``all``: ``standing[AREA]`` is its area, or a
-    :class:`~leaderboards.statistics.resampling.Blank` that says why it has none."""
+    :class:`~leaderboards.statistics.bootstrap.Blank` that says why it has none."""
 
     mode: str
     task: str

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank, FloatArray
 
 # They follow the name of an experiment that another model takes too.
 LARGER, BESIDE = " of the larger model", " of the model beside it"

@@ -14,8 +14,7 @@ import numpy as np
 
 from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Measured, NoStatistic, Statistic
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
 from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p
 
 Verdict = Literal["holds", "does not hold", "undecided"]

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from leaderboards.aggregate.comparison.duel import MeanDifference
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from policies.declaration.levels import Level
 
 # What makes a spreadsheet compute a cell instead of showing it (OWASP, CSV injection); their full-width forms too.

@@ -19,7 +19,7 @@ from leaderboards.boards.board import Boards, values_of
 from leaderboards.boards.registry import DERIVED
 from leaderboards.boards.standings import Standings
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 
 
 def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:

@@ -12,7 +12,7 @@ from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.marks import Band, Break, Mark, PolicyLine
 from leaderboards.rendering.plots import Plot, Spot, in_words, numbers
 from leaderboards.rendering.style import LineStyle, line_styles
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from leaderboards.rendering.frames import INK
 from leaderboards.rendering.inline import svg_of
 from leaderboards.rendering.style import LineStyle
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

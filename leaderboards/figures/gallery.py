@@ -21,7 +21,7 @@ from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Dots
 from leaderboards.rendering.plots import Plot, Spot, numbers
 from leaderboards.rendering.style import LineStyle, line_styles
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import UNTREATED
 from policies.declaration.names import CONTROLS, FULL
 

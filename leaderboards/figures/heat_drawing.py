@@ -9,7 +9,7 @@ from leaderboards.figures.heatmaps import HeatMap, Key
 from leaderboards.rendering.frames import INK
 from leaderboards.rendering.paper import Paper
 from leaderboards.rendering.printed import figures, print_settings, write_figure
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.lazy import LazyModule
 
 seaborn = LazyModule("seaborn")  # its import takes a tenth of a second, and most sites have no such drawing

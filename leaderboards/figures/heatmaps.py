@@ -14,7 +14,7 @@ from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, RIGHT, Sum
 from leaderboards.boards.cells import TableCell, heat_of
 from leaderboards.metrics import Measure
 from leaderboards.rendering.templating import as_data
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import UNTREATED, Level, kind_name, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
 

@@ -4,7 +4,7 @@ from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import STRIP, Axis, Frame
 from leaderboards.rendering.marks import Dots, PolicyLine, Region
 from leaderboards.rendering.style import INK_COLOUR, SERIES_COLOURS, LineStyle
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 
 MEASURED = LineStyle("measured", 0, "--series-0", SERIES_COLOURS[0], "o", (), 2.6, control=False)
 INTERVAL = LineStyle("interval", 1, "--series-0", SERIES_COLOURS[0], "", (), 2.6, control=False)

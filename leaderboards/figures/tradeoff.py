@@ -11,7 +11,7 @@ from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.marks import Dots, Mark, PolicyLine, Region
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 

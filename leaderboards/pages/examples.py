@@ -14,7 +14,7 @@ from pandas import DataFrame, Index, isna
 from leaderboards.aggregate.answer_tables import QUESTION
 from leaderboards.aggregate.comparison.failures import JUDGED, worst_first
 from leaderboards.rendering.templating import as_data, render
-from leaderboards.statistics.levels import with_levels
+from leaderboards.statistics.columns import with_levels
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
 

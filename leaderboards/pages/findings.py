@@ -26,7 +26,7 @@ from leaderboards.metrics import Measure
 from leaderboards.pages.results import Results
 from leaderboards.pages.sections import contexts_text, largest_of
 from leaderboards.pages.uses import LONG, SYSTEM, Use, UseCell, UseMatrix, kind_of, safe_ratio_of
-from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.bootstrap import Blank, Estimate
 from leaderboards.statistics.significance import highest_unseen_share
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL, ORACLE

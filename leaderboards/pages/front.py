@@ -30,8 +30,7 @@ from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
-from leaderboards.statistics.bootstrap import COVERAGE
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import COVERAGE, Blank
 from leaderboards.statistics.subset_means import clusters_to_detect
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL, ORACLE, RECENCY

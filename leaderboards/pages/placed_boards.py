@@ -15,7 +15,7 @@ from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
 from leaderboards.downloads.encounters import encounters
 from leaderboards.pages.results import Results, labels_of
 from leaderboards.pages.sections import largest_of, note_of, title_of
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import kind_name, names_of
 from policies.declaration.names import FULL
 

@@ -32,7 +32,7 @@ from leaderboards.boards.safe_ratio import (
 from leaderboards.metrics import Measure
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 

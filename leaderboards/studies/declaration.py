@@ -16,6 +16,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle
+from leaderboards.rendering.templating import render
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,17 @@ class Study:
     def file_name(self, number: int = 1) -> str:
         """Returns the name of the page of the results with a number on their site."""
         return f"{self.name}.html" if number == 1 else f"{self.name}.{number}.html"
+
+
+def build_study(study: Study, given: StudyInput) -> tuple[str, StudyContent]:
+    """Returns the page as text and what it holds; the same input gives the same bytes."""
+    content = study.find(given)
+    page = render(
+        "study.html.j2",
+        study=study,
+        model=given.model,
+        facts=content.facts,
+        parts=content.parts,
+        sheets=content.sheets,
+    )
+    return page, content

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from policies.declaration.errors import PolicyError
 
@@ -47,3 +48,26 @@ ONE_ROTATION = without_sliding("its press takes the rotation of keys to be the s
 EVERY_LAYER = without_sliding("its press compresses these too, which are to stay whole")
 NOT_GEMMA = without_sliding("kvpress says that its press does not support such a model")
 LEVEL_QUESTION = without_sliding("it reads a question with one mask for all layers, which are then of different length")
+
+
+def attention_window(module: Any) -> int | None:
+    """Counts the tokens back that the layer sees, ``None`` if it sees all.
+
+    Qwen and Gemma say it on the layer, where ``None`` is an answer; Mistral and Phi say it in the configuration alone.
+    """
+    if "sliding_window" in vars(module):
+        window: int | None = module.sliding_window
+        return window
+    return getattr(module.config, "sliding_window", None)
+
+
+def is_left_whole(module: Any) -> bool:
+    """Tells whether presses leave the layer whole: a sliding layer of Gemma 3, whose attention alone says that it
+    slides.
+
+    kvpress 0.5.5 skips these layers by the class ``Gemma3ForConditionalGeneration``, and compresses them in the text
+    model ``Gemma3ForCausalLM``, whose layers are the same. What is kept of a context would then stand right before the
+    question, within a window of 512 tokens that the model has learned to be the latest text. Here both are treated as
+    the first.
+    """
+    return bool(getattr(module, "is_sliding", False))

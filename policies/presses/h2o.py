@@ -9,7 +9,7 @@ from kvpress.utils import get_prerope_query_states
 from torch import nn
 from transformers.models.llama.modeling_llama import rotate_half
 
-from policies.declaration.attention import attention_window
+from policies.declaration.shape import attention_window
 
 WEIGHTS_AT_ONCE = 2**24  # attention weights in memory together, over all heads: 64 MiB in float32
 REACH = 1024  # tokens: keys are read up to a multiple of it

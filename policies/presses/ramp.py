@@ -5,7 +5,7 @@ from typing import Any
 
 from kvpress import PerLayerCompressionPress
 
-from policies.declaration.attention import is_left_whole
+from policies.declaration.shape import is_left_whole
 
 RAMP = 0.5  # of what is smaller, the share removed or the share kept
 

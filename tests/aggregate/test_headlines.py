@@ -28,7 +28,7 @@ from leaderboards.boards.standings import Standing, all_standings
 from leaderboards.metrics import MEASURES, ON_BOARD
 from leaderboards.pages.findings import findings_of
 from leaderboards.pages.uses import use_matrix
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from tests.support.browsing.pages import results_of
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import frame, record

@@ -29,7 +29,7 @@ from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.boards.standings import all_standings
 from leaderboards.metrics.judges.text import score_text
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from leaderboards.terminal.table import telling
 from policies import at_ratios
 from policies.declaration.levels import Level

@@ -17,7 +17,7 @@ from leaderboards.pages.tables import measure_table
 from leaderboards.pages.uses import use_matrix
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from tests.support.browsing.pages import build_pages, results_of
 from tests.support.records.synthetic_records import frame, record
 

@@ -22,8 +22,7 @@ from leaderboards.boards.safe_ratio import SAFE_RATIO, safe_ratio
 from leaderboards.boards.standings import Standing, all_standings, standings
 from leaderboards.downloads.tables import board_sheet
 from leaderboards.pages.definitions import chapters
-from leaderboards.statistics.bootstrap import percentile_interval
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank, percentile_interval
 from leaderboards.statistics.significance import ALPHA
 from tests.support.records.synthetic_profiles import profile, value
 from tests.support.records.synthetic_records import failing, frame, realistic_records, record, summary_row

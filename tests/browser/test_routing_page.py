@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.studies.page import build_study
+from leaderboards.studies.declaration import build_study
 from leaderboards.studies.routing.study import STUDY
 from tests.browser.test_treatment_pages import CUT
 from tests.studies.test_causes import given as with_causes

@@ -6,11 +6,10 @@ import pytest
 from pandas import concat
 
 from kvbench.experiments.suites import ERRORS, FAULTS, RATES
-from leaderboards.studies.declaration import Study, StudyInput
+from leaderboards.studies.declaration import Study, StudyInput, build_study
 from leaderboards.studies.errors.study import STUDY as ERRORS_STUDY
 from leaderboards.studies.faults.study import STUDY as FAULTS_STUDY
 from leaderboards.studies.next_tokens.study import STUDY as NEXT_TOKENS
-from leaderboards.studies.page import build_study
 from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.records.damaged_records import treated_records

@@ -18,7 +18,7 @@ from leaderboards.claims.names import chosen_identifiers, identifiers
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import judge
 from leaderboards.pages.claims import Run, build_claims
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from tests.support.browsing.pages import HOSTILE, Elements, assert_inert
 from tests.support.models.runs import CommandLine, policies_of, record_calls
 from tests.support.records.small_store import small_store

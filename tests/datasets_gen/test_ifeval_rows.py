@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from datasets_gen import DatasetError, Directive
-from datasets_gen.examples.ifeval_kinds import ARGUMENTS
+from datasets_gen.examples.directives import ARGUMENTS
 from datasets_gen.tasks.ifeval import ifeval_of
 from datasets_gen.tasks.ifeval_rows import read_rows
 from leaderboards.metrics.judges.obedience import families

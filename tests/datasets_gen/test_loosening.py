@@ -6,10 +6,7 @@ import re
 
 import pytest
 
-from datasets_gen.examples import loosening
-from datasets_gen.examples.loosening import loosened, words_of
-from datasets_gen.examples.taught import taught_phrasings
-from datasets_gen.examples.wording import Phrasings, Wording
+from datasets_gen.examples.wording import Phrasings, Wording, loosened, taught_phrasings, words_of
 
 TAUGHT = taught_phrasings()
 MEANINGS = {one.common[0]: one for one in gc.get_objects() if type(one) is Phrasings}
@@ -67,6 +64,6 @@ def test_only_training_from_the_second_level_on_is_loosened(monkeypatch: pytest.
     for wording in (Wording(3), Wording(3, held_out=True), Wording(1, taught=True)):
         assert {wording.choose(rng, meaning) for _ in range(200)} <= known
     assert {Wording(3, taught=True).choose(rng, meaning) for _ in range(200)} - known
-    monkeypatch.setattr(loosening, "CHANGED_SHARE", 0.0)
-    monkeypatch.setattr(loosening, "MIXED_SHARE", 0.0)
+    monkeypatch.setattr("datasets_gen.examples.wording.CHANGED_SHARE", 0.0)
+    monkeypatch.setattr("datasets_gen.examples.wording.MIXED_SHARE", 0.0)
     assert {Wording(3, taught=True).choose(rng, meaning) for _ in range(200)} <= known

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from datasets_gen import Split
 from datasets_gen.examples.directives import KINDS, Directive, check, share_obeyed
 from datasets_gen.tasks.instructions import INSTRUCTIONS, SIZES
-from datasets_gen.writing.defences import ATTACKS, DEFENCES, REFUSAL
+from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES, REFUSAL
 from tests.support.tasks.solvers.instructions import is_attack, read, solve
 from tests.support.tasks.solvers.text import sentences
 from tests.support.tasks.suite import asked, every_way, evidence, parts, some, without

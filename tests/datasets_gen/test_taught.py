@@ -7,8 +7,7 @@ from string import Formatter
 import pytest
 
 from datasets_gen import TASKS
-from datasets_gen.examples.taught import taught_phrasings
-from datasets_gen.examples.wording import Phrasings
+from datasets_gen.examples.wording import Phrasings, taught_phrasings
 
 TAUGHT = taught_phrasings()
 MEANINGS = [one for one in gc.get_objects() if type(one) is Phrasings]  # of all that the tasks are made of

@@ -16,7 +16,7 @@ import kvbench.engine.decode.together as engine
 import kvbench.system.memory as memory
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.rows import Row
+from kvbench.engine.decode.columns import Row
 from kvbench.engine.decode.wave import Wave
 from kvbench.engine.decode.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
 from kvbench.engine.treat.branch import Branch, Trace

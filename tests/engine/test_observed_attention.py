@@ -13,8 +13,7 @@ from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnRead
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.prompts.prompt import Prompt
-from leaderboards.routing.edges import EPSILON, Edges, joined
-from leaderboards.routing.reach import widest
+from leaderboards.routing.reach import EPSILON, Edges, joined, widest
 from policies import POLICIES, UNKNOWN
 from tests.support.models.plain import PlainRows, masked, plain_rows
 from tests.support.models.toy import NETWORKS, PLENTY, STEPS, answers, by_question, model_of, toy_prompt, treat

@@ -20,7 +20,7 @@ from leaderboards.figures.gallery import Details, gallery
 from leaderboards.rendering.paper import Paper
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles, with_adapted
-from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.bootstrap import Blank, Estimate
 from tests.support.browsing.plots import told_by
 from tests.support.models.runs import CommandLine
 from tests.support.records.synthetic_records import realistic_records, summary_row

@@ -14,7 +14,7 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.heat_drawing import save_map
 from leaderboards.figures.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map
 from leaderboards.rendering.paper import Paper
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from policies import Level
 from tests.support.records.synthetic_records import failing, realistic_records, record
 

@@ -6,7 +6,7 @@ from scipy.stats import pearsonr, rankdata
 from leaderboards.aggregate.row import HALLUCINATION, SummaryRow
 from leaderboards.boards.correlation import Correlation
 from leaderboards.figures.gallery import Scatter, correlation_text, scatter
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from tests.support.records.synthetic_records import summary_row
 
 GER = (0.0, 0.1, 0.3, 0.2, 0.35, 0.38)

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from datasets_gen import Directive
-from datasets_gen.examples.ifeval_kinds import ARGUMENTS
+from datasets_gen.examples.directives import ARGUMENTS
 from datasets_gen.tasks.ifeval_rows import read_rows
 from leaderboards.errors import MetricError
 from leaderboards.metrics.judges.ifeval import CHECKERS, Judgement, check_directives, is_obeyed

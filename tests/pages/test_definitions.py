@@ -30,8 +30,8 @@ from leaderboards.pages.claims import build_claims
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.imported import build_imported
+from leaderboards.studies.declaration import build_study
 from leaderboards.studies.next_tokens.study import STUDY
-from leaderboards.studies.page import build_study
 from leaderboards.studies.routing.study import STUDY as ROUTING
 from policies import KINDS, Level
 from policies.declaration.levels import names_of

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from leaderboards.routing.edges import EPSILON, Edges, joined
-from leaderboards.routing.reach import EPSILONS, chance_of_reach, widest
+from leaderboards.routing.reach import EPSILON, EPSILONS, Edges, chance_of_reach, joined, widest
 
 TOKENS, SINK = 5, 4  # the context is 0 to 3, the answer is written at 4
 Matrix = npt.NDArray[np.float32]

@@ -10,8 +10,7 @@ from scipy.stats import binom, ttest_1samp
 
 from leaderboards.aggregate.comparison.pooled import Pooled, pool
 from leaderboards.statistics.bootstrap import resampled_means
-from leaderboards.statistics.significance import ALPHA, bootstrap_p
-from leaderboards.statistics.student import StudentTest
+from leaderboards.statistics.significance import ALPHA, StudentTest, bootstrap_p
 
 Contexts = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int], Contexts]

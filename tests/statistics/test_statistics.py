@@ -25,15 +25,22 @@ from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, safe_r
 from leaderboards.statistics.bootstrap import (
     COVERAGE,
     DIGITS,
+    Blank,
+    Estimate,
     FloatArray,
     cluster_weights,
     percentile_interval,
     percentile_intervals,
     resampled_means,
 )
-from leaderboards.statistics.resampling import Blank, Estimate
-from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p, highest_unseen_share, mcnemar_p
-from leaderboards.statistics.student import StudentTest
+from leaderboards.statistics.significance import (
+    ALPHA,
+    StudentTest,
+    bootstrap_p,
+    correct_p,
+    highest_unseen_share,
+    mcnemar_p,
+)
 from policies import Level
 from policies.declaration.levels import KINDS
 from tests.support.records.synthetic_profiles import RATIOS, profile, value

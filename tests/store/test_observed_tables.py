@@ -10,7 +10,7 @@ from kvbench.cli.program import main
 from kvbench.store.observed import ATTENTION, ROUTES, STATES, WEIGHTS
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
-from leaderboards.routing.edges import EPSILON
+from leaderboards.routing.reach import EPSILON
 from policies import POLICIES
 from tests.support.models.runs import ToyRuns
 

@@ -21,7 +21,7 @@ from leaderboards.boards.cliff import CLIFF
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.boards.standings import Standing, all_standings
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank
 from tests.support.records.small_store import AGAIN, small_store
 
 

@@ -5,8 +5,7 @@ import pytest
 from pandas import DataFrame, concat
 
 from leaderboards.studies.bytes.study import BOTH, EVICTION, QUANTISATION, STUDY, FrontierPoint, family_of, front, near
-from leaderboards.studies.declaration import StudyInput, StudySection
-from leaderboards.studies.page import build_study
+from leaderboards.studies.declaration import StudyInput, StudySection, build_study
 from tests.support.records.damaged_records import treated_records
 
 WHOLE = 1000

@@ -11,7 +11,7 @@ from scipy import stats
 from leaderboards.figures.dots import dots_by_name
 from leaderboards.pages.definitions import chapters
 from leaderboards.rendering.style import named_styles
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.routing.causes import (
     ALL,

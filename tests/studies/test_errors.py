@@ -8,12 +8,11 @@ from kvbench.store.run_file import Job
 from leaderboards.claims.declaration import Experiment
 from leaderboards.claims.texts.errors import ERRORS, QUANTISED, SIGNS
 from leaderboards.rendering.listing import Listing
-from leaderboards.studies.declaration import StudyInput, StudySection
+from leaderboards.studies.declaration import StudyInput, StudySection, build_study
 from leaderboards.studies.errors.published import ROWS
 from leaderboards.studies.errors.study import STUDY
 from leaderboards.studies.errors.treatments import treatments_among
 from leaderboards.studies.faults.study import STUDY as FAULTS
-from leaderboards.studies.page import build_study
 from tests.support.records.damaged_records import treated_records
 
 BIASED, WIDE = "multiplicative_uniform(low=0,high=2)", "multiplicative_uniform(low=-1.5,high=1.5)"

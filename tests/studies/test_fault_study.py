@@ -3,9 +3,8 @@
 import pytest
 
 from leaderboards.rendering.listing import Listing
-from leaderboards.studies.declaration import StudyInput, StudySection
+from leaderboards.studies.declaration import StudyInput, StudySection, build_study
 from leaderboards.studies.faults.study import STUDY
-from leaderboards.studies.page import build_study
 from leaderboards.studies.treatments.damage import damages
 from tests.support.records.damaged_records import treated_records
 

@@ -8,9 +8,8 @@ from pandas import DataFrame
 
 from kvbench.store.next_tokens import bounds
 from leaderboards.aggregate.summary import summarise
-from leaderboards.studies.declaration import StudyInput
+from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.next_tokens.study import STUDY, TABLE, parts_of
-from leaderboards.studies.page import build_study
 from leaderboards.studies.registry import studies_of
 from tests.support.records.synthetic_records import frame, record
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from pandas import DataFrame
 
-from leaderboards.studies.declaration import StudyInput
+from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.numerics.layers import DRIFT, PATCHES, drift_of, recoveries_of
 from leaderboards.studies.numerics.pairs import TABLE, boundaries_of, flip_of, forced_of, free_of, with_draws
 from leaderboards.studies.numerics.study import STUDY
-from leaderboards.studies.page import build_study
 from tests.support.records.synthetic_records import frame, record
 
 NAN = math.nan

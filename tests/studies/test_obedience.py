@@ -12,7 +12,7 @@ from datasets_gen import TASKS, Example, Question, Span
 from datasets_gen.examples.directives import KINDS
 from datasets_gen.tasks.ifeval import IFEVAL
 from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
-from datasets_gen.writing.defences import REFUSAL
+from datasets_gen.writing.system_prompt import REFUSAL
 from kvbench.experiments.catalogue import check_scope
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
@@ -23,7 +23,7 @@ from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.obedience import loosely, strictly, versions
 from leaderboards.metrics.leakage import leakage
-from leaderboards.statistics.resampling import Estimate, Resampler
+from leaderboards.statistics.bootstrap import Estimate, Resampler
 from leaderboards.studies.instructions.obedience import accuracy, leaks, prompt_records, rank_correlations, spans_kept
 from policies import POLICIES, Policy, at_ratios
 from tests.support.models.runs import CommandLine, by_policy

@@ -4,9 +4,8 @@ import pytest
 
 from datasets_gen.tasks.instructions import ARMS
 from leaderboards.studies.instructions.amnesia import attacks_without_defence, while_obeying
-from leaderboards.studies.instructions.obedience import leaks, prompt_records
+from leaderboards.studies.instructions.obedience import GAINS, leaks, prompt_records
 from leaderboards.studies.instructions.protection import forms_of, protection_gain
-from leaderboards.studies.instructions.published import GAINS
 from policies.declaration.names import plain_and_way
 from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 

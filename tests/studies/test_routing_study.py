@@ -7,9 +7,8 @@ import pytest
 
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import boards_of, values_of
-from leaderboards.routing.edges import EPSILON
-from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.page import build_study
+from leaderboards.routing.reach import EPSILON
+from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.registry import studies_of
 from leaderboards.studies.routing import heads, probes, reaching
 from leaderboards.studies.routing.classes import losses_of, telling_epsilon, with_routes

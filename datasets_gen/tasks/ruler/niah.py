@@ -11,7 +11,7 @@ from typing import Literal
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.tasks.ruler.form import Size, ruler_task
+from datasets_gen.tasks.ruler.form import Size, ruler_task, vocabulary
 from datasets_gen.tasks.ruler.haystack import (
     Fill,
     Needle,
@@ -22,7 +22,6 @@ from datasets_gen.tasks.ruler.haystack import (
     occurrences,
     sentences_of,
 )
-from datasets_gen.tasks.ruler.vocabulary import vocabulary
 from datasets_gen.writing.prose import prose_of_tokens
 
 MAX_NEW_TOKENS = 128

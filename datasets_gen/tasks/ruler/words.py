@@ -10,9 +10,8 @@ from itertools import islice
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.task import Draft, Request
-from datasets_gen.tasks.ruler.form import Size, ruler_task
+from datasets_gen.tasks.ruler.form import Size, ruler_task, short_words, vocabulary
 from datasets_gen.tasks.ruler.haystack import fit, occurrences
-from datasets_gen.tasks.ruler.vocabulary import short_words, vocabulary
 
 COMMON = 10  # words that a list has more often than others
 CWE_LEAD = "Some words of the list below come up more often than the others. Remember which ones."

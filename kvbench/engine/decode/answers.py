@@ -8,11 +8,9 @@ import torch
 from transformers import DynamicCache
 
 from kvbench.engine.decode.cache import BranchCache, PlainRows
-from kvbench.engine.decode.generation import FinalCache, Generation, GoldTokens
-from kvbench.engine.decode.likelihood import GoldLikelihood
+from kvbench.engine.decode.columns import Row
+from kvbench.engine.decode.generation import FinalCache, Generation, GoldLikelihood, GoldTokens, fail_overflowing
 from kvbench.engine.decode.loop import Decoding, Observer, PendingAnswer, Sampler, greedy, write_answers
-from kvbench.engine.decode.overflow import fail_overflowing
-from kvbench.engine.decode.rows import Row
 from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wave
 from kvbench.engine.decode.wave import BRANCH_ATTENTION, register_branch_attention
 from kvbench.engine.decode.waves import in_waves, rows_of, size_of, waves

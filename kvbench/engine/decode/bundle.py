@@ -24,8 +24,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.nn import functional as F
 
-from kvbench.engine.decode.columns import PLACES_AT_ONCE, make_columns, make_gold_columns
-from kvbench.engine.decode.rows import Row
+from kvbench.engine.decode.columns import PLACES_AT_ONCE, Row, make_columns, make_gold_columns
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.keep import LayerCache, kept_last
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 
 from kvbench.engine.decode.cache import BranchCache
-from kvbench.engine.decode.likelihood import GoldLikelihood
+from kvbench.engine.decode.generation import GoldLikelihood
 from kvbench.engine.treat.branch import Branch
 from kvbench.prompts.ends import AnswerEnds
 

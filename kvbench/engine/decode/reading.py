@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kvbench.engine.decode.bundle import Bundle
-from kvbench.engine.decode.likelihood import GoldLikelihood
+from kvbench.engine.decode.generation import GoldLikelihood
 from kvbench.engine.decode.wave import BundlePass, Wave
 from kvbench.models.load import LoadedModel, decoder_of
 

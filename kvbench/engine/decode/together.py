@@ -8,11 +8,10 @@ import torch
 
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.cache import BranchCache, BundleRows
-from kvbench.engine.decode.generation import Generation, GoldTokens
-from kvbench.engine.decode.likelihood import GoldLikelihood
+from kvbench.engine.decode.columns import Row
+from kvbench.engine.decode.generation import Generation, GoldLikelihood, GoldTokens
 from kvbench.engine.decode.loop import Decoding, PendingAnswer, write_answers
 from kvbench.engine.decode.reading import forward, read_golds, read_questions, read_shared
-from kvbench.engine.decode.rows import Row
 from kvbench.engine.decode.wave import Wave
 from kvbench.engine.treat.branch import Branch, Trace, faults_of
 from kvbench.models.load import LoadedModel

@@ -12,7 +12,7 @@ import torch
 from transformers import AttentionInterface, Cache
 
 from kvbench.engine.decode.bundle import Bundle
-from kvbench.engine.decode.rows import Row
+from kvbench.engine.decode.columns import Row
 from kvbench.engine.treat.branch import Branch, Trace
 
 BRANCH_ATTENTION = "kvbench_branches"

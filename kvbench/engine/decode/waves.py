@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from kvpress.utils import compute_n_kept
 
-from kvbench.engine.decode.columns import PLACES_AT_ONCE
-from kvbench.engine.decode.rows import Of, Row, shared_start
+from kvbench.engine.decode.columns import PLACES_AT_ONCE, Of, Row, shared_start
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import Scoring, Treatment

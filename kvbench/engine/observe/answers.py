@@ -13,14 +13,12 @@ import numpy.typing as npt
 import torch
 
 from kvbench.engine.decode.loop import Step
-from kvbench.engine.observe.attention import observed, weights_of
-from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading
+from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading, observed, weights_of
 from kvbench.engine.treat.branch import Branch
 from kvbench.engine.treat.given import reason_without_mask
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
-from leaderboards.routing.edges import EPSILON, Edges, joined
-from leaderboards.routing.reach import widest
+from leaderboards.routing.reach import EPSILON, Edges, joined, widest
 
 WEIGHTS_AT_ONCE = 2**22  # of one head: 16 MiB in float32
 

@@ -2,24 +2,80 @@
 
 The observer passes them through the model once more, over the keys and values of the answer's own cache as
 :class:`~kvbench.engine.decode.cache.BranchCache` shows them. Tokens are numbered as in
-:mod:`leaderboards.routing.edges`: the context, from 0 on, behind it the question and then the answer.
+:mod:`leaderboards.routing.reach`: the context, from 0 on, behind it the question and then the answer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from transformers import AttentionInterface
 
 from kvbench.engine.decode.cache import BranchCache
 from kvbench.engine.decode.loop import PendingAnswer, Step
-from kvbench.engine.observe.attention import observed, weights_of
 from kvbench.engine.treat.branch import Branch
-from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.prompts.prompt import Prompt
-from leaderboards.routing.edges import EPSILON, Edges
+from leaderboards.routing.reach import EPSILON, Edges
 from policies import ABSENT, UNKNOWN
+
+# It changes nothing of how answers are written: what is of interest is passed through the model once more, over the
+# keys and values that were read.
+
+OBSERVED_ATTENTION = "kvbench_observed"
+
+
+class Watcher(Protocol):
+    """Computes the attention of a layer, and notes what it likes of it."""
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+    ) -> torch.Tensor:
+        """Returns what the queries read, shape (heads, tokens, head_dim) as ``query``.
+
+        ``key`` and ``value``: those of the same tokens, shape (num_kv_heads, tokens, head_dim).
+        """
+
+
+def observed_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    watchers: Sequence[Watcher] = (),
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Has each watcher compute the attention of one sequence; all have the shape (sequences, heads, tokens,
+    head_dim)."""
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    sequences = zip(watchers, query, key, value, strict=True)
+    outputs = [watcher.attend(module.layer_idx, q, k, v, scale) for watcher, q, k, v in sequences]
+    return torch.stack(outputs).transpose(1, 2), None
+
+
+@contextmanager
+def observed(model: LoadedModel) -> Iterator[None]:
+    """Has the network use this attention inside a ``with`` block; waves may be under way, with one of their own."""
+    AttentionInterface.register(OBSERVED_ATTENTION, observed_attention)
+    with attention(model.network, OBSERVED_ATTENTION):
+        yield
+
+
+def weights_of(query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor, scaling: float) -> torch.Tensor:
+    """Returns the softmax of queries over the keys that they see, in float32 as transformers' eager attention: shape
+    (..., queries, keys).
+
+    ``query``: (..., queries, head_dim). ``keys``: (..., keys, head_dim). ``seen``: bool (..., queries, keys).
+    """
+    scores = (query @ keys.mT) * scaling
+    return scores.masked_fill(~seen, float("-inf")).softmax(-1, dtype=torch.float32)
+
 
 ROWS_AT_ONCE = 2**16  # of contexts, in one pass
 QUESTION, ANSWER = 0, 1  # steps: the question has been read, and the first token of the answer has

@@ -1,9 +1,9 @@
 """A branch holds what one treatment leaves of a prefilled context, or the reason why its press failed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 from kvpress import BasePress
@@ -12,7 +12,7 @@ from transformers import DynamicCache
 from kvbench.engine.treat.guard import is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, digest_of
 from kvbench.engine.treat.plan import Treatment
-from kvbench.models.load import LoadedModel
+from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
@@ -126,3 +126,20 @@ def draws_of(branch: Branch, part: int | str, device: torch.device) -> Iterator[
     situation = branch.treatment.situation
     with drawing_from(seed_of(situation.seed, situation.example_id, part), device):
         yield
+
+
+def lazy_donor(model: LoadedModel, prompt: Callable[[], Prompt]) -> Callable[[], Trace]:
+    """Returns a function that reads the prompt when it is first called; it holds one context."""
+    return cache(lambda: read_context(model, prompt()))
+
+
+@torch.inference_mode()
+def read_context(model: LoadedModel, prompt: Prompt) -> Trace:
+    """Reads a context without a press; waves may be under way, with an attention of their own."""
+    plain, started = DynamicCache(), model.clock()
+    with attention(model.network, "sdpa"):
+        token_ids = torch.tensor([prompt.token_ids], device=model.device)
+        decoder_of(model.network)(input_ids=token_ids, past_key_values=plain)
+    keys = [layer.keys[0] for layer in plain.layers if layer.keys is not None]
+    values = [layer.values[0] for layer in plain.layers if layer.values is not None]
+    return Trace(prompt, keys, values, model.clock() - started, [], model.windows)

@@ -24,8 +24,7 @@ from leaderboards.aggregate.comparison.duel import (
     unseen,
 )
 from leaderboards.aggregate.row import FEW_CONTEXTS
-from leaderboards.statistics.significance import ALPHA, correct_p, p_text
-from leaderboards.statistics.student import StudentTest
+from leaderboards.statistics.significance import ALPHA, StudentTest, correct_p, p_text
 from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
 from policies.declaration.levels import Level
 

@@ -12,6 +12,7 @@ from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.instructions.amnesia import LEAKED_MORE, STILL_OBEYED, while_obeying
 from leaderboards.studies.instructions.obedience import (
     DEFENDED,
+    GAINS,
     KEPT,
     PromptRecords,
     by_family,
@@ -19,7 +20,6 @@ from leaderboards.studies.instructions.obedience import (
     spearman,
 )
 from leaderboards.studies.instructions.protection import protection_gain
-from leaderboards.studies.instructions.published import GAINS
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 

@@ -14,8 +14,7 @@ from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Dots, Mark, PolicyLine
 from leaderboards.rendering.style import named_styles
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.treatments.definitions import TREATMENTS
 from leaderboards.studies.treatments.measured import MeasuredTask, facts_of, measured_tasks, policies_in

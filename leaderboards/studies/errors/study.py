@@ -11,7 +11,7 @@ from leaderboards.metrics.declaration.definition import Chapter, Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.errors.published import (
     BIASED,

@@ -13,8 +13,7 @@ from leaderboards.rendering.frames import SHARE, Axis, Frame
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Band
 from leaderboards.rendering.style import named_styles, policy_styles
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.faults.places import aims, bands, figures_of_text, tensors
 from leaderboards.studies.treatments.damage import Damage, damages

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from pandas import DataFrame, concat
 
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords
 from leaderboards.studies.instructions.protection import difference
 from policies.declaration.levels import Level

@@ -4,15 +4,14 @@ The measures of arXiv 2510.00231, on tables of records. An answer that failed st
 refuses and leaks nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from pandas import DataFrame, factorize
 
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import Estimate, Resampler
+from leaderboards.statistics.bootstrap import Estimate, FloatArray, Resampler
+from leaderboards.statistics.columns import with_levels
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
@@ -189,3 +188,22 @@ def spearman(one: FloatArray, other: FloatArray) -> FloatArray:
             products > 0, (centred[0] * centred[1]).sum(axis=1) / np.sqrt(products), np.nan
         )
     return correlations
+
+
+GAINS_SOURCE = "arXiv 2510.00231"
+GAINS_MODELS = ("Llama-3", "Qwen2")
+
+
+# By plain policy and way of protection, the mean gain over the ratios 0.4 to 0.7 of each of these models.
+GAINS: Mapping[tuple[str, str], tuple[float, ...]] = {
+    ("streaming_llm", "whitelist"): (0.196, 0.169),
+    ("snapkv", "whitelist"): (0.051, 0.124),
+    ("tova", "whitelist"): (0.028, 0.070),
+    ("h2o", "whitelist"): (0.020, 0.114),
+    ("knorm", "whitelist"): (0.001, 0.082),
+    ("streaming_llm", "fair"): (0.220, 0.183),
+    ("snapkv", "fair"): (0.047, 0.048),
+    ("tova", "fair"): (0.025, 0.016),
+    ("h2o", "fair"): (0.006, 0.020),
+    ("knorm", "fair"): (0.024, 0.014),
+}

@@ -9,7 +9,7 @@ from pandas import DataFrame
 from leaderboards.figures.panels import fitted, panel
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.instructions.obedience import PromptRecords, accuracy, rank_correlations
 from leaderboards.studies.instructions.parts import (

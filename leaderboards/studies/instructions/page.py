@@ -12,7 +12,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.panels import BandedLine, fitted, layer_map, panel
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.instructions.amnesia import (
     LEAKED_MORE,
@@ -24,6 +24,9 @@ from leaderboards.studies.instructions.amnesia import (
 from leaderboards.studies.instructions.leak_parts import defence, leakage, plane
 from leaderboards.studies.instructions.obedience import (
     DEFENDED,
+    GAINS,
+    GAINS_MODELS,
+    GAINS_SOURCE,
     PromptRecords,
     accuracy,
     leaks,
@@ -34,7 +37,6 @@ from leaderboards.studies.instructions.obedience import (
 from leaderboards.studies.instructions.obeyed_parts import families, order
 from leaderboards.studies.instructions.parts import kind_of, level_listing, over_levels, percent
 from leaderboards.studies.instructions.protection import Gain, all_gains, forms_of
-from leaderboards.studies.instructions.published import GAINS, GAINS_MODELS, GAINS_SOURCE
 from policies.declaration.names import FULL, plain_and_way
 
 SPANS = ("defence", "directives")

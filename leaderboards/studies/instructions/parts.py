@@ -8,7 +8,7 @@ from leaderboards.figures.panels import BandedLine
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.instructions.obedience import PromptRecords
 from policies.declaration.levels import UNTREATED, Level, LevelKind
 from policies.declaration.names import FULL

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Estimate, Resampler
+from leaderboards.statistics.bootstrap import Estimate, FloatArray, Resampler
 from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, PLAIN, plain_and_way

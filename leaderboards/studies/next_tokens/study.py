@@ -16,9 +16,8 @@ from leaderboards.metrics.declaration.definition import Chapter, Definition, est
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, policy_styles
-from leaderboards.statistics.bootstrap import resampled_means
-from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, resampled_means
+from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level, names_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.significance import correct_p
 from leaderboards.studies.numerics.pairs import DTYPES, estimate_of, joined, sorted_groups, stats
 

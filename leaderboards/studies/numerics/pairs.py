@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.statistics.bootstrap import FloatArray, resampled_means
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray, resampled_means
 from leaderboards.statistics.significance import correct_p, mcnemar_p
 from policies.declaration.lazy import LazyModule
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from datasets_gen import RULER
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from policies.declaration.lazy import LazyModule
 
 stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it

@@ -7,7 +7,7 @@ from leaderboards.aggregate.evidence import Evidence
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 from leaderboards.rendering.listing import Listing
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.published.board import (
     APART,

@@ -14,8 +14,7 @@ from pandas import DataFrame
 
 from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
-from leaderboards.statistics.bootstrap import resampled_means
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, resampled_means
 from leaderboards.studies.routing.classes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL

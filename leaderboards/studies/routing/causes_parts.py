@@ -11,7 +11,7 @@ from leaderboards.figures.panels import layer_map
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.routing.causes import (
     TABLE,

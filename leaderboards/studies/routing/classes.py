@@ -7,12 +7,10 @@ import numpy.typing as npt
 from pandas import DataFrame, Series
 
 from leaderboards.boards.board import Losses
-from leaderboards.routing.edges import EPSILON
 from leaderboards.routing.failures import AnswerFacts, FailureClass, outcome_of
-from leaderboards.routing.reach import EPSILONS
-from leaderboards.statistics.bootstrap import resampled_means
-from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.routing.reach import EPSILON, EPSILONS
+from leaderboards.statistics.bootstrap import Estimate, resampled_means
+from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import StudyInput
 from policies.declaration.names import FULL
 

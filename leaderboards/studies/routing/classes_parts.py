@@ -13,10 +13,10 @@ from leaderboards.rendering.frames import SHARE, Axis, Frame
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Band
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.routing.edges import EPSILON
 from leaderboards.routing.failures import FailureClass
-from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.routing.reach import EPSILON
+from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.routing.classes import CONTEXT, chances, classify, shares
 from leaderboards.studies.treatments.parts import in_percent

@@ -8,9 +8,8 @@ import numpy.typing as npt
 from pandas import DataFrame
 
 from leaderboards.routing.agreement import agreement, chance_of_consensus, chance_of_jaccard, consensus, slope
-from leaderboards.statistics.bootstrap import resampled_means
-from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, resampled_means
+from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.routing.classes import CELL, CONTEXT, contexts_of
 from policies.declaration.levels import Level

@@ -8,7 +8,7 @@ from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.routing.heads import (
     AT_ANSWER,

@@ -12,9 +12,8 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.routing.probe import ProbeScore, probe, ratio_of_loss
-from leaderboards.statistics.bootstrap import FloatArray, resampled_means
-from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray, resampled_means
+from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.routing.classes import CELL, CONTEXT, contexts_of
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL

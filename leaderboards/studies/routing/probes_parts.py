@@ -12,7 +12,7 @@ from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.routing.probes import (
     LABELS,

@@ -13,8 +13,8 @@ from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles, policy_styles
-from leaderboards.routing.edges import EPSILON
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.routing.reach import EPSILON
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.routing.reaching import Reached, reach_curves
 from leaderboards.studies.treatments.parts import in_percent

@@ -7,7 +7,7 @@ from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter
-from leaderboards.routing.edges import EPSILON
+from leaderboards.routing.reach import EPSILON
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.routing import (
     causes,

@@ -9,8 +9,7 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.metrics import METRICS
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from policies.declaration.names import FULL
 
 OUTCOMES = ("masked", "corrupted", "due")

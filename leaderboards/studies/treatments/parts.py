@@ -7,7 +7,7 @@ from markupsafe import Markup
 from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle
-from leaderboards.statistics.resampling import Estimate
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture
 from leaderboards.studies.treatments.measured import MeasuredTask
 from policies.declaration.levels import Level

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from datasets_gen import FAMILIES, RULER, DatasetError, Example, Question, Split, Task, get_task
 from datasets_gen.tasks.ruler import niah
+from datasets_gen.tasks.ruler.form import WORDS_SHA256, short_words, vocabulary
 from datasets_gen.tasks.ruler.haystack import NOISE, fit, occurrences, sentences_of
-from datasets_gen.tasks.ruler.vocabulary import WORDS_SHA256, short_words, vocabulary
 from datasets_gen.tasks.ruler.words import COMMON, DOTS, counts_of_ranks
 from kvbench.prompts.context_length import count_by
 

@@ -12,9 +12,8 @@ import kvbench.engine.decode.together as engine
 from datasets_gen import TASKS, Task
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.bundle import Bundle
-from kvbench.engine.decode.columns import QuestionColumns, make_columns
+from kvbench.engine.decode.columns import QuestionColumns, Row, make_columns, shared_start
 from kvbench.engine.decode.reading import forward
-from kvbench.engine.decode.rows import Row, shared_start
 from kvbench.engine.decode.waves import PADDING, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan

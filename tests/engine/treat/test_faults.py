@@ -14,8 +14,7 @@ from transformers import DynamicCache
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
-from kvbench.engine.treat.branch import Branch
-from kvbench.engine.treat.donor import read_context
+from kvbench.engine.treat.branch import Branch, read_context
 from kvbench.experiments.catalogue import check_donors, check_model, find_policy
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting

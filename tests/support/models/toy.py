@@ -39,8 +39,7 @@ from kvbench.benchmarks.pipeline import as_written, is_handed_over_whole, pipeli
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.waves import rows_of, waves
-from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.donor import lazy_donor
+from kvbench.engine.treat.branch import Branch, Trace, lazy_donor
 from kvbench.engine.treat.guard import clearing_masks
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill

@@ -4,9 +4,8 @@ from typing import Any
 
 from pandas import DataFrame, concat
 
-from leaderboards.studies.declaration import StudyContent, StudyInput
+from leaderboards.studies.declaration import StudyContent, StudyInput, build_study
 from leaderboards.studies.instructions.study import STUDY
-from leaderboards.studies.page import build_study
 from leaderboards.studies.registry import studies
 from policies import Level
 from tests.support.records.damaged_records import treated_records

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from leaderboards.boards.profiles import Profile
-from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.bootstrap import Blank, FloatArray
 from policies import Level
 
 RATIOS = (0.25, 0.5, 0.75)
