@@ -115,7 +115,7 @@ MUTANTS = (
         "tests/engine/decode/test_likelihood.py::test_it_is_that_of_a_plain_pass",
     ),
     Mutant(
-        f"{ENGINE}/decode/likelihood.py",
+        f"{ENGINE}/decode/generation.py",
         "self._met[numbers] > step",
         "self._met[numbers] >= step",
         "tests/engine/decode/test_step_treatment.py::test_what_it_writes_is_read_at_every_later_step",

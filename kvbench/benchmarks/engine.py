@@ -14,8 +14,9 @@ from kvbench.benchmarks.measurement import Measurement, measurement, seconds_of
 from kvbench.benchmarks.shapes import task_of
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Trace
-from kvbench.engine.treat.plan import Scoring, TimeLimit, plan
+from kvbench.engine.treat.plan import Scoring, plan
 from kvbench.engine.treat.prefill import prefill
+from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
 from policies import Policy, at_ratios

@@ -11,7 +11,7 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.engine.treat.plan import CELL_SECONDS
+from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job, left_out_before
 from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from datasets_gen import DatasetError, Task
-from kvbench.engine.treat.plan import TimeLimit
+from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.experiments.catalogue import (
     DEFAULT,
     EVERYTHING,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from kvbench.engine.numerics.options import NumericsOptions
-from kvbench.engine.treat.plan import TimeLimit
+from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.prompts.mode import Mode, Scope
 from policies import LazyModule, Point, Policy
 

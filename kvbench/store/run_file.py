@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from datasets_gen.tasks.ifeval import Placement
-from kvbench.engine.treat.plan import CELL_SECONDS
+from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.prompts.answers import AnswerPrefix
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.identity import Identity

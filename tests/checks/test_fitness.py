@@ -80,7 +80,7 @@ def test_the_findings_of_a_toy_model() -> None:
     assert f"{LAYERS * KEY_HEADS} (layer, head) slots" in findings["slots"][1]
     assert findings["masters"][0] == "wrong"
     assert findings["reads base"] == ("note", "not measured: it does not master base at its highest level")
-    assert heard == ["base"] * 12 + ["hops"] * 6, "each level, from the highest down, by twelve questions"
+    assert heard == ["base"] * 4 + ["hops"] * 2, "the highest level and the lowest, by twelve questions each"
     assert not exam.is_fit
     assert [(row["task"], row["level"], row["mastered"]) for row in mastery_table(exam.masteries).plain()] == [
         ("base", "0 of 5", False),

@@ -1,48 +1,15 @@
 """The plan of a prefilled context: policies by levels and repeats, and the questions that each branch answers."""
 
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from datasets_gen import TASKS
+from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.prompts.prompt import Prompt
 from policies import FULL, POLICIES, Level, Point, Policy, Situation
 from policies.declaration.draws import seed_of_repeat
-from policies.declaration.faults import FOREIGN_SECONDS, time_bound
 from policies.declaration.policy import Donor
-
-CELL_SECONDS = FOREIGN_SECONDS
-TIMES = 3
-MOMENT = 1e-3  # seconds
-
-
-class TimeLimit:
-    """Limits the time that a press takes with one context.
-
-    A press that exceeded it :data:`TIMES` times gets only a moment from then on, because one that hangs would hold up a
-    run for hours. Each worker process counts for itself.
-    """
-
-    def __init__(self, seconds: float = CELL_SECONDS) -> None:
-        self.seconds = seconds
-        self._exceeded: Counter[str] = Counter()  # by name of the policy
-
-    @contextmanager
-    def for_call(self, policy: str, spent: float = 0.0) -> Iterator[None]:
-        """Raises :class:`TookTooLongError` in the call inside once its time is up, less what was ``spent``."""
-        seconds, reason = self.seconds - spent, f"it took longer than {self.seconds:g} s (--cell-seconds)"
-        if self._exceeded[policy] >= TIMES:
-            seconds, reason = MOMENT, f"given up: {reason} {TIMES} times before"
-        started, bound = time.monotonic(), max(seconds, MOMENT)
-        try:
-            with time_bound(bound, reason):
-                yield
-        finally:
-            self._exceeded[policy] += time.monotonic() - started >= bound
-
 
 CALIBRATION_TEXTS = 8
 

@@ -75,6 +75,7 @@ def treatment_of(branch: Branch) -> Any:
 @pytest.fixture
 def quanto(monkeypatch: pytest.MonkeyPatch) -> None:
     """optimum-quanto whose codes are unpacked in Python: to compile its few lines of C++ takes a minute."""
+    monkeypatch.setenv("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # which a test before may have imported
     compiled = pytest.importorskip("optimum.quanto.library.extensions.cpp", reason="not installed: kvbench[quant]")
     monkeypatch.setattr(compiled.ext, "_lib", SimpleNamespace(unpack=unpack))
 
