@@ -188,13 +188,6 @@ def test_every_policy_equals_kvpress_at_every_ratio_and_everywhere(name: str, mo
     assert_equals_kvpress(name, mode, EVERY_POLICY, ("base", "hops"), (0.0, 0.3, 0.6, 0.9))
 
 
-@pytest.mark.parametrize(
-    ("name", "mode"), [EVERYWHERE[2], *(pytest.param(*EVERYWHERE[place], marks=pytest.mark.slow) for place in (1, 3))]
-)
-def test_a_policy_of_each_path_equals_kvpress_token_for_token(name: str, mode: Mode) -> None:
-    assert_equals_kvpress(name, mode, FIRSTS, ("hops",), (0.6,))
-
-
 def test_at_ratio_zero_every_policy_is_the_full_cache(reference: LoadedModel) -> None:
     task = TASKS["base"]
     records = by_policy(collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, at_ratios((0.0,)))))

@@ -42,6 +42,7 @@ def run_and_measure(*words: str) -> tuple[int, int]:
     return main(words), peak()
 
 
+@pytest.mark.slow
 def test_a_run_ends_in_bounded_memory_and_random_weights_choose_among_all_tokens(
     tekken_model: Path, tmp_path: Path
 ) -> None:
