@@ -50,7 +50,7 @@ def ruler_task(
     description: str,
     make: Make,
     max_new_tokens: int,
-    answer_end: Literal["line", "tokens"] = "tokens",
+    answer_end: Literal["sentence", "line", "tokens"] = "tokens",
     chance: float = 0.0,
     variant: str = "",
 ) -> Task:

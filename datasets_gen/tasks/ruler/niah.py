@@ -156,9 +156,9 @@ def _question(form: Form, asked: Sequence[str], text: str, spans: Sequence[tuple
 def niah(form: Form, essays: Fill = prose_of_tokens, variant: str = "") -> Task:
     """Returns the task of a form; ``essays`` makes the prose of those that are hidden in it."""
     make = partial(_make, form=form, essays=essays)
-    return ruler_task(
-        form.name, form.description, make, MAX_NEW_TOKENS, "line" if form.golds == 1 else "tokens", variant=variant
-    )
+    # What a chat model writes behind the value is about something else, and several may stand in several sentences.
+    end: Literal["sentence", "tokens"] = "sentence" if form.golds == 1 else "tokens"
+    return ruler_task(form.name, form.description, make, MAX_NEW_TOKENS, end, variant=variant)
 
 
 def takes_essays(task: Task) -> bool:

@@ -85,6 +85,8 @@ def test_the_family_is_the_eleven_tasks() -> None:
         "fwe": 50,
     }
     assert {task.max_new_tokens for name, task in RULER.items() if "niah" in name} == {128}
+    several = {"niah_multivalue", "niah_multiquery"}
+    assert {name for name, task in RULER.items() if "niah" in name and task.answer_end == "tokens"} == several
     assert {(task.contexts["paper"], task.top_level, task.instruction) for task in RULER.values()} == {(500, 0, "")}
 
 
