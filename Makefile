@@ -21,9 +21,10 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 
 # The natural model on what it masters, at about 1,000 tokens, then a teaching model on what needs mastery. Where the
 # natural model cannot be had, the teaching model answers all of it, and its line of fetch says why.
+SHOWN := --policies snapkv,streaming_llm,expected_attention,keydiff --ratios 0.5,0.75 --limit 12
 NATURAL := --tasks niah_single_2,niah_multikey_1,niah_multivalue,vt,base,instructions --difficulty base=2,instructions=0 \
-	--policies snapkv,streaming_llm,expected_attention,keydiff --ratios 0.5,0.75 --context-tokens 1000 --limit 12 --max-new-tokens 48
-TEACHING := --tasks hops,coreference,multi_entity,arithmetic
+	$(SHOWN) --context-tokens 1000 --max-new-tokens 48
+TEACHING := --tasks hops,coreference,multi_entity,arithmetic $(SHOWN)
 run: $(INSTALLED)
 	if $(BIN)/python -m kvbench fetch smollm2; \
 	then $(BIN)/python -m kvbench run --model smollm2 $(NATURAL) --name natural \
