@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.wording import Phrasings, phrasings
 
+# The kinds of directives of IFEval (arXiv 2311.07911): the family stands before the colon. They are judged by the
 # official checkers, which are not here.
 
 # What the checker of each kind takes; it would draw at random what is not given.

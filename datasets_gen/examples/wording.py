@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-# place.
+# More ways to say and to ask the same, for training alone: no context of a test has them.
 #
-# A model that saw a dozen phrasings still knows a dozen formulas: it answered "Which animal does Ada Falbrook keep?"
-# and "Which creature is looked after by Ada Falbrook?", and took "Which animal does Ada Falbrook look after?" for a
-# question that nothing answers. What is never said twice in the same words can only be understood by those that
-# matter.
-
+# A model that saw three phrasings knows three formulas. Those held out are no part of ``taught.json``; most of their
+# words are, in other places of a sentence, or the model would have no idea what they mean.
+#
+# The phrasings live there by the first common one of the same meaning. A statement begins or goes on with
+# ``{subject}`` where a pronoun could stand, or has it in "the ... of {subject}", or last: that is what ``coreference``
+# turns into "he", "his" and "him".
 Templates = tuple[str, ...]
 
 
@@ -25,6 +26,14 @@ def taught_phrasings() -> Mapping[str, Templates]:
     content = json.loads(files("datasets_gen.examples").joinpath("taught.json").read_text(encoding="utf-8"))
     return {first: tuple(others) for first, others in content.items()}
 
+
+# Sentences of no template, for training alone: pieces of several phrasings of one meaning, and words that are out of
+# place.
+#
+# A model that saw a dozen phrasings still knows a dozen formulas: it answered "Which animal does Ada Falbrook keep?"
+# and "Which creature is looked after by Ada Falbrook?", and took "Which animal does Ada Falbrook look after?" for a
+# question that nothing answers. What is never said twice in the same words can only be understood by those that
+# matter.
 
 MIXED_SHARE = 0.6  # of the loosened sentences consist of pieces of several phrasings
 CHANGED_SHARE = 0.1  # of the words of a loosened sentence are left out, replaced or preceded by another

@@ -12,13 +12,12 @@ import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 from datasets_gen.examples.directives import Directive, check_argument, compatible, exemplar, share_obeyed
-from datasets_gen.examples.errors import DatasetError, unknown_name
+from datasets_gen.examples.errors import DatasetError, nearest, unknown_name
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.jsonl import field_of, golds_in, mapping_of, read_entries, text_of
 from datasets_gen.examples.tags import MOST_HOPS
@@ -188,7 +187,7 @@ def _row_of_kvpress(row: Fields, where: str, any_is_right: bool) -> OwnRow:
 def _check_other_form(row: Fields, where: str, field: str) -> None:
     if ours := next((name for name in row if name in OURS_ALONE), None):
         raise DatasetError(f"{where}: '{ours}' does not go with '{field}': give 'context', 'question' and 'answers'")
-    misspelt = next((name for name in row if name not in KNOWN and get_close_matches(name, KNOWN, 1, 0.85)), None)
+    misspelt = next((name for name in row if name not in KNOWN and nearest(name, KNOWN, 0.85)), None)
     if misspelt:
         raise DatasetError(f"{where}: {unknown_name('field', misspelt, KNOWN)}")
 

@@ -21,6 +21,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
 from policies import Policy, at_ratios
 
+# Records the matrix products of a piece of work, padding included, and runs them again alone: they are the least that
 # the engine must compute.
 
 PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm")  # the first two without gradients

@@ -77,12 +77,13 @@ def enough(task: Task, contexts: int) -> int:
 def highest_mastered(model: LoadedModel, task: Task, contexts: int, seed: int = 0, begin: Begin = silent) -> Mastery:
     """Asks a task at its highest level, and at lower ones until one is mastered; returns what was found at the last.
     The lowest comes second: what is beyond a model there is beyond it at all levels between."""
-    highest, *between, lowest = range(task.top_level, -1, -1) if task.top_level else (0, 0)
-    found = mastery_at(model, task, highest, contexts, seed, begin)
-    if not found.reason or highest == lowest:
+    found = mastery_at(model, task, task.top_level, contexts, seed, begin)
+    if not found.reason or not task.top_level:
         return found
-    easiest = mastery_at(model, task, lowest, contexts, seed, begin)
-    for level in between if not easiest.reason else ():
+    easiest = mastery_at(model, task, 0, contexts, seed, begin)
+    if easiest.reason:
+        return easiest
+    for level in range(task.top_level - 1, 0, -1):
         found = mastery_at(model, task, level, contexts, seed, begin)
         if not found.reason:
             return found

@@ -85,7 +85,7 @@ def load_of(
     prompts = [prompt for example in examples for prompt in build_prompts(tokenizer, task, example, mode)]
     tokenized = [question for prompt in prompts for question in prompt.questions]
     golds = mean(max(0, len(question.gold_ids) - 1) for question in tokenized)
-    # A chat model writes on behind a needle's value; its sentences end, and so do the lines of a base model.
+    # Where its sentence does not end an answer, a chat model writes on; the lines of a base model end.
     ends_early = (task.begins_answers and task.answer_end == "sentence") or tokenizer.chat_template is None
     tokens = tokens or round(mean(len(prompt.token_ids) for prompt in prompts))
     branches = []

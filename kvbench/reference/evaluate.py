@@ -19,7 +19,7 @@ from kvbench.system.files import write_text_atomically
 from kvbench.system.module_command import run_module
 from policies import FULL, POLICIES
 
-# there.
+# Lists what a reference model has to master with the full cache: one that fails a task cannot show what breaks there.
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from kvbench.store.tables import RowsByTable
 from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES, Point
 
+# Asks the full cache again behind presses of users: one that changes a global of a library changes what all others
 # read, and nothing of the model shows it.
 
 CLOSE = 1e-3  # nats; the same passes over the same tokens differ by rounding at most

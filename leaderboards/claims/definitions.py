@@ -3,7 +3,7 @@
 from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 
-CHAPTER = Chapter(
+CLAIMS = Chapter(
     "claims",
     "Claims of papers",
     (

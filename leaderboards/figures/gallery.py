@@ -25,6 +25,7 @@ from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import UNTREATED
 from policies.declaration.names import CONTROLS, FULL
 
+# Draws the Global Eviction Ratio against rates of wrong answers: are answers made up where the evidence is evicted
 # everywhere?
 
 Pair = tuple[Measure, Measure]  # across and up

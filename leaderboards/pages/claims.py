@@ -9,7 +9,7 @@ from pathlib import PurePath
 from markupsafe import Markup
 
 from leaderboards.claims.declaration import Claim, Text
-from leaderboards.claims.definitions import CHAPTER as CLAIMS
+from leaderboards.claims.definitions import CLAIMS
 from leaderboards.claims.verdict import VERDICTS, Judgement, number_text
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.intervals import axis_of, interval_drawing

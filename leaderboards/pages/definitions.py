@@ -5,7 +5,7 @@ from leaderboards.aggregate.comparison.duel import COMPARED, MORE
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.registry import derived_definitions
-from leaderboards.claims.definitions import CHAPTER as CLAIMS
+from leaderboards.claims.definitions import CLAIMS
 from leaderboards.figures.tradeoff import DEFINITION as TRADEOFF
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval

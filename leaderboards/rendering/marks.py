@@ -1,4 +1,4 @@
-"""Marks: what stands on the frame of a drawing. A page has them as SVG (``svg.py``), print by matplotlib
+"""Marks: what stands on the frame of a drawing. A page has them as SVG (``drawing.py``), print by matplotlib
 (``printed.py``)."""
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Finds routes through attention from tokens of the context to the place where the answer is written.
 
 Nodes are (layer, token), layer 0 before the first layer. Each layer has the edges of
-:class:`~leaderboards.routing.edges.Edges` and one from every token to itself, its residual stream. "Storage,
+:class:`Edges` and one from every token to itself, its residual stream. "Storage,
 accessibility, use" are told apart as in arXiv 2603.01426, which gives no algorithm.
 
 Widths are products of the edges of one layer after the other with a vector over tokens, from the sink back to layer 0:

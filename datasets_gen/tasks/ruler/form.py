@@ -50,7 +50,7 @@ def ruler_task(
     description: str,
     make: Make,
     max_new_tokens: int,
-    answer_end: Literal["sentence", "line", "tokens"] = "tokens",
+    answer_end: Literal["sentence", "tokens"] = "tokens",
     chance: float = 0.0,
     variant: str = "",
 ) -> Task:
@@ -119,7 +119,7 @@ def vocabulary() -> Vocabulary:
     if digest != WORDS_SHA256:
         raise DatasetError(
             f"datasets_gen/tasks/ruler/words.json was changed (sha256 {digest[:12]}, released {WORDS_SHA256[:12]}): "
-            "restore it, or raise the version of the tasks together with the hash in vocabulary.py"
+            "restore it, or raise the version of the tasks together with the hash in form.py"
         )
     return Vocabulary.model_validate(json.loads(content))
 

@@ -17,6 +17,7 @@ from kvbench.prompts.prompt import Prompt
 from kvbench.system.memory import memory_bound
 from policies import PolicyError
 
+# Runs a separate prefill for a press that reads the context again, acts on more than one layer at a time, or chooses
 # once all layers are read. The press runs under its own context manager, as in kvpress's pipeline.
 
 Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention

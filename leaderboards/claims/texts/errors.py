@@ -1,4 +1,4 @@
-"""The experiments of text E: every value of the cache is off by an error, or is stored in fewer bits."""
+"""The claims of text E: every value of the cache is off by an error, or is stored in fewer bits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The experiment of text F: entries of the cache that hold something else, drawn anew before every pass that reads."""
+"""The claims of text F: entries of the cache that hold something else, drawn anew before every pass that reads."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The experiment of claims R4 to R6: attention, hidden states and routes over ratios."""
+"""The claims R4 to R6 of text R: attention, hidden states and routes over ratios."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The claims about numerics: every answer with the cache and without it, in several types of numbers."""
+"""The claims of text N: every answer with the cache and without it, in several types of numbers."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

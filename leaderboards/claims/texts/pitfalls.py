@@ -1,4 +1,4 @@
-"""The experiment of text P: system prompts that are compressed, plain and with their instructions protected."""
+"""The claims of text P: system prompts that are compressed, plain and with their instructions protected."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -159,31 +159,25 @@ def _tokens_kept(prompts: PromptRecords) -> Statistic:
 
 
 def _leaked_and_disobeyed(prompts: PromptRecords) -> Statistic:
-    of_order = [_leakage_gained(prompts, arm) - _directives_lost(prompts, arm) for arm in DEFENDED]
+    of_order = [
+        _gained(prompts, prompts.attacks, "leakage", arm) + _gained(prompts, prompts.directives, "strict", arm)
+        for arm in DEFENDED
+    ]
     note = f"leakage gained less directives lost: {_by_arm(of_order)}"
     return Statistic(of_order[0] - of_order[1], prompts.resampler.count, note=note)
 
 
-def _leakage_gained(prompts: PromptRecords, arm: str) -> FloatArray:
-    treated, whole = (
-        mean_of(prompts, rows_of(prompts.attacks, *cell, arm=arm), "leakage") for cell in ((POLICIES, HALF), FULL_CELL)
-    )
+def _gained(prompts: PromptRecords, table: DataFrame, column: str, arm: str) -> FloatArray:
+    """Returns the mean of a column under the policies at half of the cache, less that of the full cache."""
+    cells = ((POLICIES, HALF), ((FULL,), None))
+    treated, whole = (mean_of(prompts, rows_of(table, *cell, arm=arm), column) for cell in cells)
     return treated - whole
-
-
-def _directives_lost(prompts: PromptRecords, arm: str) -> FloatArray:
-    treated, whole = (
-        mean_of(prompts, rows_of(prompts.directives, *cell, arm=arm), "strict")
-        for cell in ((POLICIES, HALF), FULL_CELL)
-    )
-    return whole - treated
 
 
 def _by_arm(of_order: list[FloatArray]) -> str:
     return ", ".join(f"{values[0]:+z.2f} with {arm}" for values, arm in zip(of_order, DEFENDED, strict=True))
 
 
-FULL_CELL = ((FULL,), None)
 P3 = Claim(
     identifier="P3",
     text=P,

@@ -1,4 +1,4 @@
-"""The experiments of text R: policies over ratios, about one fact, chains of facts, and facts about several people."""
+"""The claims of text R but R4 to R6: policies over ratios, about one fact, chains of facts, and several people."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

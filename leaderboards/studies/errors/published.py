@@ -1,4 +1,4 @@
-"""What text E reports: its treatments by the names that they have here, and their figures."""
+"""The treatments of text E, by their names here, with the figures that it reports."""
 
 from dataclasses import dataclass
 
