@@ -35,6 +35,12 @@ class Axis:
         return cls(title, tuple(top * step / steps for step in range(steps + 1)), 0.0, top * 1.03)
 
     @classmethod
+    def of_layers(cls, count: int) -> Self:
+        """Makes an axis of the layers of a model, with seven ticks at most."""
+        step = max(1, math.ceil((count - 1) / 6))
+        return cls("layer", tuple(float(layer) for layer in range(0, count, step)), -0.3, count - 0.7)
+
+    @classmethod
     def from_values(cls, title: str, values: Sequence[float], steps: int = 5, top: float = 1.0) -> Self:
         """Makes an axis from 0, or the lowest value below it, to the highest, in round steps. ``top``: where it ends if
         all values are 0."""

@@ -162,7 +162,7 @@ def _drift_part(rows: Sequence[Drift]) -> StudySection:
         line = BandedLine(styles[dtype], points, *(map(tuple, ends) if own[0].hidden.interval else ()))
         vertical = Axis.from_values("", [*ends[1], *(y for _, y in points)])
         title = f"Drift of the residual stream, {task} in {dtype}"
-        drawing = panel([line], _layer_axis(len(own)), vertical, title, f"drift/{task}/{dtype}")
+        drawing = panel([line], Axis.of_layers(len(own)), vertical, title, f"drift/{task}/{dtype}")
         pictures.append(Picture(f"{task}, {dtype}", "relative drift in millionths, by layer", Markup(drawing)))
     return StudySection(
         "drift",
@@ -173,11 +173,6 @@ def _drift_part(rows: Sequence[Drift]) -> StudySection:
         tuple(pictures),
         details=(Listing("Drift by layer", (*columns, "Mann-Whitney p", "p, BH"), lines),),
     )
-
-
-def _layer_axis(count: int) -> Axis:
-    step = max(1, -(-(count - 1) // 6))
-    return Axis("layer", tuple(float(layer) for layer in range(0, count, step)), -0.3, count - 0.7)
 
 
 def _boundary_part(rows: Sequence[Boundary]) -> StudySection:
@@ -228,7 +223,7 @@ def _patch_part(rows: Sequence[Recovery]) -> StudySection:
         ]
         vertical = Axis.from_values("", [1.0, *(one.median for one in own)])
         title = f"Recovery by patching one layer, {dtype}"
-        drawing = panel(drawn, _layer_axis(layers), vertical, title, f"patches/{dtype}")
+        drawing = panel(drawn, Axis.of_layers(layers), vertical, title, f"patches/{dtype}")
         pictures.append(Picture(dtype, "median recovery, by the layer that is patched", Markup(drawing)))
     return StudySection(
         "patches",

@@ -186,9 +186,7 @@ def _by_layer(
         if name in lines
     ]
     layers = max(len(values) for values in lines.values())
-    step = max(1, -(-(layers - 1) // 6))
-    axis = Axis("layer", tuple(float(layer) for layer in range(0, layers, step)), -0.3, layers - 0.7)
-    return Picture(title, note, Markup(panel(paths, axis, fitted(paths), title, salt)))
+    return Picture(title, note, Markup(panel(paths, Axis.of_layers(layers), fitted(paths), title, salt)))
 
 
 DEFINITIONS = (
