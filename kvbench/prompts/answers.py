@@ -1,11 +1,13 @@
 """Asks tasks of a model as it can answer them: the shipped models were taught to answer in a few words, every other one
 answers in sentences, and is given their beginning."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
-from datasets_gen import INSTRUCTION, Task
+from datasets_gen import INSTRUCTION, Draft, Request, Task
 from kvbench.models.shipped import REFERENCE_MODELS
 
 AnswerPrefix = Literal["auto", "on", "off"]
@@ -24,5 +26,12 @@ def _asked(task: Task, begins: bool) -> Task:
     asked = replace(task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS))
     if begins and task.answer_marker and task.instruction:
         # A begun answer states the number: to ask for the steps too, and look for a mark behind them, would find none.
-        return replace(asked, instruction=INSTRUCTION, answer_marker="")
+        make = partial(_without_steps, task.make)
+        return replace(asked, instruction=INSTRUCTION, answer_marker="", make=make)
     return asked
+
+
+def _without_steps(make: Callable[[random.Random, Request], Draft], rng: random.Random, request: Request) -> Draft:
+    """Makes the number itself the perfect output of each question."""
+    draft = make(rng, request)
+    return replace(draft, questions=tuple(replace(question, target=None) for question in draft.questions))

@@ -21,7 +21,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.ends import answer_ends
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import Prompt, Role, build_prompts, chat_template, tokens_of
+from kvbench.prompts.prompt import Prompt, Role, answer_text, build_prompts, chat_template, tokens_of
 from kvbench.system.errors import KVBenchError
 from tests.support.models.tekken import VOCABULARY, tekken
 from tests.support.models.toy import toy_tokenizer
@@ -310,6 +310,16 @@ def test_only_the_shipped_models_begin_their_answers_themselves() -> None:
         assert all(task.begins_answers and task.max_new_tokens >= 32 for task in asked)
     assert not any(task.begins_answers for task in asked_of(tasks, "org/model", "off"))
     assert asked_of([FROM_DATA["prose"]], "org/model") == [FROM_DATA["prose"]]
+
+
+def test_a_begun_answer_is_the_number_and_not_the_steps_to_it(tokenizer: PreTrainedTokenizerFast) -> None:
+    (begun,) = asked_of([TASKS["arithmetic"]], "smollm2")
+    for index in range(5):
+        steps, number = (task.example(1, index).questions[0] for task in (TASKS["arithmetic"], begun))
+        assert "####" in steps.perfect_output
+        assert number.perfect_output == steps.golds[0]
+        (question,) = build_prompts(tokenizer, begun, begun.example(1, index), "agnostic")[0].questions
+        assert answer_text(tokenizer, question.gold_ids) == steps.golds[0]
 
 
 def test_without_a_first_token_the_prompt_begins_with_the_context() -> None:
