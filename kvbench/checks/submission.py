@@ -25,7 +25,7 @@ from kvbench.experiments.question_fields import described_context, described_que
 from kvbench.experiments.setting import Setting
 from kvbench.experiments.source import source_hash
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
-from kvbench.models.names import local_source
+from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows
 from kvbench.store.record import Record, StoredAnswer
 from kvbench.store.scoring import SCORES, scores_of
@@ -59,8 +59,9 @@ class Submission:
     @cached_property
     def model_is_here(self) -> bool:
         """Tells whether the model of the run is on this machine, byte for byte, tokenizer included."""
-        place = local_source(self.store.identity.model)
-        return place is not None and fingerprint_of(str(place)) == self.store.identity.model_fingerprint
+        identity = self.store.identity
+        place, adapter = local_source(identity.model), adapter_of(identity.model)
+        return place is not None and fingerprint_of(str(place), adapter=adapter) == identity.model_fingerprint
 
     @cached_property
     def tasks(self) -> Mapping[str, Task]:

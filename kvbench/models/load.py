@@ -25,7 +25,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from kvbench.models.gguf.header import is_gguf
-from kvbench.models.names import model_source
+from kvbench.models.names import adapter_of, model_source
 from kvbench.models.precision import faster_dtype
 from kvbench.models.pretrained import NO_CODE, Ends, check_fields, read_config, read_tokenizer, with_end_of_turn
 from kvbench.models.shipped import REFERENCE_MODELS
@@ -36,6 +36,7 @@ from kvbench.system.hub import look_for_hub
 from policies import LazyModule, Policy, attention_window, is_left_whole
 
 gguf_network = LazyModule("kvbench.models.gguf.network")  # the package gguf takes seconds to import
+peft = LazyModule("peft")  # likewise
 
 DESCRIPTIONS = (
     "README.md",
@@ -184,7 +185,7 @@ def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:
 def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None) -> LoadedModel:
     """Loads a causal language model that kvpress supports, with the fused attention that every policy runs on. The
     ``device_map`` ``auto`` spreads its layers over all GPUs that the process sees."""
-    source = model_source(name)
+    source, adapter = model_source(name), adapter_of(name)
     where = choose_device(device)
     if device_map is not None:
         check_spreading(where)
@@ -208,6 +209,9 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         _check_weights(name, report)
         tokenizer = read_tokenizer(source)
         _check_tokenizer(name, tokenizer)
+        if adapter is not None:
+            # Added once, to the weights: the network then runs as fast as without.
+            network = peft.PeftModel.from_pretrained(network, adapter).merge_and_unload()
     except KVBenchError:
         raise
     except Exception as error:  # damaged files raise anything
@@ -222,7 +226,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     for parameter, weight in network.named_parameters():
         if not weight.isfinite().all():
             raise KVBenchError(f"the checkpoint '{name}' is damaged: its weight {parameter} is infinite or NaN")
-    return wrap_model(name, network, tokenizer, fingerprint_of(source, config))
+    return wrap_model(name, network, tokenizer, fingerprint_of(source, config, adapter))
 
 
 def _read_network(source: str, config: Any, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Mapping[str, Any]]:
@@ -318,10 +322,10 @@ def wrap_model(
     return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network))
 
 
-def fingerprint_of(source: str, config: Any = None) -> str:
+def fingerprint_of(source: str, config: Any = None, adapter: Path | None = None) -> str:
     """Hashes all files of a local model except descriptions, and the shards of its weights wherever they lie; for a hub
-    model, its configuration (``config``) and commit."""
-    digest = hashlib.sha256()
+    model, its configuration (``config``) and commit; and those of an adapter."""
+    digest = hashlib.sha256(fingerprint_of(str(adapter)).encode() if adapter else b"")
     folder = Path(source)
     if folder.is_file():
         with folder.open("rb") as handle:

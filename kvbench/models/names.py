@@ -4,6 +4,7 @@ import difflib
 from pathlib import Path
 
 from datasets_gen import unknown_name
+from kvbench.models.adapter import base_of, is_adapter
 from kvbench.models.fetch import fetch_on_first_use
 from kvbench.models.gguf.header import SUFFIX, check_gguf
 from kvbench.models.natural import NATURAL_MODELS
@@ -19,9 +20,17 @@ def is_mistyped(name: str) -> bool:
     return name not in MODEL_NAMES and bool(difflib.get_close_matches(name, MODEL_NAMES))
 
 
+def adapter_of(name: str) -> Path | None:
+    """Returns the folder of the adapter that a model is: its own, where peft wrote the adapter alone."""
+    folder = folder_of(name) if name in REFERENCE_MODELS else user_path(name)
+    return folder if is_adapter(folder) else None
+
+
 def local_source(name: str) -> Path | None:
-    """Returns the folder or the GGUF file of a model that is on this machine under its name or path; None if it is not,
-    as with the models of the hub."""
+    """Returns the folder or the GGUF file of a model that is on this machine under its name or path, of the base where
+    the model is an adapter; None if it is not, as with the models of the hub."""
+    if adapter := adapter_of(name):
+        return local_source(base_of(adapter))
     if name in REFERENCE_MODELS:
         return folder_of(name)
     if name in NATURAL_MODELS:
@@ -31,9 +40,11 @@ def local_source(name: str) -> Path | None:
 
 
 def model_source(name: str) -> str:
-    """Returns the folder, GGUF file or hub name of a model for transformers, and fetches a natural model on its first
-    use. It raises :class:`KVBenchError` for a name that looks like a path where there is nothing, or like the name of a
+    """Returns the folder, GGUF file or hub name of a model for transformers, of its base where it is an adapter, and
+    fetches a natural model on its first use. It raises :class:`KVBenchError` for a name that looks like a path where there is nothing, or like the name of a
     model of kvbench."""
+    if adapter := adapter_of(name):
+        return model_source(base_of(adapter))
     if name in NATURAL_MODELS:
         return str(fetch_on_first_use(NATURAL_MODELS[name]))
     here, path = local_source(name), user_path(name)

@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
@@ -156,3 +158,25 @@ def test_a_template_that_asks_first_is_refused(tokenizer: PreTrainedTokenizerFas
     other = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, chat_template=template)
     with pytest.raises(KVBenchError, match=reason):
         chat_template(other, "system")
+
+
+def test_an_adapter_is_added_to_the_model_that_it_names(folder: Path, tmp_path: Path) -> None:
+    adapter, network = tmp_path / "adapter", AutoModelForCausalLM.from_pretrained(folder)
+    adapted = get_peft_model(network, LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False))
+    adapted.peft_config["default"].base_model_name_or_path = str(folder)
+    adapted.save_pretrained(adapter)
+    base, model = load_model(str(folder), "cpu"), load_model(str(adapter), "cpu")
+    ids = torch.arange(12)[None]
+    with torch.no_grad():
+        theirs, ours, without = (one(ids).logits for one in (adapted.eval(), model.network, base.network))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert (ours - without).abs().max() > 1e-2
+    assert len({model.fingerprint, base.fingerprint, fingerprint_of(str(folder), adapter=folder)}) == 3
+    assert not any("lora" in name for name, _ in model.network.named_parameters())
+
+
+@pytest.mark.parametrize("written", ["{", "{}", '{"base_model_name_or_path": null}', "[]"])
+def test_an_adapter_without_a_base_is_refused(tmp_path: Path, written: str) -> None:
+    (tmp_path / "adapter_config.json").write_text(written)
+    with pytest.raises(KVBenchError, match=r"adapter_config\.json names no base model"):
+        load_model(str(tmp_path), "cpu")
