@@ -13,7 +13,7 @@ from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import known_policies
 from kvbench.experiments.suites import SUITES
 from kvbench.models.natural import NATURAL_MODELS
-from kvbench.models.shipped import REFERENCE_MODELS
+from kvbench.models.shipped import ADAPTERS, REFERENCE_MODELS
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -58,9 +58,9 @@ def _models() -> ResultTable:
     natural = [(model.name, model.description) for model in NATURAL_MODELS.values()]
     others = (
         "a path or hub name",
-        "also a GGUF file: any causal language model that kvpress supports",
+        "also a GGUF file, or a LoRA adapter of peft: any causal language model that kvpress supports",
     )
-    rows = [*REFERENCE_MODELS.items(), *natural, others]
+    rows = [*REFERENCE_MODELS.items(), *natural, *ADAPTERS.items(), others]
     return ResultTable("models", (Column("model"), Column("what it is", of_sentences=True)), rows)
 
 

@@ -8,11 +8,11 @@ from kvbench.models.adapter import base_of, is_adapter
 from kvbench.models.fetch import fetch_on_first_use
 from kvbench.models.gguf.header import SUFFIX, check_gguf
 from kvbench.models.natural import NATURAL_MODELS
-from kvbench.models.shipped import REFERENCE_MODELS, folder_of
+from kvbench.models.shipped import ADAPTERS, REFERENCE_MODELS, SHIPPED, folder_of
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import user_path
 
-MODEL_NAMES = (*REFERENCE_MODELS, *NATURAL_MODELS)
+MODEL_NAMES = (*REFERENCE_MODELS, *NATURAL_MODELS, *ADAPTERS)
 
 
 def is_mistyped(name: str) -> bool:
@@ -22,7 +22,7 @@ def is_mistyped(name: str) -> bool:
 
 def adapter_of(name: str) -> Path | None:
     """Returns the folder of the adapter that a model is: its own, where peft wrote the adapter alone."""
-    folder = folder_of(name) if name in REFERENCE_MODELS else user_path(name)
+    folder = folder_of(name) if name in SHIPPED else user_path(name)
     return folder if is_adapter(folder) else None
 
 
@@ -41,8 +41,8 @@ def local_source(name: str) -> Path | None:
 
 def model_source(name: str) -> str:
     """Returns the folder, GGUF file or hub name of a model for transformers, of its base where it is an adapter, and
-    fetches a natural model on its first use. It raises :class:`KVBenchError` for a name that looks like a path where there is nothing, or like the name of a
-    model of kvbench."""
+    fetches a natural model on its first use. It raises :class:`KVBenchError` for a name that looks like a path where
+    there is nothing, or like the name of a model of kvbench."""
     if adapter := adapter_of(name):
         return model_source(base_of(adapter))
     if name in NATURAL_MODELS:

@@ -1,4 +1,4 @@
-"""These models ship with the package."""
+"""These models ship with the package: small ones that know its tasks alone, and adapters of natural ones."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -11,6 +11,10 @@ REFERENCE_MODELS: Mapping[str, str] = {
     "reference-small": "reference-qwen's recipe at a third of the parameters",
     "reference-narrow": "Qwen 3 architecture, reads its context in one layer: the control of claims about routes",
 }
+ADAPTERS: Mapping[str, str] = {
+    "smollm2-routing": "smollm2 with adapters that were taught the tasks: a natural model that masters them",
+}
+SHIPPED: Mapping[str, str] = {**REFERENCE_MODELS, **ADAPTERS}
 # The commit that made the weights of each, with the code that trained them.
 MADE_BY: Mapping[str, str] = {
     "reference": "b3d59b4",

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from datasets_gen import INSTRUCTION, Draft, Request, Task
-from kvbench.models.shipped import REFERENCE_MODELS
+from datasets_gen import INSTRUCTION, TASKS, Draft, Request, Task
+from kvbench.models.shipped import ADAPTERS, REFERENCE_MODELS
 
 AnswerPrefix = Literal["auto", "on", "off"]
 SENTENCE_TOKENS = 32  # that an answer may have which is a sentence: 16, enough for a taught answer, cut sentences off
@@ -16,10 +16,17 @@ SENTENCE_TOKENS = 32  # that an answer may have which is a sentence: 16, enough 
 
 def asked_of(tasks: Sequence[Task], model: str, answer_prefix: AnswerPrefix = "auto") -> list[Task]:
     """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of every model but the
-    shipped ones, which were taught without."""
-    if model in REFERENCE_MODELS and answer_prefix != "on":
-        return list(tasks)
-    return [task if task.role == "text" else _asked(task, answer_prefix != "off") for task in tasks]
+    shipped ones, which were taught without; where these are adapters, in the tasks that they were taught."""
+    return [
+        task
+        if task.role == "text" or (answer_prefix != "on" and _is_taught(model, task))
+        else _asked(task, answer_prefix != "off")
+        for task in tasks
+    ]
+
+
+def _is_taught(model: str, task: Task) -> bool:
+    return model in REFERENCE_MODELS or (model in ADAPTERS and task.name in TASKS)
 
 
 def _asked(task: Task, begins: bool) -> Task:

@@ -15,7 +15,7 @@ from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from datasets_gen import FROM_DATA, TASKS, Example, Span, Task
+from datasets_gen import FROM_DATA, RULER, TASKS, Example, Span, Task
 from kvbench.benchmarks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.answers import asked_of
@@ -309,6 +309,9 @@ def test_only_the_shipped_models_begin_their_answers_themselves() -> None:
     for asked in (asked_of(tasks, "org/model"), asked_of(tasks, "reference", "on"), asked_of(tasks, "smollm2", "on")):
         assert all(task.begins_answers and task.max_new_tokens >= 32 for task in asked)
     assert not any(task.begins_answers for task in asked_of(tasks, "org/model", "off"))
+    # An adapter was taught the tasks, and is its base in all others.
+    assert asked_of(tasks, "smollm2-routing") == tasks
+    assert asked_of(list(RULER.values()), "smollm2-routing")[0].begins_answers
     assert asked_of([FROM_DATA["prose"]], "org/model") == [FROM_DATA["prose"]]
 
 
