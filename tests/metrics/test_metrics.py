@@ -130,6 +130,19 @@ def test_the_answer_is_what_follows_the_last_marker(output: str, expected: str) 
 
 
 @pytest.mark.parametrize(
+    ("gold", "output", "right"),
+    [
+        # A reader of a file of one's own asked for the cost, and the firm is the answer to another question.
+        ("2.4 million euros", "The repair by Baumert and Sons cost 2.4 million euros", True),
+        ("2.4 million euros", "It cost 2.4 million euros or 3 million pounds", False),
+        ("Klaus", "Klaus, and Baumert and Sons", False),
+    ],
+)
+def test_a_firm_is_no_other_answer_to_what_a_sum_answers(gold: str, output: str, right: bool) -> None:
+    assert score_text(output, [gold], True, [], [gold, "Baumert and Sons", "3 million pounds"]).right is right
+
+
+@pytest.mark.parametrize(
     ("output", "right"), [("5 + 3 = 8. #### 8", True), ("5 + 3 = 8. #### 9", False), ("5 + 3 = 8.", False)]
 )
 def test_steps_do_not_count_for_a_worked_out_answer(output: str, right: bool) -> None:

@@ -205,8 +205,13 @@ def _items(value: str) -> tuple[_Item, ...]:
 
 @lru_cache(maxsize=16384)
 def _kinds(value: str) -> frozenset[str]:
-    """Returns the kinds of a value of the lexicon; of another one, whether it is a number or date."""
-    return kinds_of(value) or (frozenset({"number", "date"}) if is_quantity(_small(value)) else frozenset())
+    """Returns the kinds of a value of the lexicon; of another one, whether it is a number or date, or at least has a
+    digit: a firm is no other answer to what "2.4 million euros" answers."""
+    if known := kinds_of(value):
+        return known
+    if is_quantity(_small(value)):
+        return frozenset({"number", "date"})
+    return frozenset({"text with digits"}) if re.search(r"\d", value) else frozenset()
 
 
 def _words(value: str) -> frozenset[str]:
