@@ -9,7 +9,6 @@ from pandas import DataFrame
 from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.instructions.amnesia import LEAKED_MORE, STILL_OBEYED, while_obeying
 from leaderboards.studies.instructions.obedience import (
     DEFENDED,
     GAINS,
@@ -19,7 +18,7 @@ from leaderboards.studies.instructions.obedience import (
     prompt_records,
     spearman,
 )
-from leaderboards.studies.instructions.protection import protection_gain
+from leaderboards.studies.instructions.protection import LEAKED_MORE, STILL_OBEYED, protection_gain, while_obeying
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
