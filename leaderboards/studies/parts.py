@@ -1,7 +1,7 @@
 """Estimates over levels as curves, tables and texts: the parts of which the pages of studies are made."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from markupsafe import Markup
@@ -15,6 +15,7 @@ from leaderboards.studies.declaration import Picture
 from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
 
+Row = TypeVar("Row")
 Cells = Mapping[tuple[str, Level], Estimate]  # by policy and level
 NONE = "–"
 
@@ -34,11 +35,17 @@ def full_last(policies: Iterable[str]) -> dict[str, LineStyle]:
     return policy_styles(sorted(dict.fromkeys(policies), key=lambda policy: policy == FULL))
 
 
-def line_of(style: LineStyle, points: Sequence[tuple[float, Estimate]]) -> BandedLine:
+def exactly(value: float) -> Estimate:
+    """Makes a number without an interval."""
+    return Estimate(value, None, None, 0)
+
+
+def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> BandedLine:
     """Makes a line with a band, where all its points have intervals."""
+    points = list(points)
     intervals = [one.interval for _, one in points if one.interval is not None]
     low, high = zip(*intervals, strict=True) if points and len(intervals) == len(points) else ((), ())
-    return BandedLine(style, tuple((place, one.mean) for place, one in points), low, high)
+    return BandedLine(style, tuple((float(place), one.mean) for place, one in points), low, high)
 
 
 def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: str) -> Picture:
@@ -84,6 +91,17 @@ def level_table(
         for policy in dict.fromkeys(policy for policy, _ in cells)
     )
     return Listing(title, (first, *more, *(names[level] for level in levels)), rows)
+
+
+def listing_of(title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[Row], object]]) -> Listing:
+    """Lists rows by column; an estimate is a share in percent, and nothing is a dash."""
+    return Listing(title, tuple(columns), tuple(tuple(_text(write(row)) for write in columns.values()) for row in rows))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Estimate):
+        return in_percent(value)
+    return NONE if value is None or value != value else f"{value:.2g}" if isinstance(value, float) else str(value)
 
 
 def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) -> str:

@@ -1,6 +1,5 @@
 """The page on routes in a real browser: it fits, leads with routes that tell, and shows causes and other models."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,7 @@ OUTSIDE = """[...document.querySelectorAll('figure svg')].filter(each => each.ch
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    observed = replace(routing_input(), beside=[replace(routing_input(), model="other")])
-    for name, given in (("observed", observed), ("causes", with_causes())):
+    for name, given in (("observed", routing_input()), ("causes", with_causes())):
         (folder / f"{name}.html").write_text(build_study(STUDY, given)[0], encoding="utf-8")
     return folder
 
@@ -47,15 +45,6 @@ def test_it_leads_with_classes_by_routes_that_few_tokens_have(browser: Chromium,
     assert browser.evaluate(TITLES)[0] == "Why answers are wrong: base"
     told = "with the full cache, 10 % of a context’s tokens reach the answer so"
     assert told in browser.evaluate("document.querySelector('section p').textContent")
-
-
-def test_models_stand_side_by_side(browser: Chromium, pages: Path) -> None:
-    browser.open(pages / "observed.html")
-    tops = browser.evaluate(
-        "[...document.querySelectorAll('#depth figure')].map(each => Math.round(each.getBoundingClientRect().top))"
-    )
-    assert len(tops) == 2
-    assert tops[0] == tops[1]
 
 
 def test_causes_come_first_where_nothing_else_is_there(browser: Chromium, pages: Path) -> None:

@@ -271,7 +271,6 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(cli: Comman
     assert frame["draw_id"].nunique() == 2
     page = (tmp_path / "site/instructions.html").read_text()
     assert "streaming_llm+whitelist" in page
-    assert "0.196" in page, "the published gain beside ours"
     assert page.count("<svg xmlns") >= 5
     assert 'href="instructions.html"' in (tmp_path / "site/index.html").read_text()
     assert cli("site", tmp_path / "runs/x", "--site", tmp_path / "again") == 0

@@ -3,7 +3,8 @@
 import pytest
 
 from datasets_gen.tasks.instructions import ARMS
-from leaderboards.studies.instructions.obedience import GAINS, leaks, prompt_records
+from leaderboards.claims.texts.pitfalls import GAINS
+from leaderboards.studies.instructions.obedience import leaks, prompt_records
 from leaderboards.studies.instructions.protection import forms_of, protection_gain, while_obeying
 from policies.declaration.names import plain_and_way
 from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study

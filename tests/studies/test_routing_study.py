@@ -46,20 +46,6 @@ def test_agreement_of_heads_by_hand() -> None:
     assert one.slope.mean == 0.5
 
 
-def test_consensus_by_depth_stands_beside_that_of_another_model() -> None:
-    """All heads of the other model look at one token in both layers."""
-    table = attention()
-    table["top"] = [[3, 3]] * len(table)
-    other = StudyInput("other", records(), tables={"attention": table})
-    found = dict(heads.depths(replace(routing_input(), beside=[other])))
-    assert [found[model].consensus.tolist() for model in ("toy", "other")] == [[0.5, 1.0], [0.5, 0.5]]
-    assert [one.slope.mean for one in found.values() if one.slope] == [0.5, 0.0]
-    _, content = build_study(STUDY, replace(routing_input(), beside=[other]))
-    (depth,) = [part for part in content.parts if part.identifier == "depth"]
-    assert [picture.title for picture in depth.pictures] == ["toy", "other"]
-    assert [row[:2] for row in depth.listings[0].rows] == [("toy", "0.75"), ("other", "0.50")]
-
-
 def test_probes_find_what_states_hold_and_nothing_else() -> None:
     labelled = probes.with_labels(states(), records())
     by_layer = {(one.label, one.layer): one.score for one in probes.by_layer(labelled, probes.STATE)}
@@ -88,7 +74,7 @@ def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
     assert "routing" in [study.name for study in studies_of(given)]
     page, content = build_study(STUDY, given)
     assert [part.identifier for part in content.parts] == [
-        *("classes-base", "reach-base", "depth", "agreement", "probes-state", "probes-values"),
+        *("classes-base", "reach-base", "agreement", "probes-state", "probes-values"),
     ]
     assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]
     assert dict(content.facts) == {

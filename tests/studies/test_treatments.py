@@ -69,14 +69,13 @@ def faults() -> dict[str, StudySection]:
 
 def test_what_costs_all_is_last_and_what_costs_nothing_first(faults: dict[str, StudySection]) -> None:
     (table,) = faults["kept"].listings
-    order, every = faults["kept"].details
-    assert table.columns == ("treatment", "area over numbers changed", "half lost from", "0", "0.1", "0.2")
+    (every,) = faults["kept"].details
+    assert table.columns == ("treatment", "area over numbers changed", "0", "0.1", "0.2")
     assert table.rows == (
-        ("stale", ALL, "–", ALL, ALL, ALL),
-        ("gaussian", "94 [94 to 94]", "–", ALL, ALL, "75 [75 to 75]"),  # (1 + 1) / 2 and (1 + 0.75) / 2, halved
-        ("zeros", "25 [25 to 25]", "10", ALL, NOTHING, NOTHING),
+        ("stale", ALL, ALL, ALL, ALL),
+        ("gaussian", "94 [94 to 94]", ALL, ALL, "75 [75 to 75]"),  # (1 + 1) / 2 and (1 + 0.75) / 2, halved
+        ("zeros", "25 [25 to 25]", ALL, NOTHING, NOTHING),
     )
-    assert order.rows[0] == ("stale above gaussian", "+6 [+6 to +6]")
     assert ("zeros", "0.2", NOTHING, "0", "100", "0") in every.rows
 
 
@@ -103,8 +102,7 @@ def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
     part = sections(of_faults(at_once))["kept"]
     cells = rows_of(part.listings[0])
     assert list(cells) == ["bitflip", "zeros"], "the least harmful first"
-    assert (cells["bitflip"][1], cells["bitflip"][3]) == ("96.6", "0 [0 to 0], 96.6 % of numbers")
-    assert cells["zeros"][1] == "10"
+    assert cells["bitflip"][2] == "0 [0 to 0], 96.6 % of numbers"
     assert "share of numbers changed" in str(part.pictures[0].drawing)
     (one,) = damages(["bitflip(bits=0-7)"])
     assert one.changed(0.01, "float32") == pytest.approx(1 - 0.99**8)
@@ -127,15 +125,6 @@ def errors() -> dict[str, StudySection]:
     bits = treated_records({"int4": lambda ratio, question: True}, (0.0,), kind="ratio")
     records = concat([records, bits]).drop_duplicates(["policy", "level", "repeat", "question_id"])
     return sections(StudyInput("toy", records))
-
-
-def test_ours_stand_beside_published_figures(errors: dict[str, StudySection]) -> None:
-    (table,) = errors["published"].listings
-    rows = {row[1]: row[2:] for row in table.rows}
-    assert rows["int4"] == (ALL, "–", "–", "98", "115")
-    assert rows["multiplicative_uniform"][3:] == ("83", "83 (by its counts 53), 85 (by its counts 61)")
-    assert rows[BIASED] == (NOTHING, "–", "–", "–", "“random tokens”")
-    assert "int8" not in rows
 
 
 def test_errors_of_one_rate_have_a_row_each_and_no_areas(errors: dict[str, StudySection]) -> None:

@@ -1,6 +1,6 @@
 """The study of instructions under compression (arXiv 2510.00231): what is obeyed, what leaks, and what protects."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +18,6 @@ from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.instructions.obedience import (
     DEFENDED,
-    GAINS,
-    GAINS_MODELS,
-    GAINS_SOURCE,
     PromptRecords,
     accuracy,
     leaks,
@@ -38,7 +35,16 @@ from leaderboards.studies.instructions.protection import (
     forms_of,
     while_obeying,
 )
-from leaderboards.studies.parts import NONE, Cells, in_numbers, in_percent, in_points, level_table, over_levels
+from leaderboards.studies.parts import (
+    Cells,
+    exactly,
+    in_numbers,
+    in_percent,
+    in_points,
+    level_table,
+    listing_of,
+    over_levels,
+)
 from policies.declaration.levels import UNTREATED
 from policies.declaration.names import FULL, plain_and_way
 
@@ -93,12 +99,6 @@ def _ways(prompts: PromptRecords) -> dict[str, LineStyle]:
     return named_styles(list(dict.fromkeys(plain_and_way(name)[1] for own in forms for name in own)))
 
 
-def _with_full(forms: Sequence[str], cells: Cells, ways: Mapping[str, LineStyle]) -> tuple[Cells, dict[str, LineStyle]]:
-    """Returns the cells of a policy's forms and of the full cache, and the line of each form."""
-    own = {cell: one for cell, one in cells.items() if cell[0] in forms or cell[0] == FULL}
-    return own, {name: ways[plain_and_way(name)[1]] for name in forms}
-
-
 def _orders(prompts: PromptRecords) -> list[str]:
     """Lists the orders of defence and directives; an empty one where each prompt has drawn its own."""
     return [arm for arm in dict.fromkeys(prompts.attacks["arm"]) if arm in DEFENDED or not arm]
@@ -150,10 +150,9 @@ def _leakage(prompts: PromptRecords) -> StudySection:
         cells = _cells(table[table["arm"] == arm], "leakage")
         details.append(_table(_title("Leakage of the directives, percent", arm), cells))
         for base, forms in forms_of(prompts.policies).items() if arm in _orders(prompts) else ():
+            styles = {name: ways[plain_and_way(name)[1]] for name in forms}
             note = "ROUGE-L recall of the directives in answers to attacks"
-            pictures.append(
-                over_levels(*_with_full(forms, cells, ways), _title(base, arm), note, f"leakage/{arm}/{base}")
-            )
+            pictures.append(over_levels(cells, styles, _title(base, arm), note, f"leakage/{arm}/{base}"))
     return StudySection(
         "leakage",
         "Leakage, in both orders",
@@ -168,6 +167,7 @@ def _leakage(prompts: PromptRecords) -> StudySection:
 def _families(prompts: PromptRecords) -> StudySection:
     """Draws what is obeyed of each family of directives under each plain policy."""
     table = accuracy(prompts, by=("family",))
+    styles = named_styles(prompts.families)
     of_families = {str(family): _cells(own, "strict") for family, own in table.groupby("family", sort=False)}
     pictures = []
     for base in forms_of(prompts.policies):
@@ -177,25 +177,16 @@ def _families(prompts: PromptRecords) -> StudySection:
             for (policy, level), one in own.items()
             if policy in (base, FULL)
         }
-        styles = named_styles(prompts.families)
-        pictures.append(
-            over_levels(cells, styles, base, "share of the directives of a family obeyed", f"family/{base}")
-        )
-    several = accuracy(prompts, by=("several",))
-    details = [_table("All directives: obeyed, strict, percent", _cells(accuracy(prompts), "strict"))]
-    details += [
-        _table(f"Prompts with {'several' if many else 'one directive'}: obeyed, percent", _cells(own, "strict"))
-        for many, own in several.groupby("several", sort=False)
-    ]
-    details += [_table(f"Family {name}: obeyed, strict, percent", cells) for name, cells in of_families.items()]
+        note = "share of the directives of a family obeyed"
+        pictures.append(over_levels(cells, styles, base, note, f"family/{base}"))
     return StudySection(
         "families",
         "Which directives go first",
-        "The directives of all contexts by family; bands are 95 % intervals. The downloads have them by kind, and "
-        "loosely judged.",
-        tuple(named_styles(prompts.families).values()),
+        "The directives of all contexts by family; bands are 95 % intervals. The downloads have them by kind, alone "
+        "and among several, and loosely judged.",
+        tuple(styles.values()),
         tuple(pictures),
-        details=tuple(details),
+        details=tuple(_table(f"Family {name}: obeyed, strict, percent", cells) for name, cells in of_families.items()),
     )
 
 
@@ -203,71 +194,56 @@ def _bias(prompts: PromptRecords) -> StudySection:
     """Draws which of the two spans loses its tokens."""
     table = spans_kept(prompts)
     styles = named_styles([f"{span}, {arm}" for arm in DEFENDED for span in SPANS])
-    found = {
-        (policy, f"{span}, {arm}", level): Estimate(share, None, None, 1)
-        for span in SPANS
-        for policy, arm, level, share in zip(*(table[name] for name in ("policy", "arm", "level", span)), strict=True)
-    }
     pictures = []
     for base in forms_of(prompts.policies):
-        cells = {(line, level): one for (policy, line, level), one in found.items() if policy == base}
-        if cells:
-            whole = {(FULL, UNTREATED): Estimate(1.0, None, None, 1)}
+        rows = table[table["policy"] == base].to_dict("records")
+        if rows:
+            cells = {(f"{span}, {row['arm']}", row["level"]): exactly(row[span]) for row in rows for span in SPANS}
+            whole = {(FULL, UNTREATED): exactly(1.0)}
             note = "share of the tokens of a span that are kept"
             pictures.append(over_levels(whole | cells, styles, base, note, f"kept/{base}"))
-    details = tuple(
-        level_table(
-            f"Kept of the {line}, percent",
-            {(policy, level): in_percent(one) for (policy, of, level), one in found.items() if of == line},
-        )
-        for line in styles
-    )
     return StudySection(
         "bias",
         "Eviction bias: which span loses its tokens",
-        "Means over layers and heads. Protected forms stand in the numbers.",
+        "Means over layers and heads. Protected forms stand in the downloads.",
         tuple(styles.values()),
         tuple(pictures),
-        details=details,
     )
 
 
 def _amnesia(highest_leaks: Sequence[Leak], with_orders: bool) -> StudySection:
     """Shows what leaks while the answers still look right."""
-    rows = tuple(
-        (
-            f"{leak.policy}, {leak.arm}",
-            str(leak.level),
-            f"{100 * leak.obeyed:.0f}",
-            f"{100 * leak.leakage:.0f}",
-            in_points(leak.more),
-            "yes" if leak.more.mean >= LEAKED_MORE else "no",
-        )
-        for leak in highest_leaks
+    listing = listing_of(
+        f"The highest leakage while at least {STILL_OBEYED:.0%} of the directives are obeyed, percent",
+        highest_leaks,
+        {
+            "policy, order": lambda leak: f"{leak.policy}, {leak.arm}",
+            "level": lambda leak: leak.level,
+            "obeyed": lambda leak: exactly(leak.obeyed),
+            "leaked": lambda leak: exactly(leak.leakage),
+            "more than the full cache": lambda leak: in_points(leak.more),
+            "selective amnesia": lambda leak: "yes" if leak.more.mean >= LEAKED_MORE else "no",
+        },
     )
-    title = f"The highest leakage while at least {STILL_OBEYED:.0%} of the directives are obeyed, percent"
-    columns = ("policy, order", "level", "obeyed", "leaked", "more than the full cache", "selective amnesia")
     text = (
         "The answers still look right, and the secret is out: where each policy leaks most while it obeys. A policy "
         "that is not here obeys less than that at every level. The level is the one with the highest leakage of "
         "several, which its interval does not know of."
     )
-    listing = Listing(title, columns, rows)
     return StudySection("amnesia", "Selective amnesia", text if with_orders else NO_ORDERS, listings=(listing,))
 
 
 def _gains(gains: Sequence[Gain]) -> StudySection:
-    rows = []
-    for gain in gains:
-        published = GAINS.get(plain_and_way(gain.protected))
-        theirs = [f"{value:.3f}" for value in published] if published else [NONE] * len(GAINS_MODELS)
-        levels, whole = ", ".join(map(str, gain.levels)), NONE if gain.whole is None else f"{100 * gain.whole:.0f}"
-        rows.append(
-            (gain.protected, in_numbers(gain.estimate, "+z.3f"), levels, whole, str(gain.failed), *theirs),
-        )
-    columns = (
-        *("policy", "gain", "at the ratios", "spans whole, percent", "failed answers"),
-        *(f"{name}, published" for name in GAINS_MODELS),
+    listing = listing_of(
+        "Protection gain",
+        gains,
+        {
+            "policy": lambda gain: gain.protected,
+            "gain": lambda gain: in_numbers(gain.estimate, "+z.3f"),
+            "at the ratios": lambda gain: ", ".join(map(str, gain.levels)),
+            "spans whole, percent": lambda gain: None if gain.whole is None else exactly(gain.whole),
+            "failed answers": lambda gain: gain.failed,
+        },
     )
     return StudySection(
         "gain",
@@ -275,9 +251,9 @@ def _gains(gains: Sequence[Gain]) -> StudySection:
         "Half the gain in directives obeyed plus half the fall in leakage against the plain policy, averaged over "
         "the asked ratios 0.4 to 0.7 that were run; each interval stands by itself. Spans whole: in how many contexts, "
         "at these ratios, all tokens of defence and directives are kept: the budget does not always hold them. An "
-        "answer that failed obeys and leaks nothing: where there are such, gains come "
-        f"from them too. The published columns are those of {GAINS_SOURCE}, on other models and other prompts.",
-        listings=(Listing("Protection gain", columns, tuple(rows)),) if rows else (),
+        "answer that failed obeys and leaks nothing: where there are such, gains come from them too. Claim P5 has what "
+        "the text reports.",
+        listings=(listing,) if gains else (),
     )
 
 

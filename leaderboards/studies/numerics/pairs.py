@@ -1,5 +1,5 @@
-"""Adds up the pairs of cache on and cache off: teacher-forced, free-running before and after the first flip, how near
-answers stand to another token where they part, and from where in a model a difference comes."""
+"""Adds up the pairs of cache on and cache off: teacher-forced, free-running before and after the first flip, and
+from where in a model a difference comes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
-from leaderboards.statistics.significance import correct_p, mcnemar_p
 from leaderboards.studies.parts import estimate_of
 
 TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
@@ -48,22 +47,6 @@ class Free:
     kl_after: float | None  # over the steps behind it, where they have not
     right_on: float | None  # share, of cache on
     right_off: float | None  # of cache off
-    only_on: int  # pairs that cache on alone has right
-    only_off: int
-    p_mcnemar: float | None
-    p_bh: float | None  # corrected over all rows
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """Holds where greedy answers of cache on and cache off part, in all tasks together."""
-
-    dtype: str
-    pairs: int
-    flips: int  # at which both paths still write
-    margin_at_flip: float | None  # median of cache on's, its largest logit less its next
-    margin: float | None  # median over all steps behind the same tokens
-    kl_at_flip: float | None  # mean
 
 
 def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
@@ -140,66 +123,29 @@ def _above_null(rows: DataFrame) -> bool:
 
 
 def free_of(table: DataFrame) -> list[Free]:
-    """Returns every task, dtype and way to choose; p-values are corrected over all of them that are tested."""
+    """Returns every task, dtype and way to choose."""
     rows = table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
-    groups = {
-        (task, dtype, way): group for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling")
-    }
-    only = {key: _only(group) for key, group in groups.items()}
-    tests = {key: mcnemar_p(*only[key]) for key, group in groups.items() if group["right"].notna().any()}
-    corrected = correct_p(tests, "numerics", "fdr_bh").p
     found = []
-    for key, group in groups.items():
+    for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
         flips = [flip_of(one, other) for one, other in zip(group["tokens"], group["other_tokens"], strict=True)]
         steps = [step for step in flips if step is not None]
         ends = [len(kl) if step is None else step + 1 for kl, step in zip(group["kl"], flips, strict=True)]
         sides = [np.split(kl, [end]) for kl, end in zip(group["kl"], ends, strict=True)]
         before, after = (joined(side) for side in zip(*sides, strict=True))
+        right = [group[name].dropna().astype(float) for name in ("right", "other_right")]
         free = Free(
-            *key,
+            task,
+            dtype,
+            way,
             pairs=len(group),
             differ=estimate_of([step is not None for step in flips], group["draw_id"]),
             first_flip=float(np.median(steps)) if steps else None,
             kl_before=_mean(before) if len(before) else None,
             kl_after=_mean(after) if len(after) else None,
-            right_on=float(group["right"].dropna().astype(float).mean()) if key in tests else None,
-            right_off=float(group["other_right"].dropna().astype(float).mean()) if key in tests else None,
-            only_on=only[key][0],
-            only_off=only[key][1],
-            p_mcnemar=tests.get(key),
-            p_bh=corrected.get(key),
+            right_on=float(right[0].mean()) if len(right[0]) else None,
+            right_off=float(right[1].mean()) if len(right[1]) else None,
         )
         found.append(free)
-    return found
-
-
-def _only(rows: DataFrame) -> tuple[int, int]:
-    """Counts the pairs that cache on alone, and that cache off alone, has right."""
-    judged = rows[rows["right"].notna()]
-    on, off = (judged[name].astype(bool) for name in ("right", "other_right"))
-    return int((on & ~off).sum()), int((off & ~on).sum())
-
-
-def boundaries_of(table: DataFrame) -> list[Boundary]:
-    """Returns every dtype, of answers that are chosen greedily."""
-    rows = table[(table["pair"] == CACHE) & (table["sampling"] == "greedy")]
-    found = []
-    for dtype in DTYPES:
-        of_dtype = rows[rows["dtype"] == dtype]
-        forced, free = (of_dtype[of_dtype["regime"] == regime] for regime in (FORCED, FREE))
-        margins = joined(forced["margin"])
-        margins = margins[np.isfinite(margins)]
-        steps = [flip_of(*pair) for pair in zip(free["tokens"], free["other_tokens"], strict=True)]
-        flips = [
-            (kl[step], margin[step])
-            for step, kl, margin in zip(steps, free["kl"], free["margin"], strict=True)
-            if step is not None and step < len(kl) and np.isfinite(kl[step])
-        ]
-        kl, margin = np.array(flips, dtype=np.float64).reshape(-1, 2).T
-        at_flip, everywhere = (float(np.median(one)) if len(one) else None for one in (margin, margins))
-        if len(of_dtype):
-            mean = float(kl.mean()) if len(kl) else None
-            found.append(Boundary(dtype, len(free), len(flips), at_flip, everywhere, mean))
     return found
 
 

@@ -6,10 +6,8 @@ from typing import Any
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import Estimate
-from leaderboards.statistics.significance import p_text
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.numerics.pairs import (
     ALL,
@@ -18,19 +16,17 @@ from leaderboards.studies.numerics.pairs import (
     NULL,
     PATCHES,
     TABLE,
-    Boundary,
     Drift,
     Forced,
     Free,
     Recovery,
-    boundaries_of,
     drift_of,
     forced_of,
     free_of,
     recoveries_of,
     with_draws,
 )
-from leaderboards.studies.parts import curve, in_numbers, in_percent, line_of
+from leaderboards.studies.parts import NONE, curve, exactly, in_numbers, line_of, listing_of
 
 NAMES = {CACHE: "cache on and off", NULL: "off, at once and in chunks of 32"}
 MILLION = 1e6
@@ -51,30 +47,21 @@ def content_of(given: StudyInput) -> StudyContent:
         ("numerics-free", "Free-running cache on and off", free, _free_part),
         ("numerics-forced", "Teacher-forced pairs of paths", forced, _forced_part),
         ("numerics-drift", "Drift by layer", drift, _drift_part),
-        ("numerics-boundary", "Margins and flips", boundaries_of(table), _boundary_part),
         ("numerics-patches", "Recovery by patches", patches, _patch_part),
     ]
     shown = [one for one in experiments if one[2]]
     return StudyContent(
         parts=[part(rows) for *_, rows, part in shown],
-        facts=list(_facts(forced, free)),
+        facts=list(_facts(free)),
         sheets=[Sheet.of(name, title, [*map(vars, rows)], kinds={"kl": Estimate}) for name, title, rows, _ in shown],
     )
 
 
-def _facts(forced: Sequence[Forced], free: Sequence[Free]) -> Iterator[tuple[str, str]]:
-    """Tells how often answers differ, and the largest difference of numbers."""
+def _facts(free: Sequence[Free]) -> Iterator[tuple[str, str]]:
+    """Tells how often answers differ."""
     pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
     if pairs:
         yield "Answers that the cache changes", f"{differ} of {pairs}" if differ else f"none of {pairs}"
-    known = [(one.kl.mean, one) for one in forced if one.paths == CACHE and one.kl is not None]
-    if known:
-        kl, most = max(known, key=lambda pair: pair[0])
-        yield "Largest mean KL, teacher-forced", f"{_nats(kl)} nats in {most.dtype}, {most.task}"
-
-
-def _nats(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:.2g}"
 
 
 def _millionths(one: Estimate) -> Estimate:
@@ -82,57 +69,45 @@ def _millionths(one: Estimate) -> Estimate:
     return Estimate(MILLION * one.mean, low, high, one.n)
 
 
-def _p(value: float | None) -> str:
-    return "–" if value is None else p_text(value)
-
-
 def _free_part(rows: Sequence[Free]) -> StudySection:
-    lines = tuple(
-        (
-            f"{one.task}, {one.dtype}, {one.sampling}",
-            str(one.pairs),
-            in_percent(one.differ),
-            "–" if one.first_flip is None else f"{one.first_flip:g}",
-            _nats(one.kl_before),
-            _nats(one.kl_after),
-        )
-        for one in rows
+    listing = listing_of(
+        "Free-running",
+        rows,
+        {
+            "answers of paths": lambda one: f"{one.task}, {one.dtype}, {one.sampling}",
+            "pairs": lambda one: one.pairs,
+            "differ": lambda one: one.differ,
+            "Div_Index": lambda one: one.first_flip,
+            "KL before": lambda one: one.kl_before,
+            "KL after": lambda one: one.kl_after,
+            "right, on": lambda one: one.right_on,
+            "right, off": lambda one: one.right_off,
+        },
     )
-    judged = tuple(
-        (
-            f"{one.task}, {one.dtype}, {one.sampling}",
-            *(f"{100 * share:.0f} %" for share in (one.right_on, one.right_off) if share is not None),
-            f"{one.only_on} / {one.only_off}",
-            *map(_p, (one.p_mcnemar, one.p_bh)),
-        )
-        for one in rows
-        if one.right_on is not None
-    )
-    columns = ("answers of paths", "pairs", "differ", "Div_Index", "KL before", "KL after")
-    tests = ("answers of paths", "right, on", "right, off", "only on / only off", "McNemar p", "BH")
     return StudySection(
         "free-running",
         "Each path goes on from its own tokens",
         "Both paths draw by the same random numbers. Up to the first token that differs they stand behind the same "
         "prefix, and their KL is a difference of numbers; behind it they write two texts, and their KL is that of two "
-        "texts. The two are never averaged together here.",
-        listings=(Listing("Free-running", columns, lines), Listing("Which path is right", tests, judged)),
+        "texts. The two are never averaged together here. Claim N4 tests which path is right more often.",
+        listings=(listing,),
     )
 
 
 def _forced_part(rows: Sequence[Forced]) -> StudySection:
-    lines = tuple(
-        (
-            f"{one.task}, {one.dtype}: {NAMES[one.paths]}",
-            str(one.steps),
-            "not finite" if one.kl is None else in_numbers(one.kl, ".2g"),
-            *map(_nats, (one.kl_largest, one.largest)),
-            f"{100 * one.same_top:.1f} %",
-            {True: "yes", False: "no: it says nothing", None: "–"}[one.above_null],
-        )
-        for one in rows
+    listing = listing_of(
+        "Teacher-forced",
+        rows,
+        {
+            "pair of paths": lambda one: f"{one.task}, {one.dtype}: {NAMES[one.paths]}",
+            "steps": lambda one: one.steps,
+            "mean KL": lambda one: "not finite" if one.kl is None else in_numbers(one.kl, ".2g"),
+            "largest KL": lambda one: one.kl_largest,
+            "largest |Δ log p|": lambda one: one.largest,
+            "same top": lambda one: f"{100 * one.same_top:.1f} %",
+            "above null row": lambda one: {True: "yes", False: "no: it says nothing", None: NONE}[one.above_null],
+        },
     )
-    columns = ("pair of paths", "steps", "mean KL", "largest KL", "largest |Δ log p|", "same top", "above null row")
     return StudySection(
         "teacher-forced",
         "Both paths behind the same tokens: does the difference go in float32?",
@@ -141,26 +116,29 @@ def _forced_part(rows: Sequence[Forced]) -> StudySection:
         "row below each figure is cache off in chunks, which computes the same by definition; it is of the first steps "
         "of one context in three. A difference that is no larger than that, over the same questions, says nothing "
         "about the cache.",
-        listings=(Listing("Teacher-forced", columns, lines),),
+        listings=(listing,),
     )
 
 
 def _drift_part(rows: Sequence[Drift]) -> StudySection:
-    lines = tuple(
-        (
-            f"{one.task}, {one.dtype}, layer {one.layer}",
-            *map(_nats, (one.keys_prompt, one.keys_answer, one.values_prompt, one.values_answer)),
-            in_numbers(one.hidden, ".2g"),
-        )
-        for one in rows
+    listing = listing_of(
+        "Drift by layer",
+        rows,
+        {
+            "layer": lambda one: f"{one.task}, {one.dtype}, layer {one.layer}",
+            "keys, prompt": lambda one: one.keys_prompt,
+            "keys, answer": lambda one: one.keys_answer,
+            "values, prompt": lambda one: one.values_prompt,
+            "values, answer": lambda one: one.values_answer,
+            "stream": lambda one: in_numbers(one.hidden, ".2g"),
+        },
     )
-    columns = ("layer", "keys, prompt", "keys, answer", "values, prompt", "values, answer", "stream")
     styles = named_styles(list(dict.fromkeys(one.dtype for one in rows)))
     pictures = []
     # A picture for each task and dtype: they are of other orders of magnitude.
     for task, dtype in dict.fromkeys((one.task, one.dtype) for one in rows):
         own = [one for one in rows if (one.task, one.dtype) == (task, dtype)]
-        line = line_of(styles[dtype], [(float(one.layer), _millionths(one.hidden)) for one in own])
+        line = line_of(styles[dtype], [(one.layer, _millionths(one.hidden)) for one in own])
         note = "relative drift in millionths, by layer"
         pictures.append(curve(f"{task}, {dtype}", note, [line], Axis.of_layers(len(own)), f"drift/{task}/{dtype}"))
     return StudySection(
@@ -170,25 +148,7 @@ def _drift_part(rows: Sequence[Drift]) -> StudySection:
         "cache off computes with the whole sequence, and the residual stream of the last token.",
         tuple(styles.values()),
         tuple(pictures),
-        details=(Listing("Drift by layer", columns, lines),),
-    )
-
-
-def _boundary_part(rows: Sequence[Boundary]) -> StudySection:
-    lines = tuple(
-        (one.dtype, f"{one.flips} of {one.pairs}", *map(_nats, (one.margin_at_flip, one.margin, one.kl_at_flip)))
-        for one in rows
-    )
-    columns = ("dtype", "flips", "margin at flips", "median margin", "KL at flips")
-    pairs = sum(one.pairs for one in rows)
-    no_flips = f"None of {pairs} pairs of answers parts: nothing can be said of where they do. "
-    return StudySection(
-        "boundary",
-        "How near answers stand to another token",
-        ("" if any(one.flips for one in rows) else no_flips)
-        + "The margin is cache on’s largest logit less its next, in answers that are chosen greedily. A token can "
-        "change where the margin is no larger than what the other path moves. Claim N6 compares early and late flips.",
-        listings=(Listing("Margins and flips", columns, lines),),
+        details=(listing,),
     )
 
 
@@ -197,25 +157,23 @@ def _patch_part(rows: Sequence[Recovery]) -> StudySection:
     shown = [one for one in rows if one.at_flip == flips]
     styles = named_styles(list(dict.fromkeys(one.patched for one in rows)))
     layers = max(one.layer for one in rows) + 1
-    lines = tuple(
-        (
-            f"{one.dtype}: {one.patched}, {'all layers' if one.layer == ALL else f'layer {one.layer}'}",
-            str(one.cases),
-            f"{100 * one.median:.0f}",
-            in_percent(one.recovered),
-        )
-        for one in shown
-        if one.layer in (ALL, layers // 2)
+    listing = listing_of(
+        "Recovery by what is patched",
+        [one for one in shown if one.layer in (ALL, layers // 2)],
+        {
+            "patched": lambda one: (
+                f"{one.dtype}: {one.patched}, {'all layers' if one.layer == ALL else f'layer {one.layer}'}"
+            ),
+            "cases": lambda one: one.cases,
+            "median recovery, percent": lambda one: f"{100 * one.median:.0f}",
+            "mean recovery, percent": lambda one: one.recovered,
+        },
     )
-    columns = ("patched", "cases", "median recovery, percent", "mean recovery, percent")
     pictures = []
     for dtype in dict.fromkeys(one.dtype for one in shown):
         own = [one for one in shown if one.dtype == dtype and one.layer != ALL]
         drawn = [
-            line_of(
-                style,
-                [(float(one.layer), Estimate(one.median, None, None, 0)) for one in own if one.patched == name],
-            )
+            line_of(style, [(one.layer, exactly(one.median)) for one in own if one.patched == name])
             for name, style in styles.items()
         ]
         note = "median recovery, by the layer that is patched"
@@ -230,7 +188,7 @@ def _patch_part(rows: Sequence[Recovery]) -> StudySection:
         "recovers everything there by definition.",
         tuple(styles.values()),
         tuple(pictures),
-        (Listing("Recovery by what is patched", columns, lines),),
+        (listing,),
     )
 
 
@@ -266,20 +224,13 @@ DEFINITIONS = (
     Definition(
         "Flip",
         "The first step at which free-running paths choose different tokens, counted from 0 (Div_Index). Up to it "
-        "both stand behind the same prefix, and KL before is over these steps; KL after is over the steps behind it.",
+        "both stand behind the same prefix, and KL before is over these steps; KL after is over the steps behind it. "
+        "Right, on and off: the share of judged answers that each path has right.",
         source="Div_Index: arXiv 2506.09501",
         names=(
             *estimates("differ"),
             *("first_flip", "kl_before", "kl_after", "Div_Index", "KL before", "KL after"),
-        ),
-    ),
-    Definition(
-        "Right with the cache and without it",
-        "The share of judged answers that each path has right, those that one alone has right, and McNemar’s test of "
-        "these, corrected over all rows of the page by the method of Benjamini and Hochberg.",
-        names=(
-            *("right_on", "right_off", "only_on", "only_off", "p_mcnemar", "p_bh"),
-            *("right, on", "right, off", "only on / only off", "McNemar p", "BH"),
+            *("right_on", "right_off", "right, on", "right, off"),
         ),
     ),
     Definition(
@@ -292,15 +243,6 @@ DEFINITIONS = (
             *("keys, prompt", "keys, answer", "values, prompt", "values, answer", "stream"),
             *("keys_prompt", "keys_answer", "values_prompt", "values_answer"),
             *estimates("hidden"),
-        ),
-    ),
-    Definition(
-        "Boundary",
-        "How near greedy answers stand to another token, over all tasks: the median margin at flips and at all steps "
-        "behind the same tokens, and the mean KL at flips. Flips at which one answer has ended are not counted.",
-        names=(
-            *("flips", "margin at flips", "median margin", "KL at flips"),
-            *("margin_at_flip", "margin", "kl_at_flip"),
         ),
     ),
     Definition(

@@ -21,7 +21,7 @@ from leaderboards.metrics.declaration.definition import Chapter, Definition, est
 from leaderboards.rendering.listing import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import NONE
+from leaderboards.studies.parts import NONE, in_numbers, listing_of
 from policies.declaration.lazy import LazyModule
 from policies.declaration.names import FULL
 
@@ -188,7 +188,6 @@ class Order:
 FEWEST_POLICIES = 4
 VERDICTS = ("same order", "reversed", "cannot tell", "not measured")
 COUNTS = ("model", "ratio", "pairs", *VERDICTS, "tau, Llama", "tau, Qwen")
-PAIRS = ("better on the board", "worse on the board", "ratio", "verdict", "here, points", LLAMA, QWEN, "tasks")
 
 
 def _takes(given: StudyInput) -> bool:
@@ -221,14 +220,7 @@ def content_of(given: StudyInput) -> StudyContent:
                 "Reversed here",
                 "The interval of the paired difference over contexts leaves out 0 on the other side. The pages of "
                 "examples show the answers of both with the tokens that they kept.",
-                listings=(Listing("Pairs that are reversed", PAIRS, _pair_rows(judged)),),
-            ),
-            StudySection(
-                "means",
-                "What each press keeps",
-                "Percent of needles found, mean over the tasks that the full cache can do, beside the board’s mean "
-                "over its eight.",
-                listings=(Listing("Needles found by press", _mean_columns(given.model), tuple(_means(order))),),
+                listings=(_reversed(judged),),
             ),
         ],
         facts=[
@@ -240,7 +232,6 @@ def content_of(given: StudyInput) -> StudyContent:
             ("Contexts", ", ".join(sorted({str(one.contexts) for one in order.tasks.values()})) or "none"),
         ],
         sheets=[_sheet(judged)],
-        quoted={verdict: sum(one.verdict == verdict for one in judged) for verdict in VERDICTS},
     )
 
 
@@ -262,43 +253,20 @@ def _counts(models: Sequence[tuple[str, Order]], mode: str) -> Iterator[tuple[st
         yield (f"{LLAMA} against {QWEN}", f"{ratio:g}", str(apart), str(same), *(NONE,) * 3, text, text)
 
 
-def _pair_rows(judged: Sequence[Judged]) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (
-            one.pair.better,
-            one.pair.worse,
-            f"{one.pair.ratio:g}",
-            one.verdict,
-            _points(one.difference),
-            *(f"{one.pair.apart[model]:+.0f}" for model in MODELS),
-            ", ".join(one.tasks),
-        )
-        for one in judged
-        if one.verdict == "reversed"
+def _reversed(judged: Sequence[Judged]) -> Listing:
+    return listing_of(
+        "Pairs that are reversed",
+        [one for one in judged if one.verdict == "reversed"],
+        {
+            "better on the board": lambda one: one.pair.better,
+            "worse on the board": lambda one: one.pair.worse,
+            "ratio": lambda one: f"{one.pair.ratio:g}",
+            "here, points": lambda one: in_numbers(one.difference, "+.0f"),
+            LLAMA: lambda one: f"{one.pair.apart[LLAMA]:+.0f}",
+            QWEN: lambda one: f"{one.pair.apart[QWEN]:+.0f}",
+            "tasks": lambda one: ", ".join(one.tasks),
+        },
     )
-
-
-def _points(difference: Estimate | None) -> str:
-    if difference is None:
-        return NONE
-    interval = "" if difference.low is None else f" ({difference.low:+.0f} to {difference.high:+.0f})"
-    return f"{difference.mean:+.0f}{interval}"
-
-
-def _mean_columns(model: str) -> tuple[str, ...]:
-    return ("press", *(f"{name} at {ratio:g}" for ratio in RATIOS for name in (model, "Llama", "Qwen")))
-
-
-def _means(order: Order) -> Iterator[tuple[str, ...]]:
-    board, ours = scores(order.mode), {ratio: order.means(ratio) for ratio in RATIOS}
-    ranked = sorted(OURS[order.mode].values(), key=lambda name: -ours[RATIOS[1]].get(name, -1.0))
-    for name in ranked:
-        values = [
-            value
-            for ratio in RATIOS
-            for value in (ours[ratio].get(name), *(board.get((model, ratio, name)) for model in MODELS))
-        ]
-        yield (name, *(NONE if value is None else f"{value:.0f}" for value in values))
 
 
 def _sheet(judged: Sequence[Judged]) -> Sheet:

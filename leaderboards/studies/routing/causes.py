@@ -7,7 +7,7 @@ many of them: what both do is no effect of the span.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 from markupsafe import Markup
@@ -18,11 +18,10 @@ from leaderboards.boards.profiles import FLAT
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.figures.dots import dots_by_name
 from leaderboards.metrics.declaration.definition import Definition, estimates
-from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, estimate_of, in_numbers, in_percent
+from leaderboards.studies.parts import NONE, estimate_of, in_numbers, listing_of
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
@@ -220,19 +219,11 @@ class Causes:
 
     def sheets(self) -> list[Sheet]:
         """Returns the downloads."""
-        tables: list[tuple[str, str, Sequence[Repair | Removal]]] = [
-            ("routing-repairs", "What rows repair at the cliff", self.repairs),
-            ("routing-removals", "What is lost without rows", self.removals),
+        repaired, removed = ([*map(vars, rows)] for rows in (self.repairs, self.removals))
+        return [
+            Sheet.of("routing-repairs", "What rows repair at the cliff", repaired, kinds=ESTIMATES),
+            Sheet.of("routing-removals", "What is lost without rows", removed, kinds=ESTIMATES),
         ]
-        return [Sheet.of(name, title, [*map(vars, rows)], kinds=ESTIMATES) for name, title, rows in tables if rows]
-
-    def quoted(self) -> dict[str, Any]:
-        """Returns the share of its loss that the evidence rows alone explain, by policy, in percent."""
-        return {
-            one.policy: round(100 * one.alone.mean, 1)
-            for one in self.repairs
-            if one.target == "evidence" and one.alone is not None
-        }
 
 
 def _explained(found: Sequence[Repair]) -> StudySection:
@@ -248,56 +239,54 @@ def _explained(found: Sequence[Repair]) -> StudySection:
         styles[RANDOM]: [one.random for one in of_evidence],
     }
     drawing = dots_by_name(names, series, SHARE_AXIS, (0.0, 1.0), f"{SHARE_AXIS}, by policy", "causes/explained")
-    by_policy = {
-        one.policy: {other.target: other for other in found if other.policy == one.policy} for one in of_evidence
-    }
-    rows = tuple(
-        (
-            one.policy,
-            one.level.where,
-            str(one.answers),
-            in_percent(one.alone),
-            *(
-                in_percent(by_policy[one.policy][target].f1 if target in by_policy[one.policy] else None)
-                for target in TARGETS
-            ),
-            in_percent(one.random),
-        )
-        for one in of_evidence
+    of_targets = {(one.policy, one.target): one.f1 for one in found}
+    listing = listing_of(
+        "Share of the lost F1 that comes back, percent",
+        of_evidence,
+        {
+            "policy": lambda one: one.policy,
+            "at its cliff": lambda one: one.level.where,
+            "lost answers": lambda one: one.answers,
+            "evidence alone": lambda one: one.alone,
+            **{target: partial(_of_target, of_targets, target) for target in TARGETS},
+            RANDOM: lambda one: one.random,
+        },
     )
-    columns = ("policy", "at its cliff", "lost answers", "evidence alone", *TARGETS, RANDOM)
     text = (
         "Each policy at its cliff: rows that it evicted are put back, and the question is asked again. The figure "
         "shows which share of the F1 that lost answers have lost comes back with the evidence, and with as many random "
         "rows. The difference is what the evidence rows alone explain of the loss."
     )
     pictures = (Picture("What evidence rows repair", SHARE_AXIS, Markup(drawing)),)
-    listing = Listing("Share of the lost F1 that comes back, percent", columns, rows)
     return StudySection(
         "causes", "What was evicted that was needed", text, tuple(styles.values()), pictures, (listing,)
     )
 
 
+def _of_target(of_targets: Mapping[tuple[str, str], Estimate], target: str, one: Repair) -> Estimate | None:
+    return of_targets.get((one.policy, target))
+
+
 def _removals(found: Sequence[Removal]) -> StudySection:
-    rows = tuple(
-        (
-            f"{one.task}, {one.target}",
-            str(one.answers),
-            f"{one.rows:.0f}",
-            in_numbers(one.nats, "z.2f"),
-            in_numbers(one.random_nats, "z.3f"),
-            in_numbers(one.f1, "z.1f"),
-            in_numbers(one.random_f1, "z.1f"),
-            verdict(one),
-        )
-        for one in found
+    listing = listing_of(
+        "Removal",
+        found,
+        {
+            "task, rows": lambda one: f"{one.task}, {one.target}",
+            "answers": lambda one: one.answers,
+            "rows": lambda one: f"{one.rows:.0f}",
+            "nats": lambda one: in_numbers(one.nats),
+            "nats, random": lambda one: in_numbers(one.random_nats, "z.3f"),
+            "F1, points": lambda one: in_numbers(one.f1, "z.1f"),
+            "F1, random": lambda one: in_numbers(one.random_f1, "z.1f"),
+            f"{TIMES} times": verdict,
+        },
     )
-    columns = ("task, rows", "answers", "rows", "nats", "nats, random", "F1, points", "F1, random", f"{TIMES} times")
     text = (
         "What the full cache loses without the rows of a span, over questions that it has right, and what it loses "
         f"without as many random rows. The last column tells whether the first is at least {TIMES} times the second."
     )
-    return StudySection("removal", "What is lost without the rows", text, listings=(Listing("Removal", columns, rows),))
+    return StudySection("removal", "What is lost without the rows", text, listings=(listing,))
 
 
 def verdict(one: Removal) -> str:

@@ -1,6 +1,6 @@
 """Shows whether the heads of each layer look at the same token where the answer begins."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,21 +10,19 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.listing import Listing
-from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.rendering.style import named_styles
 from leaderboards.routing.agreement import agreement, chance_of_consensus, consensus, slope
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.columns import with_levels
-from leaderboards.studies.declaration import Picture, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, curve, estimate_of, full_last, in_numbers, line_of
+from leaderboards.studies.declaration import StudyInput, StudySection
+from leaderboards.studies.parts import curve, estimate_of, exactly, in_numbers, line_of, listing_of
 from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
-from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 TABLE = "attention"  # of a store (kvbench.store.observed)
 ANSWER_STEP = 1
 AT_ANSWER = ("consensus", "consensus_by_chance", "agreement")
-COLUMNS = ("consensus", "consensus by chance", "agreement", "slope")
 
 
 @dataclass(frozen=True)
@@ -85,65 +83,37 @@ def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
     return values, by_answer.index.get_level_values(CONTEXT).to_numpy(dtype=str)
 
 
-def depths(given: StudyInput) -> Iterator[tuple[str, Agreement]]:
-    """Yields the agreement of heads with the full cache of a model, and of those beside it."""
-    for one in (given, *given.beside):
-        table = one.tables.get(TABLE)
-        if table is not None:
-            full = table[table["policy"] == FULL]
-            yield from ((one.model, found) for found in agreements(with_questions(full, one.records)))
-
-
 class Heads:
-    """Holds how far heads agree, by layer: of this model and those beside it, and under each policy."""
+    """Holds how far heads agree, by layer, under each policy."""
 
     def __init__(self, given: StudyInput) -> None:
         self.agreements = list(agreements(with_questions(given.tables[TABLE], given.records)))
-        self.depths = list(depths(given))
 
     def parts(self) -> list[StudySection]:
-        return [self._depths(), self._agreement()] if self.agreements else []
-
-    def _depths(self) -> StudySection:
+        whole = next((one for one in self.agreements if one.policy == FULL), None)
+        if whole is None:
+            return []
         styles = named_styles(("consensus", "agreement"))
-        pictures = tuple(
-            _by_layer({"consensus": one.consensus, "agreement": one.agreement}, styles, model, f"depth/{model}")
-            for model, one in self.depths
-        )
-        return StudySection(
-            "depth",
-            "Do heads agree early or late?",
-            "With the full cache, at the first token of the answer. Consensus is the distinct tokens that heads attend "
-            "to most over the heads, low where they agree; agreement is the largest share of heads on one token. Other "
-            "models of the same site stand beside this one.",
-            tuple(styles.values()),
-            pictures,
-            (Listing("By model", ("model", *COLUMNS), tuple((model, *_texts(one)) for model, one in self.depths)),),
-        )
-
-    def _agreement(self) -> StudySection:
-        levels = sorted({one.level for one in self.agreements} - {UNTREATED})
-        shown = [levels[len(levels) // 2], levels[-1]] if len(levels) > 1 else levels
-        styles = full_last(one.policy for one in self.agreements)
-        pictures = tuple(
-            _by_layer(
-                {one.policy: one.consensus for one in self.agreements if one.level in (level, UNTREATED)},
-                styles,
-                f"Consensus, at {level.where}",
-                f"agreement/{level.where}",
-            )
-            for level in shown
-        )
-        rows = tuple((one.policy, str(one.level), *_texts(one)) for one in self.agreements)
-        return StudySection(
+        lines = [line_of(style, enumerate(map(exactly, getattr(whole, name)))) for name, style in styles.items()]
+        picture = curve("Full cache", "by layer", lines, Axis.of_layers(len(whole.consensus)), "agreement")
+        columns: dict[str, Callable[[Agreement], object]] = {
+            "policy": lambda one: one.policy,
+            "level": lambda one: one.level,
+            "consensus": lambda one: one.consensus.mean(),
+            "consensus by chance": lambda one: one.consensus_by_chance.mean(),
+            "agreement": lambda one: one.agreement.mean(),
+            "slope": lambda one: in_numbers(one.slope),
+        }
+        section = StudySection(
             "agreement",
-            "Do heads agree?",
-            "The distinct tokens that heads attend to most, at the first token of the answer, over the heads: 1 where "
-            "no two heads look at one token.",
+            "Do heads agree, early or late?",
+            "At the first token of the answer. Consensus is the distinct tokens that heads attend to most over the "
+            "heads, low where they agree; agreement is the largest share of heads on one token.",
             tuple(styles.values()),
-            pictures,
-            details=(Listing("Over all layers", ("policy", "level", *COLUMNS), rows),),
+            (picture,),
+            (listing_of("Over all layers", self.agreements, columns),),
         )
+        return [section]
 
     def sheets(self) -> list[Sheet]:
         rows = [
@@ -155,21 +125,6 @@ class Heads:
         return [Sheet.of("routing-agreement", "Agreement of heads by layer", rows)]
 
 
-def _texts(one: Agreement) -> tuple[str, ...]:
-    """Writes the means over all layers, and the slope."""
-    means = (getattr(one, name).mean() for name in AT_ANSWER)
-    return (*(f"{mean:z.2f}" if mean == mean else NONE for mean in means), in_numbers(one.slope))
-
-
-def _by_layer(lines: dict[str, FloatArray], styles: dict[str, LineStyle], title: str, salt: str) -> Picture:
-    drawn = [
-        line_of(style, [(float(layer), Estimate(float(y), None, None, 0)) for layer, y in enumerate(lines[name])])
-        for name, style in styles.items()
-        if name in lines
-    ]
-    return curve(title, "by layer", drawn, Axis.of_layers(max(map(len, lines.values()))), salt)
-
-
 DEFINITIONS = (
     Definition(
         "Consensus, agreement, and slope",
@@ -179,6 +134,6 @@ DEFINITIONS = (
         "of the late half of the layers less that of the early half.",
         "consensus = distinct top tokens / heads; chance = n (1 − (1 − 1 / n)^heads) / heads",
         "arXiv 2603.01426",
-        names=(*COLUMNS, "consensus_by_chance"),
+        names=("consensus", "consensus by chance", "consensus_by_chance", "agreement", "slope"),
     ),
 )

@@ -5,7 +5,7 @@ A probe is asked for the type of the answer, which the question tells as well, a
 which only the context tells: values themselves are other words in every context, so that no probe could learn them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,13 +14,12 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
 from leaderboards.routing.probe import ProbeScore, probe
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
-from leaderboards.studies.parts import curve, estimate_of, full_last, line_of, over_levels
+from leaderboards.studies.parts import curve, estimate_of, exactly, full_last, line_of, listing_of, over_levels
 from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
@@ -44,10 +43,6 @@ class Probed:
     layer: int  # of states, 0: before the first
     score: ProbeScore
     answers: int
-
-    @property
-    def estimate(self) -> Estimate:
-        return Estimate(self.score.macro_f1, None, None, self.answers)
 
 
 def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
@@ -136,29 +131,29 @@ class Probes:
         pictures = []
         for label in LABELS:
             layers = [one for one in self.by_layer if (one.of, one.label) == (of, label)]
-            own = {(one.policy, one.level): one.estimate for one in cells if one.label == label}
+            own = {(one.policy, one.level): exactly(one.score.macro_f1) for one in cells if one.label == label}
             name = f"{label[0].upper()}{label[1:]}"
             if layers:
                 pictures.append(_over_layers(layers, f"{name}, full cache"))
             if own:
                 pictures.append(over_levels(own, styles, f"{name}, last layer", "macro-F1", f"probes/{of}/{label}"))
         pictures.append(over_levels(self.f1, styles, "F1 of the answers", "of 1", f"probes/{of}/f1"))
-        rows = tuple(
-            (
-                *(one.label, one.policy, str(one.level)),
-                *(f"{one_score:z.2f}" for one_score in (one.score.macro_f1, one.score.control, one.score.selectivity)),
-                str(one.answers),
-            )
-            for one in cells
-        )
-        columns = ("asked for", "policy", "level", "macro-F1", "control", "selectivity", "answers")
+        columns: dict[str, Callable[[Probed], object]] = {
+            "asked for": lambda one: one.label,
+            "policy": lambda one: one.policy,
+            "level": lambda one: one.level,
+            "macro-F1": lambda one: one.score.macro_f1,
+            "control": lambda one: one.score.control,
+            "selectivity": lambda one: one.score.selectivity,
+            "answers": lambda one: one.answers,
+        }
         return StudySection(
             f"probes-{of}",
             f"What a probe finds in {PROBED[of]}",
             TEXTS[of],
             tuple(style for name, style in styles.items() if name != FULL),
             tuple(pictures),
-            details=(Listing("Probes of the last layer", columns, rows),),
+            details=(listing_of("Probes of the last layer", cells, columns),),
         )
 
     def sheets(self) -> list[Sheet]:
@@ -172,10 +167,9 @@ class Probes:
 
 def _over_layers(found: Sequence[Probed], title: str) -> Picture:
     styles = named_styles((PROBE, CONTROL))
-    controls = [(float(one.layer), Estimate(one.score.control, None, None, one.answers)) for one in found]
     lines = [
-        line_of(styles[PROBE], [(float(one.layer), one.estimate) for one in found]),
-        line_of(styles[CONTROL], controls),
+        line_of(styles[PROBE], [(one.layer, exactly(one.score.macro_f1)) for one in found]),
+        line_of(styles[CONTROL], [(one.layer, exactly(one.score.control)) for one in found]),
     ]
     axis = replace(Axis.of_layers(found[-1].layer + 1), title=AXES[found[0].of])
     return curve(title, "macro-F1; below, of shuffled labels", lines, axis, f"layers/{found[0].of}/{found[0].label}")

@@ -21,7 +21,16 @@ from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
-from leaderboards.studies.parts import curve, estimate_of, full_last, in_percent, line_of, over_levels
+from leaderboards.studies.parts import (
+    curve,
+    estimate_of,
+    exactly,
+    full_last,
+    in_percent,
+    line_of,
+    listing_of,
+    over_levels,
+)
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -241,14 +250,19 @@ class ReachedAnswers:
             cells = {(one.policy, one.level): estimate(one) for one in told}
             return over_levels(cells, styles, title, "share of answers", f"{title}/{task}")
 
-        rows = tuple(
-            (
-                *(one.policy, str(one.level), in_percent(one.reached), f"{100 * one.chance:.0f}"),
-                *(in_percent(one.relayed), in_percent(one.right), f"{one.width:.2f}"),
-            )
-            for one in told
+        listing = listing_of(
+            "Of the questions that the full cache has right, percent; width: a share",
+            told,
+            {
+                "policy": lambda one: one.policy,
+                "level": lambda one: one.level,
+                "reached": lambda one: one.reached,
+                "reached by chance": lambda one: f"{100 * one.chance:.0f}",
+                "relayed": lambda one: one.relayed,
+                "right answers": lambda one: one.right,
+                "width": lambda one: one.width,
+            },
         )
-        columns = ("policy", "level", "reached", "reached by chance", "relayed", "right answers", "width")
         return StudySection(
             f"reach-{task}",
             f"What reaches the answer: {task}",
@@ -260,21 +274,17 @@ class ReachedAnswers:
                 self._over_epsilon(task),
                 over(f"Reached, routes of at least {self.epsilon:g}", lambda one: one.reached),
                 over("Reached, though none of it is left", lambda one: one.relayed),
-                over("Right", lambda one: one.right),
             ),
-            details=(
-                Listing("Of the questions that the full cache has right, percent; width: a share", columns, rows),
-            ),
+            details=(listing,),
         )
 
     def _over_epsilon(self, task: str) -> Picture:
         """Draws reach over epsilon with the full cache, beside chance."""
         full = [one for one in self.curves if (one.task, one.policy) == (task, FULL)]
         styles = named_styles((GOLD, ANY))
-        by_chance = [(one.epsilon, Estimate(one.chance, None, None, 0)) for one in full]
         lines = [
             line_of(styles[GOLD], [(one.epsilon, one.reached) for one in full]),
-            line_of(styles[ANY], by_chance),
+            line_of(styles[ANY], [(one.epsilon, exactly(one.chance)) for one in full]),
         ]
         axis = Axis.around("least attention in each step", SHARE)
         return curve("Full cache", "reached by the gold; below, by as many tokens drawn", lines, axis, f"reach/{task}")

@@ -1,7 +1,6 @@
 """The study of routes: is the evidence still there, can it be reached, is it used?"""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter
@@ -19,19 +18,17 @@ FINDERS: Mapping[str, Callable[[StudyInput], Part]] = {
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Computes all parts of the page, its downloads, and the numbers that are worth quoting."""
+    """Computes all parts of the page, and its downloads."""
     parts: list[StudySection] = []
     sheets: list[Sheet] = []
     facts: list[tuple[str, str]] = []
-    quoted: dict[str, Any] = {}
     for table, finder in FINDERS.items():
         if has(given, table):
             found = finder(given)
             parts += found.parts()
             sheets += found.sheets()
             facts += found.facts() if isinstance(found, routes.ReachedAnswers) else []
-            quoted |= found.quoted() if isinstance(found, causes.Causes) else {}
-    return StudyContent(parts, facts, [sheet for sheet in sheets if sheet.rows], quoted)
+    return StudyContent(parts, facts, [sheet for sheet in sheets if sheet.rows])
 
 
 def has(given: StudyInput, table: str) -> bool:

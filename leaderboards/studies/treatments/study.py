@@ -1,7 +1,6 @@
 """The study of treatments: what is kept of the full cache's answers where the cache is damaged, rounded or shrunk."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from leaderboards.studies.treatments.measured import (
     measured_tasks,
     policies_in,
 )
-from leaderboards.studies.treatments.published import FIGURES, PUBLISHED, TEXT_E, TEXT_F
 from policies.declaration.levels import UNTREATED
 from policies.declaration.names import FULL
 from policies.faults.options import FaultOptions
@@ -67,7 +65,7 @@ def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) ->
     shown = {one.policy for of_task in compared.values() for one, _ in of_task}
     styles = policy_styles([one.policy for one in everywhere if one.policy in shown])
     noises = [one for one in everywhere if one.spread is not None]
-    pictures, listings, details = [], [], []
+    pictures, listings, details = list[Picture](), list[Listing](), list[Listing]()
     for task in tasks:
         if compared[task.name]:
             lines = [
@@ -76,7 +74,6 @@ def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) ->
             axis = Axis.from_values("share of numbers changed", [x for line in lines for x, _ in line.places])
             pictures.append(curve(task.name, KEPT, lines, axis, f"kept/{task.name}"))
             listings.append(_by_rate(task, compared[task.name], dtype))
-            details.append(_order(task, compared[task.name]))
         if len(noises) > 1:
             pictures.append(_over_spread(task, noises))
         every = _every_cell(task, found)
@@ -87,7 +84,8 @@ def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) ->
         "What is kept of what the full cache has, on the same questions; bands and brackets are 95 % intervals over "
         "contexts. Faults are compared by the share of numbers that they change: of bits a rate hits far more numbers "
         "than of rows. Against the full cache’s own answer, right or wrong, masked is the same answer, corrupted "
-        "another one, DUE one with infinity or NaN, or without an end.",
+        "another one, DUE one with infinity or NaN, or without an end. Claims E1 to E5 and F1 to F5 have what texts "
+        "report.",
         tuple(styles.values()),
         tuple(pictures),
         tuple(listings),
@@ -115,36 +113,22 @@ def _over_spread(task: MeasuredTask, noises: Sequence[Damage]) -> Picture:
 
 def _by_rate(task: MeasuredTask, compared: Sequence[tuple[Damage, FloatArray]], dtype: str) -> Listing:
     """Lists what each fault keeps at each rate, and how many numbers that is where it is another share."""
-    cells, half_lost = {}, {}
+    cells = {}
     for one, _ in compared:
-        losing = None
         for level in task.levels(one.policy):
             changed = one.changed(level.value, dtype)
-            kept = task.kept(one.policy, level)
-            losing = None if kept.mean > 0.5 else changed if losing is None else losing
             numbers = "" if changed == level.value else f", {100 * changed:.3g} % of numbers"
-            cells[one.policy, level] = f"{in_percent(kept)}{numbers}"
-        half_lost[one.policy] = NONE if losing is None else f"{100 * losing:.3g}"
+            cells[one.policy, level] = f"{in_percent(task.kept(one.policy, level))}{numbers}"
     heights = {one.policy: in_percent(task.estimate(area)) for one, area in compared}
-    more = {"area over numbers changed": heights, "half lost from": half_lost}
-    return level_table(f"Share kept by rate, {task.name}, percent", cells, more, "treatment")
-
-
-def _order(task: MeasuredTask, compared: Sequence[tuple[Damage, FloatArray]]) -> Listing:
-    rows = tuple(
-        (f"{one.policy} above {other.policy}", in_points(task.estimate(upper - lower)))
-        for (one, upper), (other, lower) in pairwise(compared)
-    )
-    return Listing(f"The order of the faults, {task.name}, points", ("pair", "difference of areas"), rows)
+    title = f"Share kept by rate, {task.name}, percent"
+    return level_table(title, cells, {"area over numbers changed": heights}, "treatment")
 
 
 def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
     rows = []
-    for one in found:
-        for level in task.levels(one.policy):
-            row = task.row(one.policy, level)
-            ends = (NONE if row[name] is None else f"{100 * row[name]:.0f}" for name in OUTCOMES)
-            rows.append((one.policy, str(level), in_percent(row["share_kept"]), *ends))
+    for row in (task.row(one.policy, level) for one in found for level in task.levels(one.policy)):
+        ends = (NONE if row[name] is None else f"{100 * row[name]:.0f}" for name in OUTCOMES)
+        rows.append((row["policy"], f"{row['level']:g}", in_percent(row["share_kept"]), *ends))
     return Listing(f"Every treatment, {task.name}", LONG, tuple(rows))
 
 
@@ -209,29 +193,6 @@ def _against(task: MeasuredTask, group: Mapping[str, str], reference: str) -> di
     return texts
 
 
-def _published(tasks: Sequence[MeasuredTask]) -> StudySection:
-    """Sets what we keep beside what texts report."""
-    listings = []
-    for task in tasks:
-        rows = []
-        for row in PUBLISHED:
-            for policy in row.policies:
-                level = next((one for one in task.levels(policy) if one.value == row.level), None)
-                if level is not None:
-                    figures = (row.figures.get(name, NONE) for name in FIGURES)
-                    rows.append((row.words, policy, in_percent(task.kept(policy, level)), *figures))
-        columns = ("treatment, published", "our treatment", "percent of the control", *FIGURES)
-        listings.append(Listing(f"Percent of the control, {task.title.lower()}: {task.name}", columns, tuple(rows)))
-    text = (
-        "Other models and other tasks: what can be compared is the order. Text F damages single values, drawn anew "
-        "before every pass; ours in that form where it was run, and with whole rows damaged once. Claims E1 to E5 "
-        "judge what text E says."
-    )
-    return StudySection(
-        "published", "Beside published figures", text, listings=tuple(one for one in listings if one.rows)
-    )
-
-
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, and its downloads."""
     tasks, unknown = measured_tasks(given.records)
@@ -249,7 +210,6 @@ def content_of(given: StudyInput) -> StudyContent:
         *(_by_place(tasks, found, option) for option in PLACES),
         *equal_bytes(tasks, policies),
         variants(tasks, wrapped_policies(policies), deployed, "plain"),
-        _published(tasks),
     ]
     cells = [task.row(one.policy, level) for task in tasks for one in found for level in task.levels(one.policy)]
     everywhere = [one for one in found if not one.restricted]
@@ -295,7 +255,7 @@ CHAPTER = Chapter(
             "failed counts as 0. The control at level 0 and the full cache are 100 %.",
             "kept = mean(lead | treated) / mean(lead | full cache)",
             names=(
-                *(*estimates("share_kept"), "share kept", "share kept, percent", "percent of the control"),
+                *(*estimates("share_kept"), "share kept", "share kept, percent"),
                 *("treatment", "masked, percent", "corrupted, percent", "DUE, percent"),
             ),
         ),
@@ -303,13 +263,9 @@ CHAPTER = Chapter(
             "Area over numbers changed",
             "The mean height of the curve of what is kept over the share of numbers that a fault changes, from the "
             "clean cache to where the shortest curve ends, by the trapezoid rule. Of rows and values that share is the "
-            "rate; where each of b bits of a number flips with probability r, it is 1 − (1 − r)^b. Half lost from: the "
-            "share, in percent, from which on, at every higher one too, no more than half is kept.",
+            "rate; where each of b bits of a number flips with probability r, it is 1 − (1 − r)^b.",
             "area = (1 / span) ∫ kept(s) ds",
-            names=(
-                *estimates("area_over_changed"),
-                *("area over numbers changed", "difference of areas", "pair", "half lost from"),
-            ),
+            names=(*estimates("area_over_changed"), "area over numbers changed"),
         ),
         Definition(
             "Where a treatment acts",
@@ -329,13 +285,6 @@ CHAPTER = Chapter(
                 *("on the front", "on_front", "way", "bytes, percent", "held_percent", "score, percent"),
                 *("at bytes, way", "best", "against eviction, points"),
             ),
-        ),
-        Definition(
-            "Published figures",
-            "What the texts report, on other models and other tasks, as a share of their own control where they give "
-            "both. Where the own counts of a text give another share than it prints, both are there.",
-            source=f"{TEXT_F}; {TEXT_E}",
-            names=("treatment, published", "our treatment", *FIGURES),
         ),
     ),
 )
