@@ -49,12 +49,6 @@ def jaccard(keep: npt.NDArray[np.bool_]) -> FloatArray:
     return ratio[:, first, second].mean(axis=1) if len(first) else np.full(len(keep), np.nan)
 
 
-def chance_of_jaccard(share: float) -> float:
-    """Returns p / (2 - p): the Jaccard index of two heads that keep a share p of many tokens at random, each for
-    itself, as p² of the tokens are kept by both and 2p - p² by either."""
-    return share / (2 - share)
-
-
 def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
     """Returns Fleiss' kappa of the heads of each layer, that "rate" each token as kept or not: 1 where all heads keep
     the same, 0 at chance, less where they avoid each other's choice.

@@ -6,7 +6,6 @@ something of the features only as far as it does better than on labels that mean
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -88,14 +87,3 @@ def _predicted(
 
 def _macro_f1(labels: npt.NDArray[np.str_], predictions: npt.NDArray[np.str_]) -> float:
     return float(metrics.f1_score(labels, predictions, average="macro", labels=np.unique(labels), zero_division=0.0))
-
-
-def ratio_of_loss(ratios: Sequence[float], scores: Sequence[float], loss: float = 0.1) -> float:
-    """Returns the ratio at which a score has first lost a share ``loss`` of what it is at the first ratio, on the line
-    between two ratios; NaN if it never does. Claim R4 compares that of a probe with that of F1."""
-    level = (1 - loss) * scores[0]
-    points = list(zip(ratios, scores, strict=True))
-    for (before, above), (after, below) in pairwise(points):
-        if below <= level < above:
-            return before + (above - level) / (above - below) * (after - before)
-    return float("nan")

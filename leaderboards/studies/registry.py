@@ -1,4 +1,4 @@
-"""The registry of studies: whatever lies in ``leaderboards/studies/<name>/study.py`` is found."""
+"""The registry of studies: whatever module in a folder of ``leaderboards/studies`` holds ``STUDY`` is found."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -13,10 +13,10 @@ from policies.declaration.naming import by_name
 @cache
 def studies() -> Mapping[str, Study]:
     """Returns all studies by name; a name taken twice raises :class:`LeaderboardError`."""
-    paths = sorted(Path(__file__).parent.glob("*/study.py"))
-    modules = [import_module(f"leaderboards.studies.{path.parent.name}.study") for path in paths]
-    declared: list[Study] = [module.STUDY for module in modules]
-    return by_name("studies", declared, LeaderboardError)
+    paths = sorted(path for path in Path(__file__).parent.glob("*/*.py") if path.stem != "__init__")
+    modules = [vars(import_module(f"leaderboards.studies.{path.parent.name}.{path.stem}")) for path in paths]
+    declared: list[Study] = [module["STUDY"] for module in modules if "STUDY" in module]
+    return by_name("studies", sorted(declared, key=lambda study: study.name), LeaderboardError)
 
 
 def studies_of(results: StudyInput) -> list[Study]:

@@ -6,10 +6,9 @@ import pytest
 from pandas import concat
 
 from kvbench.experiments.suites import ERRORS, FAULTS, RATES
-from leaderboards.studies.declaration import Study, StudyInput, build_study
-from leaderboards.studies.errors.study import STUDY as ERRORS_STUDY
-from leaderboards.studies.faults.study import STUDY as FAULTS_STUDY
-from leaderboards.studies.next_tokens.study import STUDY as NEXT_TOKENS
+from leaderboards.studies.declaration import StudyInput, build_study
+from leaderboards.studies.treatments.next_tokens import STUDY as NEXT_TOKENS
+from leaderboards.studies.treatments.study import STUDY as TREATMENTS
 from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.records.damaged_records import treated_records
@@ -45,18 +44,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pages with the treatments of whole suites, most of which lose a quarter."""
     folder = tmp_path_factory.mktemp("site")
     rates = [float(rate) for rate in ("0", *RATES.split(",")) if rate != "0"]
-    of_suites: dict[Study, tuple[tuple[str, ...], list[float]]] = {
-        FAULTS_STUDY: (FAULTS.policies, [0.0, *rates]),
-        ERRORS_STUDY: (ERRORS.policies, [0.0, 0.05, 1.0]),
-    }
-    for study, (policies, levels) in of_suites.items():
+    for suite, levels in ((FAULTS, [0.0, *rates]), (ERRORS, [0.0, 0.05, 1.0])):
+        policies = suite.policies
         others = dict.fromkeys(set(policies) - {"bitflip"}, quarter_lost)
         records = treated_records(others, levels)
         if "bitflip" in policies:
             flips = treated_records({"bitflip": quarter_lost}, [1e-5, 1e-4])
             records = concat([records, flips[flips["policy"] == "bitflip"]], ignore_index=True)
-        page, _ = build_study(study, StudyInput("reference", records))
-        (folder / study.file_name()).write_text(page, encoding="utf-8")
+        page, _ = build_study(TREATMENTS, StudyInput("reference", records))
+        (folder / f"{suite.name}.html").write_text(page, encoding="utf-8")
     page, _ = build_study(NEXT_TOKENS, next_tokens())
     (folder / NEXT_TOKENS.file_name()).write_text(page, encoding="utf-8")
     return folder

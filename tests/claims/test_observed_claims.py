@@ -12,7 +12,6 @@ from leaderboards.claims.declaration import BESIDE, NoStatistic, Statistic
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.heads import OBSERVED, first_loss
 from leaderboards.claims.verdict import judge
-from leaderboards.routing.probe import ratio_of_loss
 from tests.support.records.routing_tables import attention, records, routes, states
 
 
@@ -64,12 +63,15 @@ def test_a_probe_that_finds_nothing_has_nothing_to_lose() -> None:
     assert "there is nothing to lose" in found.reason
 
 
-@pytest.mark.parametrize("scores", [[0.8, 0.76, 0.4], [0.8, 0.6, 0.9], [0.8, 0.72, 0.1], [0.5, 0.5, 0.46]])
-def test_the_first_loss_is_that_of_the_page_and_the_last_ratio_where_there_is_none(scores: list[float]) -> None:
-    ratios = [0.0, 0.5, 0.9]
-    expected = ratio_of_loss(ratios, scores)
-    (found,) = first_loss(ratios, np.array([scores]))
-    assert found == pytest.approx(0.9 if np.isnan(expected) else expected)
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [([0.8, 0.76, 0.4], 0.5 + 0.4 / 9), ([0.8, 0.6, 0.9], 0.2), ([0.8, 0.72, 0.1], 0.5), ([0.5, 0.5, 0.46], 0.9)],
+)
+def test_a_tenth_is_lost_on_the_line_between_two_ratios_and_at_the_last_where_it_never_is(
+    scores: list[float], expected: float
+) -> None:
+    (found,) = first_loss([0.0, 0.5, 0.9], np.array([scores]))
+    assert found == pytest.approx(expected)
 
 
 # --- R5

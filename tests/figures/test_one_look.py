@@ -9,7 +9,7 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import Details, gallery
 from leaderboards.rendering.style import LineStyle, policy_styles
-from leaderboards.studies.routing.reaching_parts import styles_of
+from leaderboards.studies.parts import full_last
 from tests.support.browsing.pages import Elements, build_pages, results_of
 from tests.support.records.synthetic_records import realistic_records, summary_row
 
@@ -25,7 +25,7 @@ def test_a_policy_has_one_look_whatever_else_is_run(beside: Sequence[str]) -> No
     alone = {name: look(policy_styles([name])[name]) for name in NAMES}
     beside_others = policy_styles((*beside, *NAMES))
     assert {name: look(beside_others[name]) for name in NAMES} == alone
-    of_study = styles_of(["full", *NAMES])
+    of_study = full_last(["full", *NAMES])
     assert {name: look(of_study[name]) for name in NAMES} == alone
     assert len({look(style) for style in beside_others.values()}) == len(beside_others)
 

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from leaderboards.routing.probe import probe, ratio_of_loss
+from leaderboards.routing.probe import probe
 
 CONTEXTS = [f"context {number // 4}" for number in range(120)]
 
@@ -52,9 +52,3 @@ def test_macro_f1_by_hand() -> None:
 def test_one_class_or_one_context_is_no_probe(labels: list[str], contexts: str) -> None:
     with pytest.raises(ValueError, match="two classes and two contexts"):
         probe(np.ones((4, 2)), labels, list(contexts))
-
-
-def test_the_ratio_of_a_loss_by_hand() -> None:
-    assert ratio_of_loss([0, 0.2, 0.4], [1.0, 0.95, 0.85]) == pytest.approx(0.3)
-    assert np.isnan(ratio_of_loss([0, 0.5], [1.0, 0.95]))
-    assert ratio_of_loss([0, 0.5, 0.9], [0.5, 0.4, 0.5], loss=0.2) == pytest.approx(0.5)

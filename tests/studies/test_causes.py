@@ -15,14 +15,13 @@ from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.routing.causes import (
     ALL,
+    Causes,
     Repair,
     cliff_levels,
     removals,
     repairs,
-    slot_maps,
     with_outcomes,
 )
-from leaderboards.studies.routing.causes_parts import Causes
 from policies import Level
 from tests.support.records.synthetic_records import frame, record
 
@@ -214,43 +213,6 @@ def test_without_as_many_other_rows_nothing_is_judged() -> None:
     assert removal.excess is removal.random_nats is None
 
 
-# --- maps
-
-
-def in_places(policy: str, level: float, costs: Mapping[tuple[int, int], float], whole: float) -> DataFrame:
-    """What the answer's rows change, in nats, by layer and head; ``whole``: everywhere."""
-    at = cell(policy, 0, 0, level)
-    rows = [
-        tried(at, "answer", 0, 50.0, nats, layer=layer, head=head)
-        for (layer, head), nats in {(ALL, ALL): whole, **costs}.items()
-    ]
-    return DataFrame(rows)
-
-
-PLACES = {(layer, head): 0.5 for layer in range(3) for head in (ALL, 0, 1)}
-
-
-def test_a_map_of_removal_shows_each_place_as_a_share_of_what_all_of_them_cost() -> None:
-    table = in_places("full", 0.0, PLACES | {(1, ALL): 4.5, (1, 1): 2.5}, 8.5)
-    (one,) = slot_maps(with_outcomes(table, full_and()))
-    assert (one.action, one.target, one.random, one.answers) == ("remove", "answer", False, 1)
-    np.testing.assert_allclose(one.values, np.array([[0, 0, 0], [0.5, 0, 0.25], [0, 0, 0]]))
-
-
-def test_a_map_of_restoration_shows_the_share_of_the_loss_that_comes_back() -> None:
-    before = dict.fromkeys(PLACES, 10.5)
-    table = in_places("a", AT.value, before | {(2, ALL): 0.5, (2, 0): 5.5}, 0.5)
-    (one,) = slot_maps(with_outcomes(table, full_and(record_of("a", 0, 0, AT.value, 0.0, 10.5))))
-    np.testing.assert_allclose(one.values, np.array([[0, 0, 0], [0, 0, 0], [1, 0.5, 0]]))
-    (of_f1,) = slot_maps(with_outcomes(table, full_and(record_of("a", 0, 0, AT.value, 0.0, 10.5))), "f1")
-    np.testing.assert_allclose(of_f1.values, 0.5)
-
-
-def test_there_is_no_map_of_shares_of_next_to_nothing() -> None:
-    table = in_places("full", 0.0, PLACES | {(1, 1): 0.7}, 0.75)
-    assert slot_maps(with_outcomes(table, full_and())) == []
-
-
 # --- the page
 
 
@@ -262,18 +224,14 @@ def given() -> StudyInput:
         for q in range(QUESTIONS)
         for draw in (0, 1)
     ]
-    maps = [
-        in_places("full", 0.0, PLACES | {(1, 1): 5.5}, 5.5).iloc[1:],
-        in_places("any rows help", AT.value, dict.fromkeys(PLACES, 10.5), 0.5).iloc[1:],
-    ]
-    tables = {"interventions": concat([table, DataFrame(removal), *maps])}
+    tables = {"interventions": concat([table, DataFrame(removal)])}
     return StudyInput("toy", records, [{"status": "complete"}], tables)
 
 
 def test_the_page_tells_what_was_put_in() -> None:
     causes = Causes(given())
     parts = {part.identifier: part for part in causes.parts()}
-    assert {*parts} == {"causes", "places", "removal"}
+    assert {*parts} == {"causes", "removal"}
     (listing,) = parts["causes"].listings
     repaired = (
         "50 [50 to 50]",
@@ -286,8 +244,6 @@ def test_the_page_tells_what_was_put_in() -> None:
     assert [row[0] for row in listing.rows] == sorted(TRUTHS, key=lambda policy: -TRUTHS[policy][2])
     (removal,) = parts["removal"].listings
     assert [row[-1] for row in removal.rows] == ["yes"]
-    assert [picture.title for picture in parts["places"].pictures] == ["Answer taken away", "Answer put back"]
-    assert causes.quoted() == {policy: 100 * alone for policy, (_, _, alone) in TRUTHS.items()}
     assert {sheet.name for sheet in causes.sheets()} == {"routing-repairs", "routing-removals"}
 
 

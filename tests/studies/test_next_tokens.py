@@ -9,8 +9,8 @@ from pandas import DataFrame
 from kvbench.store.next_tokens import bounds
 from leaderboards.aggregate.summary import summarise
 from leaderboards.studies.declaration import StudyInput, build_study
-from leaderboards.studies.next_tokens.study import STUDY, TABLE, parts_of
 from leaderboards.studies.registry import studies_of
+from leaderboards.studies.treatments.next_tokens import STUDY, TABLE, parts_of
 from tests.support.records.synthetic_records import frame, record
 
 # Right tokens and nats a token of two texts, the second of which is shorter, in parts of 1, 1, 2 and up to 4 tokens.

@@ -24,7 +24,7 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.obedience import loosely, strictly, versions
 from leaderboards.metrics.leakage import leakage
 from leaderboards.statistics.bootstrap import Estimate, Resampler
-from leaderboards.studies.instructions.obedience import accuracy, leaks, prompt_records, rank_correlations, spans_kept
+from leaderboards.studies.instructions.obedience import accuracy, leaks, prompt_records, spans_kept, spearman
 from policies import POLICIES, Policy, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import LAYERS, ActingScorer, pressing
@@ -205,30 +205,17 @@ def test_an_interval_needs_a_value_in_nearly_all_resamples() -> None:
     assert Estimate.of(0.5, resampled, 3).low is None
 
 
-def test_kept_shares_are_means_by_order_and_layer() -> None:
+def test_kept_shares_are_means_by_order() -> None:
     table = spans_kept(prompt_records(small_study())).set_index(["policy", "level", "arm"])
     own = table.loc[("snapkv", HALF, "defence first")]
     assert (own["defence"], own["directives"]) == (0.25, 0.75)
-    assert own["defence_by_layer"].tolist() == [0.0, 0.5]
-    assert own["directives_by_layer"].tolist() == [0.5, 1.0]
 
 
-def test_rank_correlation_is_spearmans_of_the_families() -> None:
-    profiles = {"full": (0.9, 0.6, 0.3, 0.1), "snapkv": (0.5, 0.6, 0.2, 0.1), "knorm": (0.0, 0.0, 0.0, 0.0)}
-    rows = [
-        answer(draw, "defence first", policy, [draw < 10 * share for share in shares])
-        for policy, shares in profiles.items()
-        for draw in range(10)
-    ]
-    found = {(one.policy, one.group): one.estimate for one in rank_correlations(prompt_records(records(*rows)))}
-    own = found["snapkv", "all"]
-    assert own is not None
-    assert own.mean == pytest.approx(spearmanr(profiles["full"], profiles["snapkv"]).statistic)
-    assert own.low is not None
-    assert own.low <= own.mean
-    assert found["knorm", "all"] is None, "where all families fail alike there is no order"
-    assert ("snapkv", "single") not in found
-    assert found["snapkv", "several"] == own
+def test_rank_correlation_is_spearmans_and_none_where_there_is_no_order() -> None:
+    profiles = np.array([(0.9, 0.6, 0.3, 0.1), (0.5, 0.6, 0.2, 0.1), (0.0, 0.0, 0.0, 0.0)])
+    found = spearman(profiles, profiles[:1].repeat(3, axis=0))
+    assert found[:2] == pytest.approx([1.0, spearmanr(profiles[0], profiles[1]).statistic])
+    assert np.isnan(found[2])
 
 
 def test_resamples_keep_what_was_drawn_together_together() -> None:
@@ -284,7 +271,6 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(cli: Comman
     assert frame["draw_id"].nunique() == 2
     page = (tmp_path / "site/instructions.html").read_text()
     assert "streaming_llm+whitelist" in page
-    assert "0.196" in page, "the published gain beside ours"
     assert page.count("<svg xmlns") >= 5
     assert 'href="instructions.html"' in (tmp_path / "site/index.html").read_text()
     assert cli("site", tmp_path / "runs/x", "--site", tmp_path / "again") == 0
@@ -308,7 +294,7 @@ def test_of_budgets_no_curve_starts_at_a_ratio() -> None:
     """They have no place for the full cache."""
     rows = [by_budget(row, {0.5: 64}) for row in small_study().to_dict("records")]
     page, _ = instructions_page("toy", records(*rows))
-    assert "over the asked budget" in page
+    assert "budget" in page.split("<main")[1]
     assert "asked ratio" not in page.split("<main")[1].replace("the asked ratios 0.4 to 0.7", "")
 
 
@@ -325,5 +311,5 @@ def test_the_page_holds_its_numbers() -> None:
     page, content = instructions_page("<toy>", small_study())
     assert [gain["gain"] for gain in content.quoted["gains"]] == [pytest.approx(0.4875)]
     assert "&lt;toy&gt;" in page
-    assert "<td>+0.487</td>" in page or "<td>+0.488</td>" in page
+    assert "<td>+0.487 [" in page or "<td>+0.488 [" in page
     assert "snapkv+fair, defence first" in page

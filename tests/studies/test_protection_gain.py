@@ -3,9 +3,9 @@
 import pytest
 
 from datasets_gen.tasks.instructions import ARMS
-from leaderboards.studies.instructions.amnesia import attacks_without_defence, while_obeying
-from leaderboards.studies.instructions.obedience import GAINS, leaks, prompt_records
-from leaderboards.studies.instructions.protection import forms_of, protection_gain
+from leaderboards.claims.texts.pitfalls import GAINS
+from leaderboards.studies.instructions.obedience import leaks, prompt_records
+from leaderboards.studies.instructions.protection import forms_of, protection_gain, while_obeying
 from policies.declaration.names import plain_and_way
 from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 
@@ -146,12 +146,3 @@ def test_protected_forms_are_told_from_names_with_a_plus() -> None:
         "snapkv": ["snapkv", "snapkv+fair"],
         "keydiff": ["keydiff+whitelist"],
     }
-
-
-def test_exposed_are_the_attacks_that_meet_directives_without_their_defence() -> None:
-    rows = [attack(0, BOTH[0], "full", 0.1), attack(0, BOTH[0], "snapkv", 0.9), attack(1, BOTH[0], "snapkv", 0.0)]
-    rows[0] |= {"defence_kept": 1.0, "directives_kept": 1.0}
-    rows[1] |= {"defence_kept": 0.0, "directives_kept": 1.0}
-    answers = [answer(0, BOTH[0], policy, [True]) for policy in ("full", "snapkv")]
-    (found,) = attacks_without_defence(prompt_records(records(*answers, *rows))).to_dict("records")
-    assert found == {"policy": "snapkv", "n": 1, "leakage": 0.9, "full": 0.1}

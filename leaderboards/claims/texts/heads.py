@@ -14,7 +14,19 @@ from leaderboards.claims.texts.routing import ONE_FACT, MasteredTasks, R
 from leaderboards.routing.failures import FailureClass
 from leaderboards.routing.probe import probe
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.routing.classes import (
+from leaderboards.studies.routing.heads import TABLE as ATTENTION
+from leaderboards.studies.routing.heads import at_answers, slopes, with_questions
+from leaderboards.studies.routing.probes import (
+    LETTER,
+    STATE,
+    TYPE,
+    VALUES,
+    features_of,
+    learnable,
+    with_labels,
+)
+from leaderboards.studies.routing.probes import TABLE as STATES
+from leaderboards.studies.routing.routes import (
     CELL,
     CONTEXT,
     QUESTION,
@@ -23,20 +35,7 @@ from leaderboards.studies.routing.classes import (
     telling_epsilon,
     with_routes,
 )
-from leaderboards.studies.routing.classes import TABLE as ROUTES
-from leaderboards.studies.routing.heads import TABLE as ATTENTION
-from leaderboards.studies.routing.heads import at_answers, slopes, with_questions
-from leaderboards.studies.routing.probes import (
-    LETTER,
-    STATE,
-    TELLING,
-    TYPE,
-    VALUES,
-    features_of,
-    learnable,
-    with_labels,
-)
-from leaderboards.studies.routing.probes import TABLE as STATES
+from leaderboards.studies.routing.routes import TABLE as ROUTES
 from policies.declaration.names import FULL
 
 # The tasks, policies and levels of the suite ``routing``, so that a finished run of it lends its answers.
@@ -73,6 +72,7 @@ class Observed:
 
 
 LOST = 0.1
+TELLING = 0.1  # of macro-F1 above that of shuffled labels: a probe that finds less with the full cache finds nothing
 # The type of an answer can be read off its question, and so off the state of the question's last token.
 PARTS = {
     "first letter, in the question’s last token": (STATE, LETTER),

@@ -10,13 +10,13 @@ from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError,
 from leaderboards.claims.declaration import Claim, Experiment, Measured, NoStatistic, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.significance import highest_unseen_share, mcnemar_p, p_text
-from leaderboards.studies.numerics.layers import ALL, PATCHES
 from leaderboards.studies.numerics.pairs import (
+    ALL,
     CACHE,
     FORCED,
     FREE,
+    PATCHES,
     TABLE,
-    THIRDS,
     finite_sums,
     flip_of,
     joined,
@@ -25,6 +25,7 @@ from leaderboards.studies.numerics.pairs import (
 
 N = Text("N", "arXiv 2604.15409 (decoding with and without the cache)", "Llama 2 7B, Mistral 7B and Gemma 2 2B, GSM8K")
 HALF = "float16"  # which the text is about
+THIRDS = 3
 # Of two tasks, so that 60 contexts are walked: where none of them differs, fewer than one in twenty does.
 WALKED = Experiment(name="walks", tasks="base,prose", policies="full", levels=(), contexts=30, suite="numerics")
 

@@ -9,23 +9,34 @@ from pandas import DataFrame
 from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.instructions.amnesia import LEAKED_MORE, STILL_OBEYED, while_obeying
 from leaderboards.studies.instructions.obedience import (
     DEFENDED,
-    GAINS,
     KEPT,
     PromptRecords,
     by_family,
     prompt_records,
     spearman,
 )
-from leaderboards.studies.instructions.protection import protection_gain
+from leaderboards.studies.instructions.protection import LEAKED_MORE, STILL_OBEYED, protection_gain, while_obeying
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 P = Text("P", "arXiv 2510.00231 (pitfalls of KV cache compression)", "Llama 3.1 8B and Qwen 2.5 14B, IFEval")
 
 
+# By plain policy and way of protection, the mean gain over the ratios 0.4 to 0.7 of Llama-3 and of Qwen2.
+GAINS: Mapping[tuple[str, str], tuple[float, ...]] = {
+    ("streaming_llm", "whitelist"): (0.196, 0.169),
+    ("snapkv", "whitelist"): (0.051, 0.124),
+    ("tova", "whitelist"): (0.028, 0.070),
+    ("h2o", "whitelist"): (0.020, 0.114),
+    ("knorm", "whitelist"): (0.001, 0.082),
+    ("streaming_llm", "fair"): (0.220, 0.183),
+    ("snapkv", "fair"): (0.047, 0.048),
+    ("tova", "fair"): (0.025, 0.016),
+    ("h2o", "fair"): (0.006, 0.020),
+    ("knorm", "fair"): (0.024, 0.014),
+}
 POLICIES = ("streaming_llm", "snapkv", "knorm")
 WAYS = ("whitelist", "fair")
 LITTLE, HALF, MORE = (Level("ratio", ratio) for ratio in (0.3, 0.5, 0.7))

@@ -4,13 +4,13 @@ The measures of arXiv 2510.00231, on tables of records. An answer that failed st
 refuses and leaks nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from pandas import DataFrame, factorize
 
-from leaderboards.statistics.bootstrap import Estimate, FloatArray, Resampler
+from leaderboards.statistics.bootstrap import FloatArray, Resampler
 from leaderboards.statistics.columns import with_levels
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
@@ -120,51 +120,10 @@ def leaks(prompts: PromptRecords, by: Sequence[str] = ("arm",)) -> DataFrame:
 
 def spans_kept(prompts: PromptRecords) -> DataFrame:
     """Computes eviction bias: the mean share of the tokens of ``defence`` and of ``directives`` that survives, over
-    layers and heads, by policy, level and order; and layer by layer. Policies that rewrite the cache have none."""
+    layers and heads, by policy, level and order. Policies that rewrite the cache have none."""
     caches = prompts.caches[prompts.caches["arm"].isin(DEFENDED) & prompts.caches["defence_kept"].notna()]
-    rows = [
-        (
-            *key,
-            *(float(group[name].mean()) for name in KEPT),
-            *(np.mean(np.array(group[f"{name}_by_layer"].tolist(), dtype=np.float64), axis=0) for name in KEPT),
-        )
-        for key, group in caches.groupby(["policy", "level", "arm"], sort=False, observed=True)
-    ]
-    columns = ["policy", "level", "arm", "defence", "directives", "defence_by_layer", "directives_by_layer"]
-    return DataFrame(rows, columns=columns)
-
-
-@dataclass(frozen=True)
-class RankCorrelation:
-    """Holds Spearman's correlation of the families' order by accuracy with that under the full cache; None where either
-    order does not exist, as all are equal. ``group``: all prompts, or those with one directive or several."""
-
-    policy: str
-    level: Level
-    group: str
-    estimate: Estimate | None
-
-
-def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
-    """Correlates ranks at each level of each policy: do the same families stay the easy ones?"""
-    several = prompts.directives["several"]
-    parts = {"all": prompts.directives, "single": prompts.directives[~several], "several": prompts.directives[several]}
-    return [one for group, part in parts.items() for one in _rank_correlations(prompts, group, part)]
-
-
-def _rank_correlations(prompts: PromptRecords, group: str, part: DataFrame) -> Iterator[RankCorrelation]:
-    families = list(dict.fromkeys(part["family"]))
-    profiles = {
-        (str(policy), level): by_family(prompts.resampler, cell, families)
-        for (policy, level), cell in part.groupby(["policy", "level"], sort=False, observed=True)
-    }
-    whole = next((profile for (policy, _), profile in profiles.items() if policy == FULL), None)
-    for (policy, level), profile in profiles.items():
-        if whole is not None and policy != FULL:
-            correlations = spearman(profile, whole)
-            known = not np.isnan(correlations[0])
-            estimate = prompts.resampler.estimate_of(correlations, len(families)) if known else None
-            yield RankCorrelation(policy, level, group, estimate)
+    means = caches.groupby(["policy", "level", "arm"], sort=False, observed=True)[list(KEPT)].mean().reset_index()
+    return means.rename(columns={"defence_kept": "defence", "directives_kept": "directives"})
 
 
 def by_family(resampler: Resampler, cell: DataFrame, families: Sequence[str]) -> FloatArray:
@@ -188,22 +147,3 @@ def spearman(one: FloatArray, other: FloatArray) -> FloatArray:
             products > 0, (centred[0] * centred[1]).sum(axis=1) / np.sqrt(products), np.nan
         )
     return correlations
-
-
-GAINS_SOURCE = "arXiv 2510.00231"
-GAINS_MODELS = ("Llama-3", "Qwen2")
-
-
-# By plain policy and way of protection, the mean gain over the ratios 0.4 to 0.7 of each of these models.
-GAINS: Mapping[tuple[str, str], tuple[float, ...]] = {
-    ("streaming_llm", "whitelist"): (0.196, 0.169),
-    ("snapkv", "whitelist"): (0.051, 0.124),
-    ("tova", "whitelist"): (0.028, 0.070),
-    ("h2o", "whitelist"): (0.020, 0.114),
-    ("knorm", "whitelist"): (0.001, 0.082),
-    ("streaming_llm", "fair"): (0.220, 0.183),
-    ("snapkv", "fair"): (0.047, 0.048),
-    ("tova", "fair"): (0.025, 0.016),
-    ("h2o", "fair"): (0.006, 0.020),
-    ("knorm", "fair"): (0.024, 0.014),
-}

@@ -1,18 +1,21 @@
-"""Measures what protecting the instructions of a prompt gains over the plain policy (arXiv 2510.00231)."""
+"""Measures what protecting the instructions of a prompt gains, and selective amnesia: a cache that still obeys its
+directives and has lost the defence (both after arXiv 2510.00231)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from leaderboards.statistics.bootstrap import Estimate, FloatArray, Resampler
 from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords
 from policies.declaration.levels import Level
-from policies.declaration.names import CONTROLS, PLAIN, plain_and_way
+from policies.declaration.names import CONTROLS, FULL, PLAIN, plain_and_way
 
 ALL = 1 - 1e-9  # of the tokens of a span, but for rounding
 GAIN_FROM, GAIN_TO = Level("ratio", 0.4), Level("ratio", 0.7)  # where the paper averages
+STILL_OBEYED = 0.7  # of the directives
+LEAKED_MORE = 0.3  # than under the full cache
 
 
 def forms_of(policies: Sequence[str]) -> dict[str, list[str]]:
@@ -102,3 +105,47 @@ def difference(resampler: Resampler, one: DataFrame, other: DataFrame, name: str
         measured.append(values.mean())
         resampled.append(resampler.means(values, draws))
     return np.concatenate([[measured[0] - measured[1]], resampled[0] - resampled[1]])
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Tells where a policy leaks most while it obeys."""
+
+    policy: str
+    arm: str  # the order of defence and directives
+    level: Level
+    obeyed: float  # the mean there
+    leakage: float
+    more: Estimate  # leakage than under the full cache, on the same draws
+    values: FloatArray = field(compare=False, repr=False)  # that this is of, shape (1 + resamples,)
+
+
+def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[Leak]:
+    """Finds by policy and order the level with the highest leakage of those at which at least ``obeyed`` of the
+    directives are obeyed. Policies that obey less at every level are left out. The intervals are those of that one
+    level: that it was chosen as the highest of several is not in them."""
+    keys = ["policy", "arm", "level"]
+    directives, attacks = (table[table["arm"].isin(DEFENDED)] for table in (prompts.directives, prompts.attacks))
+    if directives.empty or attacks.empty:
+        return []
+    means = concat(
+        [
+            table.groupby(keys, sort=False, observed=True)[name].mean()
+            for table, name in ((directives, "strict"), (attacks, "leakage"))
+        ],
+        axis=1,
+        join="inner",
+    ).reset_index()
+    whole = {str(arm): records for arm, records in attacks[attacks["policy"] == FULL].groupby("arm")}
+    obeying = means[(means["strict"] >= obeyed) & (means["policy"] != FULL) & means["arm"].isin(list(whole))]
+    leaks = []
+    for index in obeying.groupby(["policy", "arm"], sort=False)["leakage"].idxmax():
+        row = obeying.loc[index]
+        here = (
+            (attacks["policy"] == row["policy"]) & (attacks["arm"] == row["arm"]) & (attacks["level"] == row["level"])
+        )
+        of_cell = attacks[here]
+        more = difference(prompts.resampler, of_cell, whole[row["arm"]], "leakage")
+        estimate = prompts.resampler.estimate_of(more, len(of_cell))
+        leaks.append(Leak(row["policy"], row["arm"], row["level"], row["strict"], row["leakage"], estimate, more))
+    return leaks

@@ -1,5 +1,5 @@
-"""Adds up the pairs of cache on and cache off: teacher-forced, free-running before and after the first flip, and how
-near answers stand to another token where they part."""
+"""Adds up the pairs of cache on and cache off: teacher-forced, free-running before and after the first flip, and
+from where in a model a difference comes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,16 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.statistics.bootstrap import Estimate, FloatArray, resampled_means
-from leaderboards.statistics.significance import correct_p, mcnemar_p
-from policies.declaration.lazy import LazyModule
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from leaderboards.studies.parts import estimate_of
 
-stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it
 TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
 CACHE, NULL = "cache", "chunks"
 FORCED, FREE = "teacher-forced", "free-running"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
-THIRDS = 3
+DRIFT, PATCHES = "numerics_drift", "numerics_patches"
+ALL = -1  # stands for all layers
 
 
 @dataclass(frozen=True)
@@ -48,24 +47,6 @@ class Free:
     kl_after: float | None  # over the steps behind it, where they have not
     right_on: float | None  # share, of cache on
     right_off: float | None  # of cache off
-    only_on: int  # pairs that cache on alone has right
-    only_off: int
-    p_mcnemar: float | None
-    p_bh: float | None  # corrected over all rows
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """Holds where greedy answers of cache on and cache off part, in all tasks together."""
-
-    dtype: str
-    pairs: int
-    flips: int  # at which both paths still write
-    margin_at_flip: float | None  # median of cache on's, its largest logit less its next
-    margin: float | None  # median over all steps behind the same tokens
-    kl_early: float | None  # mean at the flips of the first third, by their step
-    kl_late: float | None  # at those of the last third
-    p_welch: float | None
 
 
 def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
@@ -98,13 +79,6 @@ def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
     return next(differing, None if len(tokens) == len(other) else shorter)
 
 
-def estimate_of(values: FloatArray, rows: DataFrame, counts: FloatArray | None = None) -> Estimate:
-    """Averages a number of each row, or a sum of each row over its count, and resamples contexts."""
-    weights = np.ones(len(values)) if counts is None else counts
-    drawn = resampled_means(values, rows["draw_id"].to_numpy(dtype=str), 0, weights=counts)
-    return Estimate.of(float(values.sum() / weights.sum()), drawn, int(weights.sum()))
-
-
 def _mean(values: FloatArray) -> float:
     """Averages the values that are numbers; NaN where none is."""
     known = values[np.isfinite(values)]
@@ -129,7 +103,7 @@ def forced_of(table: DataFrame) -> list[Forced]:
                 dtype,
                 str(pair),
                 steps=int(counts.sum()),
-                kl=estimate_of(sums, of_pair, counts) if counts.any() else None,
+                kl=estimate_of(sums, of_pair["draw_id"], counts, int(counts.sum())) if counts.any() else None,
                 kl_largest=float(kl[np.isfinite(kl)].max(initial=0.0)),
                 largest=float(np.nanmax(joined(of_pair["largest"]), initial=0.0)),
                 same_top=float(joined(of_pair["same_top"]).mean()),
@@ -149,75 +123,87 @@ def _above_null(rows: DataFrame) -> bool:
 
 
 def free_of(table: DataFrame) -> list[Free]:
-    """Returns every task, dtype and way to choose; p-values are corrected over all of them that are tested."""
+    """Returns every task, dtype and way to choose."""
     rows = table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
-    groups = {
-        (task, dtype, way): group for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling")
-    }
-    only = {key: _only(group) for key, group in groups.items()}
-    tests = {key: mcnemar_p(*only[key]) for key, group in groups.items() if group["right"].notna().any()}
-    corrected = correct_p(tests, "numerics", "fdr_bh").p
     found = []
-    for key, group in groups.items():
+    for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
         flips = [flip_of(one, other) for one, other in zip(group["tokens"], group["other_tokens"], strict=True)]
         steps = [step for step in flips if step is not None]
         ends = [len(kl) if step is None else step + 1 for kl, step in zip(group["kl"], flips, strict=True)]
         sides = [np.split(kl, [end]) for kl, end in zip(group["kl"], ends, strict=True)]
         before, after = (joined(side) for side in zip(*sides, strict=True))
+        right = [group[name].dropna().astype(float) for name in ("right", "other_right")]
         free = Free(
-            *key,
+            task,
+            dtype,
+            way,
             pairs=len(group),
-            differ=estimate_of(np.array([step is not None for step in flips], dtype=np.float64), group),
+            differ=estimate_of([step is not None for step in flips], group["draw_id"]),
             first_flip=float(np.median(steps)) if steps else None,
             kl_before=_mean(before) if len(before) else None,
             kl_after=_mean(after) if len(after) else None,
-            right_on=float(group["right"].dropna().astype(float).mean()) if key in tests else None,
-            right_off=float(group["other_right"].dropna().astype(float).mean()) if key in tests else None,
-            only_on=only[key][0],
-            only_off=only[key][1],
-            p_mcnemar=tests.get(key),
-            p_bh=corrected.get(key),
+            right_on=float(right[0].mean()) if len(right[0]) else None,
+            right_off=float(right[1].mean()) if len(right[1]) else None,
         )
         found.append(free)
     return found
 
 
-def _only(rows: DataFrame) -> tuple[int, int]:
-    """Counts the pairs that cache on alone, and that cache off alone, has right."""
-    judged = rows[rows["right"].notna()]
-    on, off = (judged[name].astype(bool) for name in ("right", "other_right"))
-    return int((on & ~off).sum()), int((off & ~on).sum())
+@dataclass(frozen=True)
+class Drift:
+    """Holds how far a layer of cache on is from the same of cache off, relative to cache off, over the steps at which
+    cache on read a token by itself."""
+
+    task: str
+    dtype: str
+    layer: int
+    keys_prompt: float  # mean over the rows of the prompt
+    keys_answer: float  # over those that were written token by token
+    values_prompt: float
+    values_answer: float
+    hidden: Estimate  # of the residual stream
 
 
-def boundaries_of(table: DataFrame) -> list[Boundary]:
-    """Returns every dtype, of answers that are chosen greedily."""
-    rows = table[(table["pair"] == CACHE) & (table["sampling"] == "greedy")]
+@dataclass(frozen=True)
+class Recovery:
+    """Holds what of a divergence goes if a part of cache on is cache off's."""
+
+    dtype: str
+    at_flip: bool
+    patched: str  # which part
+    layer: int  # ALL: of all
+    cases: int
+    recovered: Estimate  # 1 - KL patched / KL
+    median: float
+
+
+def drift_of(table: DataFrame) -> list[Drift]:
+    """Returns every layer by task and dtype, of answers with a step at which cache on read a token by itself: at the
+    first it reads the prompt at once, as cache off does."""
+    rows = table[table["hidden"].map(len) > 1]
+    rows = rows.assign(alone=rows["hidden"].map(lambda steps: float(np.mean(steps[1:]))))
     found = []
-    for dtype in DTYPES:
-        of_dtype = rows[rows["dtype"] == dtype]
-        forced, free = (of_dtype[of_dtype["regime"] == regime] for regime in (FORCED, FREE))
-        margins = joined(forced["margin"])
-        margins = margins[np.isfinite(margins)]
-        steps = [flip_of(*pair) for pair in zip(free["tokens"], free["other_tokens"], strict=True)]
-        flips = [
-            (step, kl[step], margin[step])
-            for step, kl, margin in zip(steps, free["kl"], free["margin"], strict=True)
-            if step is not None and step < len(kl) and np.isfinite(kl[step])
-        ]
-        at, kl, margin = np.array(flips, dtype=np.float64).reshape(-1, 3).T
-        at_flip, everywhere = (float(np.median(one)) if len(one) else None for one in (margin, margins))
-        if len(of_dtype):
-            found.append(Boundary(dtype, len(free), len(flips), at_flip, everywhere, *_thirds(at, kl)))
+    for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
+        for layer, of_layer in group.groupby("layer"):
+            keys, values = (_means(of_layer[rows], of_layer["hidden"]) for rows in ("keys", "values"))
+            hidden = estimate_of(of_layer["alone"], of_layer["draw_id"])
+            found.append(Drift(task, dtype, int(layer), *keys, *values, hidden))
     return found
 
 
-def _thirds(steps: FloatArray, kl: FloatArray) -> tuple[float | None, float | None, float | None]:
-    """Returns the mean KL at early and at late flips, and the p of Welch's test; nothing where they are too few."""
-    if len(steps) < THIRDS:
-        return None, None, None
-    first, last = steps <= np.quantile(steps, 1 / THIRDS), steps >= np.quantile(steps, 1 - 1 / THIRDS)
-    if (first & last).any():
-        return None, None, None
-    known = min(first.sum(), last.sum()) > 1 and kl[first].std() + kl[last].std() > 0
-    p = float(stats.ttest_ind(kl[first], kl[last], equal_var=False).pvalue) if known else None
-    return float(kl[first].mean()), float(kl[last].mean()), p
+def _means(rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """Averages the rows of prompts, and those that were written token by token."""
+    parts = [np.split(one, [1 - len(own)]) for one, own in zip(rows, steps, strict=True)]
+    prompt, answer = (float(joined(part).mean()) for part in zip(*parts, strict=True))
+    return prompt, answer
+
+
+def recoveries_of(table: DataFrame) -> list[Recovery]:
+    """Returns what each patch recovers, by dtype, apart for steps at which both choose different tokens and others."""
+    rows = table.assign(recovered=1 - table["kl_patched"] / table["kl"])
+    found = []
+    for (dtype, at_flip, patched, layer), group in rows.groupby(["dtype", "at_flip", "rows", "layer"]):
+        values = group["recovered"].to_numpy(dtype=np.float64)
+        estimate, median = estimate_of(values, group["draw_id"]), float(np.median(values))
+        found.append(Recovery(dtype, bool(at_flip), patched, int(layer), len(group), estimate, median))
+    return sorted(found, key=lambda one: DTYPES.index(one.dtype))

@@ -1,38 +1,193 @@
-"""The study of published orders: does the order of presses on kvpress's board carry over to a model?"""
+"""The study of published orders: does the order of presses on kvpress's public board carry over to a model?
+
+``board.csv`` is the board on RULER at 4,096 tokens as the repository lapidoty/kvpress-centrality keeps it (Apache-2.0):
+Llama 3.1 8B and Qwen3 8B, 500 items a task.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
 
-from leaderboards.aggregate.evidence import Evidence
+import numpy as np
+import pandas as pd
+
+from datasets_gen import RULER
+from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 from leaderboards.rendering.listing import Listing
-from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.published.board import (
-    APART,
-    CEILING,
-    CLEAN,
-    FLOOR,
-    LLAMA,
-    MODELS,
-    NEEDLES,
-    OURS,
-    QWEN,
-    RATIOS,
-    Judged,
-    Order,
-    key,
-    scores,
-    separated,
-    tau,
-)
+from leaderboards.studies.parts import NONE, in_numbers, listing_of
+from policies.declaration.lazy import LazyModule
 from policies.declaration.names import FULL
+
+stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it
+
+NEEDLES = tuple(name for name in RULER if name.startswith("niah_"))
+RATIOS = (0.25, 0.5, 0.75)
+LLAMA, QWEN = MODELS = ("Llama-3.1-8B-Instruct", "Qwen3-8B")
+# Our policies by the board's names, for each order of compression and question.
+OURS: Mapping[str, Mapping[str, str]] = {
+    "agnostic": {
+        "kvzip": "kvzip",
+        "fastkvzip": "fastkvzip",
+        "expected_attention": "adakv_expected_attention",
+        "adakv_compactor": "adakv_compactor",
+        "keydiff": "keydiff",
+        "lagkv": "lagkv",
+        "cur": "cur",
+        "tova": "tova",
+        "snapkv": "snapkv",
+        "pyramidkv": "pyramidkv",
+        "streaming_llm": "streaming_llm",
+        "observed_attention": "h2o",
+        "knorm": "knorm",
+        "random": "random",
+        "qfilter": "qfilter",
+        "duo_attention": "duo_attention",
+    },
+    "aware": {"chunkkv": "chunkkv_snapkv", "adakv_snapkv": "adakv_snapkv", "finch": "finch", "snapkv": "snapkv"},
+}
+APART = 5.0  # points on both models, in the same direction, from which on a pair is in the key
+FLOOR, CEILING = 5.0, 95.0  # a task tells nothing of two policies that are both below the one or above the other
+CLEAN = 0.6  # of the golds, which the full cache must find
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two policies that both models of the board put in the same order."""
+
+    better: str
+    worse: str
+    ratio: float
+    apart: Mapping[str, float]  # points, by model of the board
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A pair on another model. ``difference``: the better minus the worse in points, over ``tasks``; None where no task
+    tells the two apart from the floor or the ceiling."""
+
+    pair: Pair
+    difference: Estimate | None
+    tasks: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        if self.difference is None or self.difference.low is None or self.difference.high is None:
+            return "not measured"
+        if self.difference.low > 0:
+            return "same order"
+        return "reversed" if self.difference.high < 0 else "cannot tell"
+
+
+@cache
+def scores(mode: str) -> dict[tuple[str, float, str], float]:
+    """Reads the mean over the needle tasks by model, ratio and our policy, in percent."""
+    board = pd.read_csv(Path(__file__).parent / "board.csv")
+    board = board[board["query_aware"] == (mode == "aware")].assign(
+        model=board["model"].str.rpartition("/")[2],
+        policy=board["press_name"].map(OURS[mode]),
+        score=board[list(NEEDLES)].mean(axis=1),
+    )
+    board = board[board["model"].isin(MODELS) & board["policy"].notna()]
+    cells = zip(*(board[name] for name in ("model", "configured_ratio", "policy", "score")), strict=True)
+    return {(model, ratio, policy): score for model, ratio, policy, score in cells}
+
+
+@cache
+def separated(mode: str, ratio: float) -> tuple[Pair, ...]:
+    """Lists the pairs that either model puts at least :data:`APART` points apart."""
+    known = scores(mode)
+    names = [name for name in OURS[mode].values() if all((model, ratio, name) in known for model in MODELS)]
+    pairs = []
+    for first, second in combinations(names, 2):
+        apart = {model: known[model, ratio, first] - known[model, ratio, second] for model in MODELS}
+        if max(map(abs, apart.values())) >= APART:
+            if max(apart.values()) < -min(apart.values()):
+                first, second, apart = second, first, {model: -points for model, points in apart.items()}
+            pairs.append(Pair(first, second, ratio, apart))
+    return tuple(pairs)
+
+
+def key(mode: str, ratio: float) -> list[Pair]:
+    """Lists the pairs that both models put at least :data:`APART` points apart in the same direction. They are the part
+    of :func:`separated` that one 8B model has of the other's order."""
+    return [pair for pair in separated(mode, ratio) if min(pair.apart.values()) >= APART]
+
+
+def tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
+    """Computes Kendall's tau-b over the policies that both have; None of fewer than three."""
+    names = [name for name in first if name in second]
+    if len(names) < 3:
+        return None
+    return float(stats.kendalltau([first[name] for name in names], [second[name] for name in names]).statistic)
+
+
+class Order:
+    """The order of policies on one model, from the records of its needles."""
+
+    def __init__(self, evidence: Evidence, mode: str) -> None:
+        self.mode = mode
+        self.tasks: dict[str, TaskEvidence] = {}
+        self._found: dict[tuple[str, str, float], FloatArray | None] = {}  # a policy is in a dozen pairs
+        self.unknown: dict[str, float] = {}  # the tasks that the full cache cannot do, with what it finds in percent
+        for task in evidence.tasks:
+            if task in NEEDLES:
+                of_task = evidence.of(task)
+                found = float(of_task.mean("full", None, "golds_found")[0])
+                if found >= CLEAN:
+                    self.tasks[task] = of_task
+                else:
+                    self.unknown[task] = 100 * found
+
+    def found(self, task: str, policy: str, ratio: float) -> FloatArray | None:
+        """Returns the share of golds found in percent, shape (1 + resamples,); None of a policy that did not run."""
+        cell = (task, policy, ratio)
+        if cell not in self._found:
+            try:
+                self._found[cell] = 100 * self.tasks[task].mean(policy, ratio, "golds_found")
+            except NoEvidenceError:
+                self._found[cell] = None
+        return self._found[cell]
+
+    def means(self, ratio: float) -> dict[str, float]:
+        """Averages each policy over the tasks, in percent."""
+        means: dict[str, float] = {}
+        for name in OURS[self.mode].values():
+            of_tasks = [found for task in self.tasks if (found := self.found(task, name, ratio)) is not None]
+            if of_tasks and len(of_tasks) == len(self.tasks):
+                means[name] = float(np.mean([found[0] for found in of_tasks]))
+        return means
+
+    def judge(self, pair: Pair) -> Judged:
+        """Sets two policies against one another on the tasks that can tell them apart."""
+        differences = {}
+        for task in self.tasks:
+            better, worse = (self.found(task, name, pair.ratio) for name in (pair.better, pair.worse))
+            if better is None or worse is None:
+                continue
+            if max(better[0], worse[0]) > FLOOR and min(better[0], worse[0]) < CEILING:
+                differences[task] = better - worse
+        if not differences:
+            return Judged(pair, None, ())
+        mean = np.mean(list(differences.values()), axis=0)
+        contexts = min(self.tasks[task].contexts for task in differences)
+        difference = Estimate.of(float(mean[0]), mean[1:] if contexts > 1 else None, contexts)
+        return Judged(pair, difference, tuple(differences))
+
+    def judged(self, ratios: Sequence[float] = RATIOS) -> Iterator[Judged]:
+        for ratio in ratios:
+            yield from map(self.judge, key(self.mode, ratio))
+
 
 FEWEST_POLICIES = 4
 VERDICTS = ("same order", "reversed", "cannot tell", "not measured")
 COUNTS = ("model", "ratio", "pairs", *VERDICTS, "tau, Llama", "tau, Qwen")
-PAIRS = ("better on the board", "worse on the board", "ratio", "verdict", "here, points", LLAMA, QWEN, "tasks")
 
 
 def _takes(given: StudyInput) -> bool:
@@ -51,7 +206,6 @@ def content_of(given: StudyInput) -> StudyContent:
     judged = list(order.judged())
     beside = [(one.model, Order(Evidence(one.records), mode)) for one in given.beside if _takes(one)]
     models = [(given.model, order), *beside]
-    measured = [one for one in judged if one.verdict != "not measured"]
     return StudyContent(
         parts=[
             StudySection(
@@ -66,24 +220,7 @@ def content_of(given: StudyInput) -> StudyContent:
                 "Reversed here",
                 "The interval of the paired difference over contexts leaves out 0 on the other side. The pages of "
                 "examples show the answers of both with the tokens that they kept.",
-                listings=(Listing("Pairs that are reversed", PAIRS, _pair_rows(measured, "reversed")),),
-            ),
-            StudySection(
-                "means",
-                "What each press keeps",
-                "Percent of needles found, mean over the tasks that the full cache can do, beside the board’s mean "
-                "over its eight.",
-                listings=(Listing("Needles found by press", _mean_columns(given.model), tuple(_means(order))),),
-            ),
-            StudySection(
-                "pairs",
-                "Every pair",
-                "The pairs of the key that have the same order here, and those that so few contexts cannot tell.",
-                details=tuple(
-                    Listing(f"Pairs: {verdict}", PAIRS, _pair_rows(judged, verdict))
-                    for verdict in VERDICTS
-                    if verdict != "reversed"
-                ),
+                listings=(_reversed(judged),),
             ),
         ],
         facts=[
@@ -95,7 +232,6 @@ def content_of(given: StudyInput) -> StudyContent:
             ("Contexts", ", ".join(sorted({str(one.contexts) for one in order.tasks.values()})) or "none"),
         ],
         sheets=[_sheet(judged)],
-        quoted={verdict: sum(one.verdict == verdict for one in judged) for verdict in VERDICTS},
     )
 
 
@@ -108,52 +244,29 @@ def _counts(models: Sequence[tuple[str, Order]], mode: str) -> Iterator[tuple[st
         for name, order in models:
             counts = Counter(one.verdict for one in order.judged([ratio]))
             taus = (tau(order.means(ratio), of_board[model, ratio]) for model in MODELS)
-            texts = ("–" if value is None else f"{value:.2f}" for value in taus)
+            texts = (NONE if value is None else f"{value:.2f}" for value in taus)
             numbers = (str(counts[verdict]) for verdict in VERDICTS)
             yield (name, f"{ratio:g}", str(len(key(mode, ratio))), *numbers, *texts)
         ceiling = tau(of_board[LLAMA, ratio], of_board[QWEN, ratio])
-        same, apart = len(key(mode, ratio)), separated(mode, ratio)
-        text = "–" if ceiling is None else f"{ceiling:.2f}"
-        yield (f"{LLAMA} against {QWEN}", f"{ratio:g}", str(apart), str(same), *("–",) * 3, text, text)
+        same, apart = len(key(mode, ratio)), len(separated(mode, ratio))
+        text = NONE if ceiling is None else f"{ceiling:.2f}"
+        yield (f"{LLAMA} against {QWEN}", f"{ratio:g}", str(apart), str(same), *(NONE,) * 3, text, text)
 
 
-def _pair_rows(judged: Sequence[Judged], verdict: str) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (
-            one.pair.better,
-            one.pair.worse,
-            f"{one.pair.ratio:g}",
-            one.verdict,
-            _points(one.difference),
-            *(f"{one.pair.apart[model]:+.0f}" for model in MODELS),
-            ", ".join(one.tasks) or "no task between floor and ceiling",
-        )
-        for one in judged
-        if one.verdict == verdict
+def _reversed(judged: Sequence[Judged]) -> Listing:
+    return listing_of(
+        "Pairs that are reversed",
+        [one for one in judged if one.verdict == "reversed"],
+        {
+            "better on the board": lambda one: one.pair.better,
+            "worse on the board": lambda one: one.pair.worse,
+            "ratio": lambda one: f"{one.pair.ratio:g}",
+            "here, points": lambda one: in_numbers(one.difference, "+.0f"),
+            LLAMA: lambda one: f"{one.pair.apart[LLAMA]:+.0f}",
+            QWEN: lambda one: f"{one.pair.apart[QWEN]:+.0f}",
+            "tasks": lambda one: ", ".join(one.tasks),
+        },
     )
-
-
-def _points(difference: Estimate | None) -> str:
-    if difference is None:
-        return "–"
-    interval = "" if difference.low is None else f" ({difference.low:+.0f} to {difference.high:+.0f})"
-    return f"{difference.mean:+.0f}{interval}"
-
-
-def _mean_columns(model: str) -> tuple[str, ...]:
-    return ("press", *(f"{name} at {ratio:g}" for ratio in RATIOS for name in (model, "Llama", "Qwen")))
-
-
-def _means(order: Order) -> Iterator[tuple[str, ...]]:
-    board, ours = scores(order.mode), {ratio: order.means(ratio) for ratio in RATIOS}
-    ranked = sorted(OURS[order.mode].values(), key=lambda name: -ours[RATIOS[1]].get(name, -1.0))
-    for name in ranked:
-        values = [
-            value
-            for ratio in RATIOS
-            for value in (ours[ratio].get(name), *(board.get((model, ratio, name)) for model in MODELS))
-        ]
-        yield (name, *("–" if value is None else f"{value:.0f}" for value in values))
 
 
 def _sheet(judged: Sequence[Judged]) -> Sheet:

@@ -1,28 +1,34 @@
-"""Computes what rows cause: what comes back when they are put back into a compressed branch, what is lost without.
+"""Shows what rows cause: what comes back when they are put back into a compressed branch, what is lost without.
 
 Everything is computed from the tables of interventions and of records. All shares are ratios of sums over answers, so
 that an answer that lost little weighs little; contexts are resampled. Random rows stand beside the rows of a span, as
 many of them: what both do is no effect of the span.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
-from pandas import DataFrame
+from markupsafe import Markup
+from pandas import DataFrame, Series
 
 from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
-from leaderboards.statistics.bootstrap import Estimate, resampled_means
-from leaderboards.studies.routing.classes import CELL, CONTEXT, QUESTION, contexts_of
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.figures.dots import dots_by_name
+from leaderboards.metrics.declaration.definition import Definition, estimates
+from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.studies.declaration import Picture, StudyInput, StudySection
+from leaderboards.studies.parts import NONE, estimate_of, in_numbers, listing_of
+from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 TABLE = "interventions"  # of a store (kvbench.store.interventions)
 TARGETS = ("answer", "subject", "bridge", "evidence")
 ALL = -1  # layers, or heads
-LEAST = {"gold_nll": 0.5, "f1": 5.0}  # of an answer on average, in nats and in points
 TIMES = 10  # how much more the answer's rows have to cost than as many random ones
 
 
@@ -63,21 +69,6 @@ class Removal:
     random_nats: Estimate | None
     random_f1: Estimate | None
     excess: Estimate | None
-
-
-@dataclass(frozen=True)
-class SlotMap:
-    """Maps what rows do in one place alone, as a share of what they could do everywhere.
-
-    ``values``: shape (layers, 1 + heads), of all heads of a layer first. Put back: the share of the loss that comes
-    back. Taken away: the share of what they cost when they are taken away everywhere.
-    """
-
-    action: str
-    target: str
-    random: bool
-    values: NDArray[np.float64]
-    answers: int
 
 
 def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
@@ -145,32 +136,6 @@ def removals(outcomes: DataFrame) -> list[Removal]:
     return found
 
 
-def slot_maps(outcomes: DataFrame, measure: str = "gold_nll") -> list[SlotMap]:
-    """Returns the maps of all spans, of rows put back and taken away. ``measure``: ``gold_nll`` or ``f1``. Spans are
-    left out whose rows cost less than :data:`LEAST` everywhere: shares of that are noise."""
-    before, full = f"{measure}_before", f"{measure}_full"
-    in_places = outcomes[outcomes["layer"] != ALL]
-    maps = []
-    for (action, target, random), group in in_places.groupby(["action", "target", "random"], sort=False, observed=True):
-        known = group[group[[measure, before, full]].notna().all(axis=1)]
-        if known.empty:
-            continue
-        of_answers = known.drop_duplicates(CELL)[CELL]
-        if action == "restore":
-            whole = known.drop_duplicates(CELL)
-            total = float((whole[full] - whole[before]).sum())
-        else:
-            everywhere = _everywhere(outcomes, "remove")
-            whole = everywhere[(everywhere["target"] == target) & ~everywhere["random"]].merge(of_answers, on=CELL)
-            total = float((whole[measure] - whole[before]).sum())
-        if abs(total) < LEAST[measure] * len(of_answers):
-            continue
-        sums = (known[measure] - known[before]).groupby([known["layer"], known["head"]]).sum().unstack("head")
-        values = sums.sort_index().sort_index(axis=1).to_numpy(dtype=np.float64) / total
-        maps.append(SlotMap(str(action), str(target), bool(random), values, len(of_answers)))
-    return maps
-
-
 def _everywhere(outcomes: DataFrame, action: str) -> DataFrame:
     return outcomes[(outcomes["action"] == action) & (outcomes["layer"] == ALL)]
 
@@ -224,14 +189,149 @@ def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Remova
     )
 
 
-def _mean(values: DataFrame, rows: DataFrame) -> Estimate | None:
-    return _share(values, values * 0 + 1, rows[CONTEXT])
+def _mean(values: Series, rows: DataFrame) -> Estimate | None:
+    return estimate_of(values, rows[CONTEXT]) if len(values) else None
 
 
-def _share(parts: DataFrame, wholes: DataFrame, contexts: DataFrame) -> Estimate | None:
+def _share(parts: Series, wholes: Series, contexts: Series) -> Estimate | None:
     """Divides the sum of the parts by that of the wholes, and resamples contexts; None where there is no whole."""
-    part, whole = (one.to_numpy(dtype=np.float64) for one in (parts, wholes))
-    if not len(whole) or whole.sum() <= FLAT:
-        return None
-    drawn = resampled_means(part, contexts.to_numpy(dtype=str), 0, weights=whole)
-    return Estimate.of(float(part.sum() / whole.sum()), drawn, len(part))
+    return estimate_of(parts, contexts, wholes) if len(wholes) and wholes.sum() > FLAT else None
+
+
+EVIDENCE, RANDOM = "the evidence", "as many random rows"
+SHARE_AXIS = "share of the lost F1 that comes back"
+COMPARED = ("answer", "evidence")  # with random rows
+ESTIMATES = dict.fromkeys(("nats", "random", "alone", "random_nats", "random_f1", "excess"), Estimate)
+
+
+class Causes:
+    """Holds what the tables of interventions come to."""
+
+    def __init__(self, given: StudyInput) -> None:
+        outcomes = with_outcomes(given.tables[TABLE], given.records)
+        self.repairs = repairs(outcomes, cliff_levels(given.records))
+        self.removals = removals(outcomes)
+
+    def parts(self) -> list[StudySection]:
+        """Returns the sections of the page, those that have anything to show."""
+        found = [_explained(self.repairs), _removals(self.removals)]
+        return [part for part in found if part.pictures or any(one.rows for one in part.listings)]
+
+    def sheets(self) -> list[Sheet]:
+        """Returns the downloads."""
+        repaired, removed = ([*map(vars, rows)] for rows in (self.repairs, self.removals))
+        return [
+            Sheet.of("routing-repairs", "What rows repair at the cliff", repaired, kinds=ESTIMATES),
+            Sheet.of("routing-removals", "What is lost without rows", removed, kinds=ESTIMATES),
+        ]
+
+
+def _explained(found: Sequence[Repair]) -> StudySection:
+    of_evidence = sorted(
+        (one for one in found if one.target == "evidence"), key=lambda one: -(one.alone.mean if one.alone else -1.0)
+    )
+    if not of_evidence:
+        return StudySection("causes", "", "")
+    styles = named_styles((EVIDENCE, RANDOM))
+    names = [one.policy for one in of_evidence]
+    series: dict[LineStyle, list[Estimate | None]] = {
+        styles[EVIDENCE]: [one.f1 for one in of_evidence],
+        styles[RANDOM]: [one.random for one in of_evidence],
+    }
+    drawing = dots_by_name(names, series, SHARE_AXIS, (0.0, 1.0), f"{SHARE_AXIS}, by policy", "causes/explained")
+    of_targets = {(one.policy, one.target): one.f1 for one in found}
+    listing = listing_of(
+        "Share of the lost F1 that comes back, percent",
+        of_evidence,
+        {
+            "policy": lambda one: one.policy,
+            "at its cliff": lambda one: one.level.where,
+            "lost answers": lambda one: one.answers,
+            "evidence alone": lambda one: one.alone,
+            **{target: partial(_of_target, of_targets, target) for target in TARGETS},
+            RANDOM: lambda one: one.random,
+        },
+    )
+    text = (
+        "Each policy at its cliff: rows that it evicted are put back, and the question is asked again. The figure "
+        "shows which share of the F1 that lost answers have lost comes back with the evidence, and with as many random "
+        "rows. The difference is what the evidence rows alone explain of the loss."
+    )
+    pictures = (Picture("What evidence rows repair", SHARE_AXIS, Markup(drawing)),)
+    return StudySection(
+        "causes", "What was evicted that was needed", text, tuple(styles.values()), pictures, (listing,)
+    )
+
+
+def _of_target(of_targets: Mapping[tuple[str, str], Estimate], target: str, one: Repair) -> Estimate | None:
+    return of_targets.get((one.policy, target))
+
+
+def _removals(found: Sequence[Removal]) -> StudySection:
+    listing = listing_of(
+        "Removal",
+        found,
+        {
+            "task, rows": lambda one: f"{one.task}, {one.target}",
+            "answers": lambda one: one.answers,
+            "rows": lambda one: f"{one.rows:.0f}",
+            "nats": lambda one: in_numbers(one.nats),
+            "nats, random": lambda one: in_numbers(one.random_nats, "z.3f"),
+            "F1, points": lambda one: in_numbers(one.f1, "z.1f"),
+            "F1, random": lambda one: in_numbers(one.random_f1, "z.1f"),
+            f"{TIMES} times": verdict,
+        },
+    )
+    text = (
+        "What the full cache loses without the rows of a span, over questions that it has right, and what it loses "
+        f"without as many random rows. The last column tells whether the first is at least {TIMES} times the second."
+    )
+    return StudySection("removal", "What is lost without the rows", text, listings=(listing,))
+
+
+def verdict(one: Removal) -> str:
+    """Says whether rows cost :data:`TIMES` times as much as random ones."""
+    if one.excess is None:
+        return "too few other rows" if one.target in COMPARED else NONE
+    if one.excess.interval is None:
+        return "undecided"
+    low, high = one.excess.interval
+    return "yes" if low > 0 else "no" if high < 0 else "undecided"
+
+
+DEFINITIONS = (
+    Definition(
+        "Rows put back",
+        "Rows that a policy evicted are put back into its branch, and the question is asked again: the rows of the "
+        "answer’s tokens, of the subject’s, of the bridges’ between hops, or of all evidence, in all layers and heads. "
+        "Nothing can be put back where a press merges or rewrites rows, or goes on "
+        "cutting while an answer is written. An answer is lost if the full cache has it right and the policy wrong.",
+        names=("answer", "subject", "bridge", "evidence", "lost answers"),
+    ),
+    Definition(
+        "At its cliff",
+        "The level behind the step of the realised ratio over which the share of lost answers rises fastest, among "
+        "questions with evidence that the full cache has right.",
+        names=("at its cliff",),
+    ),
+    Definition(
+        "Explained by the evidence alone",
+        "The share of the F1 that lost answers have lost which comes back with the evidence rows, less the share that "
+        "comes back with as many random rows of tokens that are no evidence. 100 %: the policy lost these answers "
+        "because it evicted the evidence, and for no other reason; 0 %: evidence repairs no more than any rows do. "
+        "Answers without as many other rows to compare with are left out. Its interval resamples contexts.",
+        "(Σ F1(evidence back) − Σ F1(random rows back)) / (Σ F1(full cache) − Σ F1(policy))",
+        names=("evidence alone", RANDOM, *estimates("alone", "random"), "f1_n"),
+    ),
+    Definition(
+        "Rows taken away",
+        "Rows are taken away from the full cache: by how much the right answer becomes less likely, in nats, and by "
+        f"how many points F1 falls, beside as many random rows. {TIMES} times: whether the interval of the cost, less "
+        f"{TIMES} times the cost of random rows, lies above 0 (yes), below it (no), or holds it (undecided).",
+        "excess = nats − 10 × random nats",
+        names=(
+            *("task, rows", "rows", "nats, random", "F1, points", "F1, random", f"{TIMES} times"),
+            *estimates("random_nats", "random_f1", "excess"),
+        ),
+    ),
+)

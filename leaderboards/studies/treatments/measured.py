@@ -1,8 +1,10 @@
 """Measures what a treatment leaves of what leads a task, as a share of what the full cache has."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from pandas import DataFrame
@@ -10,9 +12,66 @@ from pandas import DataFrame
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from policies.declaration.levels import Level
 from policies.declaration.names import FULL
+from policies.faults.multiplicative import NormalOptions, UniformOptions
+from policies.faults.options import FaultOptions
+from policies.faults.registry import KINDS as FAULTS
+from policies.quantisation.options import QuantisationOptions
+from policies.quantisation.registry import KINDS as FORMATS
+from policies.treatments.options import TreatmentKind, is_one_of, kind_in, name_with, options_in
 
-OUTCOMES = ("masked", "corrupted", "due")
+OUTCOMES = {"masked": "masked", "corrupted": "corrupted", "due": "DUE"}
+PLACES = tuple(FaultOptions.model_fields)  # options that every fault has; a kind's own are part of what it is
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A treatment of what the full cache holds: a fault, an error of every number, or fewer bits."""
+
+    policy: str
+    everywhere: str  # the same treatment, where it hits the whole cache
+    restricted: frozenset[str]  # the options by which the two differ
+    options: FaultOptions | QuantisationOptions
+
+    def changed(self, rate: float, dtype: str) -> float:
+        """Returns the share of the numbers that a rate changes, by which faults of rows and of bits are compared."""
+        return self.options.numbers_hit(rate, dtype) if isinstance(self.options, FaultOptions) else 1.0
+
+    @property
+    def place(self) -> str:
+        """Names what it hits."""
+        values = (getattr(self.options, name) for name in PLACES if name in self.restricted)
+        return ", ".join(",".join(one) if isinstance(one, tuple) else str(one) for one in values) or "everywhere"
+
+    @property
+    def spread(self) -> float | None:
+        """Returns the standard deviation of the relative error of each number, where it is noise."""
+        if isinstance(self.options, UniformOptions):
+            return (self.options.high - self.options.low) / math.sqrt(12)
+        return self.options.std if isinstance(self.options, NormalOptions) else None
+
+    @property
+    def noise(self) -> str:
+        """Names the distribution of the error, where it is noise; it is biased if it is not 0 on average."""
+        if isinstance(self.options, UniformOptions):
+            return "uniform" if self.options.low == -self.options.high else "uniform, biased"
+        return "normal" if getattr(self.options, "mean", 0) == 0 else "normal, biased"
+
+
+def damages(policies: Iterable[str]) -> list[Damage]:
+    """Returns the treatments of the full cache among some policies; others are left out, as are compositions."""
+    kinds: dict[str, TreatmentKind[FaultOptions | QuantisationOptions]] = {**FAULTS, **FORMATS}
+    found = []
+    for policy in policies:
+        if is_one_of(policy, kinds):
+            kind = kinds[kind_in(policy)]
+            options = options_in(policy, kind)
+            defaults = {name: one.default for name, one in type(options).model_fields.items() if name in PLACES}
+            restricted = frozenset(name for name, default in defaults.items() if getattr(options, name) != default)
+            everywhere = name_with(kind, options.model_copy(update=defaults))
+            found.append(Damage(policy, everywhere, restricted, options))
+    return found
 
 
 @dataclass(frozen=True)
@@ -42,28 +101,43 @@ class MeasuredTask:
         """Returns what the full cache has, in the unit of the column."""
         return self.evidence.clean(self.column)
 
-    def share_kept(self, policy: str, level: float | None = None) -> FloatArray:
+    @cached_property
+    def whole(self) -> Estimate:
+        """Returns the share that the full cache keeps of itself, from which curves begin."""
+        return Estimate(1.0, 1.0, 1.0, self.evidence.contexts)
+
+    def share_kept(self, policy: str, level: Level) -> FloatArray:
         """Returns what a treatment keeps of what the full cache has, as a share."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            share: FloatArray = self.evidence.mean(policy, level, self.column) / self.clean
+            share: FloatArray = self.evidence.mean(policy, level.value, self.column) / self.clean
         return share
 
-    def area(self, policy: str) -> FloatArray:
-        """Returns the mean height of the curve of what is kept over all its levels, from the untreated cache on."""
-        levels = [level for level in self.evidence.levels(policy) if level]
-        return self.evidence.area(policy, levels, self.column)
+    def kept(self, policy: str, level: Level) -> Estimate:
+        return self.estimate(self.share_kept(policy, level))
 
-    def outcomes(self, policy: str, level: float) -> dict[str, float]:
-        """Returns the shares of answers that are masked, corrupted and DUE."""
-        return {name: float(self.evidence.mean(policy, level, name)[0]) for name in OUTCOMES}
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        first = self.evidence.records.drop_duplicates("policy")
+        return dict(zip(map(str, first["policy"]), map(str, first["level_kind"]), strict=True))
 
-    def levels(self, policy: str) -> tuple[float, ...]:
-        return self.evidence.levels(policy)
+    def levels(self, policy: str) -> tuple[Level, ...]:
+        """Lists the levels of a policy, the least treated first; nothing of one that was not run."""
+        values = self.evidence.levels(policy) if policy in self.evidence.policies else ()
+        return tuple(Level(self._kinds[policy], value) for value in values)
 
     def estimate(self, values: FloatArray) -> Estimate:
         """Makes an estimate of values as measured and as resampled; without an interval from a single context."""
         contexts = self.evidence.contexts
         return Estimate.of(float(values[0]), values[1:] if contexts > 1 else None, contexts)
+
+    def row(self, policy: str, level: Level) -> dict[str, Any]:
+        """Returns a row of a download: what is kept, and how answers end."""
+        outcomes = {
+            name: float(self.evidence.mean(policy, level.value, name)[0]) if self.has_outcomes else None
+            for name in OUTCOMES
+        }
+        share = {"share_kept": self.kept(policy, level)}
+        return {"task": self.name, "policy": policy, "level": level.value, **share, **outcomes}
 
 
 def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:
@@ -80,33 +154,6 @@ def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:
         except NoEvidenceError as error:
             unknown.append(str(error))
     return known, unknown
-
-
-def facts_of(tasks: Sequence[MeasuredTask], unknown: Sequence[str], records: DataFrame) -> list[tuple[str, str]]:
-    """Tells at the top of a page what the full cache has, from how many contexts, and what tells nothing."""
-    return [
-        *((f"Full cache, {task.name}", f"{task.title} {task.clean[0]:.3g}") for task in tasks),
-        ("Contexts", ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none"),
-        ("Draws of each", str(1 + int(records["repeat"].max()))),
-        *(("Tells nothing", reason) for reason in unknown),
-    ]
-
-
-def kept_cells(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[dict[str, object]]:
-    """Returns the rows of a download: what is kept with each policy at each level, and how answers end."""
-    return [
-        {
-            "task": task.name,
-            "policy": policy,
-            "level": level,
-            "share_kept": task.estimate(task.share_kept(policy, level)),
-            **(task.outcomes(policy, level) if task.has_outcomes else dict.fromkeys(OUTCOMES)),
-        }
-        for task in tasks
-        for policy in policies
-        if policy in task.evidence.policies
-        for level in task.levels(policy)
-    ]
 
 
 def policies_in(records: DataFrame) -> Sequence[str]:

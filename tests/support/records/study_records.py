@@ -6,7 +6,7 @@ from pandas import DataFrame, concat
 
 from leaderboards.studies.declaration import StudyContent, StudyInput, build_study
 from leaderboards.studies.instructions.study import STUDY
-from leaderboards.studies.registry import studies
+from leaderboards.studies.treatments.study import STUDY as TREATMENTS
 from policies import Level
 from tests.support.records.damaged_records import treated_records
 from tests.support.records.synthetic_records import record
@@ -31,8 +31,6 @@ def answer(draw: int, arm: str, policy: str, obeyed: list[bool], ratio: float = 
         directives_loose=[True] * len(obeyed),
         defence_kept=0.25,
         directives_kept=0.75,
-        defence_kept_by_layer=[0.0, 0.5],
-        directives_kept_by_layer=[0.5, 1.0],
         **more,
     )
 
@@ -69,7 +67,7 @@ def instructions_page(model: str, records: DataFrame) -> tuple[str, StudyContent
 
 
 def treated_pages() -> list[tuple[str, StudyContent]]:
-    """Builds the pages of the studies of treatments, with all of their parts."""
+    """Builds pages of the study of treatments that have all of its parts together."""
     spoilt = dict.fromkeys(
         (
             *("zeros", "gaussian", "multiplicative_uniform", "multiplicative_uniform(low=0,high=2)", "sign_flip"),
@@ -85,8 +83,7 @@ def treated_pages() -> list[tuple[str, StudyContent]]:
     at_bytes = treated_records(dict.fromkeys(held, lambda level, question: question > 0), (0.5, 0.75), kind="ratio")
     at_bytes = concat([at_bytes, treated_records({"int4": lambda *_: True}, (0.0,), kind="ratio")])
     at_bytes["kv_bytes"] = [round(1000 * (1 - level)) for level in at_bytes["level"]]
-    given = {"faults": faults, "errors": errors, "bytes": at_bytes}
     key = ["policy", "level_kind", "level", "question_id"]
-    inputs = {name: StudyInput("toy", records.drop_duplicates(key)) for name, records in given.items()}
-    assert all(studies()[name].takes(one) for name, one in inputs.items())
-    return [build_study(studies()[name], one) for name, one in inputs.items()]
+    inputs = [StudyInput("toy", records.drop_duplicates(key)) for records in (faults, errors, at_bytes)]
+    assert all(TREATMENTS.takes(one) for one in inputs)
+    return [build_study(TREATMENTS, one) for one in inputs]

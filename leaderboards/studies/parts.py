@@ -1,0 +1,134 @@
+"""Estimates over levels as curves, tables and texts: the parts of which the pages of studies are made."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from markupsafe import Markup
+
+from leaderboards.figures.panels import BandedLine, fitted, panel
+from leaderboards.rendering.frames import Axis
+from leaderboards.rendering.listing import Listing
+from leaderboards.rendering.style import LineStyle, policy_styles
+from leaderboards.statistics.bootstrap import Estimate, resampled_means
+from leaderboards.studies.declaration import Picture
+from policies.declaration.levels import UNTREATED, Level, names_of
+from policies.declaration.names import FULL
+
+Row = TypeVar("Row")
+Cells = Mapping[tuple[str, Level], Estimate]  # by policy and level
+NONE = "–"
+
+
+def estimate_of(values: Any, contexts: Any, weights: Any = None, n: int | None = None) -> Estimate:
+    """Averages values, or divides their sum by that of the weights, and resamples contexts. ``n``: how many values it
+    is the mean of, where that is not the number of rows."""
+    numbers = np.asarray(values, dtype=np.float64)
+    whole = None if weights is None else np.asarray(weights, dtype=np.float64)
+    mean = float(numbers.mean() if whole is None else numbers.sum() / whole.sum())
+    drawn = resampled_means(numbers, np.asarray(contexts, dtype=str), 0, weights=whole)
+    return Estimate.of(mean, drawn, len(numbers) if n is None else n)
+
+
+def full_last(policies: Iterable[str]) -> dict[str, LineStyle]:
+    """Returns a style for each policy, the same in every section, the full cache last."""
+    return policy_styles(sorted(dict.fromkeys(policies), key=lambda policy: policy == FULL))
+
+
+def exactly(value: float) -> Estimate:
+    """Makes a number without an interval."""
+    return Estimate(value, None, None, 0)
+
+
+def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> BandedLine:
+    """Makes a line with a band, where all its points have intervals."""
+    points = list(points)
+    intervals = [one.interval for _, one in points if one.interval is not None]
+    low, high = zip(*intervals, strict=True) if points and len(intervals) == len(points) else ((), ())
+    return BandedLine(style, tuple((float(place), one.mean) for place, one in points), low, high)
+
+
+def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: str) -> Picture:
+    """Draws lines over an axis; the upright axis is from 0 to what they reach."""
+    words = f"{title}: {note} over the {axis.title}"
+    return Picture(title, note, Markup(panel(lines, axis, fitted(lines), words, salt)))
+
+
+def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> Picture:
+    """Draws what policies come to over their levels, from what the untreated cache has on: a line's own value, or that
+    of the full cache."""
+    axis = Axis.over([level for policy, level in cells if policy in styles and level != UNTREATED])
+    lines = []
+    for policy, style in styles.items():
+        levels = sorted(level for name, level in cells if name == policy and level in axis and level.amount)
+        points = [(level.value, cells[policy, level]) for level in levels]
+        untreated = cells.get((policy, UNTREATED), cells.get((FULL, UNTREATED)))
+        if axis.origin is not None and untreated is not None:
+            points.insert(0, (axis.origin, untreated))
+        if levels:
+            lines.append(line_of(style, points))
+    return curve(title, note, lines, axis, salt)
+
+
+def level_table(
+    title: str,
+    cells: Mapping[tuple[str, Level], str],
+    more: Mapping[str, Mapping[str, str]] | None = None,
+    first: str = "policy",
+) -> Listing:
+    """Lists policies against levels. The full cache has the same at each. ``more``: columns before those of the levels,
+    which hold a text for each policy; ``first``: what the first column holds."""
+    more = more or {}
+    levels = sorted({level for policy, level in cells if policy != FULL}, key=lambda level: (level.kind, level.amount))
+    whole = cells.get((FULL, UNTREATED), NONE)
+    names = names_of(levels)
+    rows = tuple(
+        (
+            policy,
+            *(texts.get(policy, NONE) for texts in more.values()),
+            *(whole if policy == FULL else cells.get((policy, level), NONE) for level in levels),
+        )
+        for policy in dict.fromkeys(policy for policy, _ in cells)
+    )
+    return Listing(title, (first, *more, *(names[level] for level in levels)), rows)
+
+
+def listing_of(title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[Row], object]]) -> Listing:
+    """Lists rows by column; an estimate is a share in percent, and nothing is a dash."""
+    return Listing(title, tuple(columns), tuple(tuple(_text(write(row)) for write in columns.values()) for row in rows))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Estimate):
+        return in_percent(value)
+    return NONE if value is None or value != value else f"{value:.2g}" if isinstance(value, float) else str(value)
+
+
+def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) -> str:
+    """Writes an estimate with its interval.
+
+    >>> in_numbers(Estimate(0.5, 0.25, 1, 4)), in_numbers(None)
+    ('0.50 [0.25 to 1.00]', '–')
+    """
+    if estimate is None:
+        return NONE
+    mean, *ends = (f"{times * one:{form}}" for one in (estimate.mean, *(estimate.interval or ())))
+    return f"{mean} [{' to '.join(ends)}]" if ends else mean
+
+
+def in_percent(estimate: Estimate | None) -> str:
+    """Writes a share with its interval, in percent.
+
+    >>> in_percent(Estimate(0.5, 0.25, 0.75, 4))
+    '50 [25 to 75]'
+    """
+    return in_numbers(estimate, "z.0f", 100)
+
+
+def in_points(estimate: Estimate | None) -> str:
+    """Writes a difference of shares with its interval, in points.
+
+    >>> in_points(Estimate(-0.25, -0.5, 0.125, 4))
+    '-25 [-50 to +12]'
+    """
+    return in_numbers(estimate, "+z.0f", 100)

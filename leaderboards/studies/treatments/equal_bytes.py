@@ -1,0 +1,196 @@
+"""Compares eviction, fewer bits, and both at equal bytes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.metrics import METRICS
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.frames import Axis, Frame
+from leaderboards.rendering.listing import Listing
+from leaderboards.rendering.marks import Dots, PolicyLine
+from leaderboards.rendering.style import named_styles
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.studies.declaration import Picture, StudySection
+from leaderboards.studies.parts import NONE, in_percent, in_points
+from leaderboards.studies.treatments.measured import MeasuredTask
+from policies.composition import built_in, is_treatment
+from policies.declaration.levels import Level
+from policies.declaration.names import CONTROLS, FULL, plain_and_way
+from policies.quantisation.registry import KINDS as FORMATS
+from policies.treatments.options import is_one_of
+
+FAMILIES = EVICTION, QUANTISATION, BOTH = "eviction", "quantisation", "both"
+TARGETS = (50.0, 25.0, 12.5, 6.25)  # percent of the bytes of the full cache
+NEAR = 0.2  # of a target: points so near to it are compared
+AXIS = "bytes held, percent of the full cache"
+WRAPPERS = ("pages16", "shared", "ends")
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """A policy at a level."""
+
+    policy: str
+    family: str
+    level: Level
+    held: float  # bytes, in percent of the full cache's
+    score: FloatArray  # what leads the task, as a share of its highest value, shape (1 + resamples,)
+
+    @property
+    def name(self) -> str:
+        return f"{self.policy} at {self.level}" if self.level.amount else self.policy
+
+    @property
+    def place(self) -> tuple[float, float]:
+        return self.held, float(100 * self.score[0])
+
+
+def family_of(policy: str) -> str:
+    """Tells what a policy does to the full cache; empty for controls, faults, wrappers and what is not known."""
+    plain, way = plain_and_way(policy)
+    if policy in CONTROLS:
+        return ""
+    if is_one_of(policy, FORMATS):
+        return QUANTISATION
+    if is_one_of(way, FORMATS) and family_of(plain) == EVICTION:
+        return BOTH
+    known = built_in(policy)
+    return EVICTION if known and not is_treatment(policy) and policy == plain and known.frees else ""
+
+
+def has_families(policies: Sequence[str]) -> bool:
+    """Tells whether something is evicted, something stored in fewer bits, and something both."""
+    return set(FAMILIES) <= {family_of(policy) for policy in policies}
+
+
+def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint]:
+    """Returns the points of all policies that have a family."""
+    full = task.evidence.mean(FULL, None, "kv_bytes")[0]
+    highest = (METRICS[task.column].bounds or (0, 1))[1]
+    return [
+        FrontierPoint(
+            policy,
+            family,
+            level,
+            float(100 * task.evidence.mean(policy, level.value, "kv_bytes")[0] / full),
+            task.evidence.mean(policy, level.value, task.column) / highest,
+        )
+        for policy in policies
+        if (family := family_of(policy))
+        for level in task.levels(policy)
+    ]
+
+
+def front(points: Sequence[FrontierPoint]) -> list[FrontierPoint]:
+    """Returns the Pareto front: the highest score at each byte count, by bytes; of equal ones the first."""
+    found: list[FrontierPoint] = []
+    for point in sorted(points, key=lambda one: (one.held, -one.score[0])):
+        if not found or point.score[0] > found[-1].score[0]:
+            found.append(point)
+    return found
+
+
+def near(points: Sequence[FrontierPoint], target: float) -> list[FrontierPoint]:
+    """Returns the points whose bytes are about a target, the best first."""
+    close = [point for point in points if abs(point.held - target) <= NEAR * target]
+    return sorted(close, key=lambda point: -float(np.round(point.score[0], 9)))
+
+
+def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[StudySection]:
+    """Shows the front of each family, and the best of each at about equal bytes; nothing where one has no policy."""
+    if not has_families(policies):
+        return []
+    styles = named_styles(FAMILIES)
+    pictures, fronts, targets = [], [], []
+    for task in tasks:
+        points = points_of(task, policies)
+        marks: list[Dots | PolicyLine] = []
+        for family, style in styles.items():
+            own = [point for point in points if point.family == family]
+            marks.append(Dots(style, tuple(point.place for point in own)))
+            marks.append(PolicyLine(style, tuple(point.place for point in front(own))))
+        frame = Frame(Axis.up_to(AXIS, 100), Axis.up_to("", 100), corner="↖ better")
+        title = f"{task.title} over {AXIS}: {task.name}"
+        drawing = Drawing(frame, tuple(marks), title, f"bytes/{task.name}")
+        pictures.append(Picture(task.name, f"{task.title}, percent", Markup(drawing.svg())))
+        rows = tuple(
+            (one.name, one.family, f"{one.held:.1f}", in_percent(task.estimate(one.score))) for one in front(points)
+        )
+        columns = ("on the front", "way", "bytes, percent", "score, percent")
+        fronts.append(Listing(f"The front of all, {task.name}", columns, rows))
+        targets.append(_at_targets(task, points))
+    return [
+        StudySection(
+            "front",
+            "Answers over bytes",
+            "A dot for each policy and level, by the bytes that keys and values take with codes, scales and zero "
+            "points. The line of a family is its Pareto front. The best of many dots is in part luck: intervals are in "
+            "the table.",
+            tuple(styles.values()),
+            tuple(pictures),
+            tuple(fronts),
+        ),
+        StudySection(
+            "targets",
+            "At equal bytes",
+            "Of each family the policy that scores most among those within a fifth of the bytes that are aimed at. "
+            "Differences are paired by question; that each is the best of several is not in their intervals.",
+            listings=tuple(targets),
+        ),
+    ]
+
+
+def _at_targets(task: MeasuredTask, points: Sequence[FrontierPoint]) -> Listing:
+    """Sets the best of each family at about equal bytes against the best eviction."""
+    rows = []
+    for target in TARGETS:
+        best = {
+            family: next(iter(near([point for point in points if point.family == family], target)), None)
+            for family in FAMILIES
+        }
+        evicted = best[EVICTION]
+        for family, point in best.items():
+            name = f"{target:g} %, {family}"
+            if point is None:
+                rows.append((name, "none is near", NONE, NONE, NONE))
+                continue
+            against = NONE
+            if evicted is not None and family != EVICTION:
+                against = in_points(task.estimate(point.score - evicted.score))
+            rows.append((name, point.name, f"{point.held:.1f}", in_percent(task.estimate(point.score)), against))
+    columns = ("at bytes, way", "best", "bytes, percent", "score, percent", "against eviction, points")
+    return Listing(f"The best at about equal bytes, {task.name}", columns, tuple(rows))
+
+
+def wrapped_policies(policies: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Lists by policy itself and its forms of which only whole pages, or the same tokens in all heads, are freed."""
+    groups = {}
+    for plain in policies:
+        ways = {f"+{way}": f"{plain}+{way}" for way in WRAPPERS if f"{plain}+{way}" in policies}
+        if ways:
+            groups[plain] = {"plain": plain, **ways}
+    return groups
+
+
+def bytes_sheet(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Sheet:
+    rows = []
+    for task in tasks if has_families(policies) else ():
+        points = points_of(task, policies)
+        best = {id(point) for point in front(points)}
+        rows += [
+            {
+                "task": task.name,
+                "policy": point.policy,
+                "way": point.family,
+                "level": point.level.value,
+                "held_percent": point.held,
+                "share_kept": task.kept(point.policy, point.level),
+                "on_front": id(point) in best,
+            }
+            for point in points
+        ]
+    return Sheet.of("treatments-bytes", "Answers over bytes", rows)

@@ -1,0 +1,258 @@
+"""The study of treatments says what is true of records whose truth is known."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from pandas import concat
+
+from kvbench.experiments.build_grid import build_grid
+from kvbench.store.run_file import Job
+from leaderboards.claims.declaration import Experiment
+from leaderboards.claims.texts.errors import ERRORS, QUANTISED, SIGNS
+from leaderboards.rendering.listing import Listing
+from leaderboards.studies.declaration import StudyInput, StudySection, build_study
+from leaderboards.studies.treatments.equal_bytes import (
+    BOTH,
+    EVICTION,
+    QUANTISATION,
+    FrontierPoint,
+    family_of,
+    front,
+    near,
+)
+from leaderboards.studies.treatments.measured import damages
+from leaderboards.studies.treatments.study import STUDY
+from policies.declaration.levels import Level
+from tests.support.records.damaged_records import Right, treated_records
+
+RATES = (0.0, 0.1, 0.2)
+BIASED, WIDE = "multiplicative_uniform(low=0,high=2)", "multiplicative_uniform(low=-1.5,high=1.5)"
+ALL, HALF, NOTHING = "100 [100 to 100]", "50 [50 to 50]", "0 [0 to 0]"
+
+
+def sections(given: StudyInput) -> dict[str, StudySection]:
+    assert STUDY.takes(given)
+    page, content = build_study(STUDY, given)
+    parts = {part.identifier: part for part in content.parts}
+    assert all(f'id="{identifier}"' in page for identifier in parts)
+    return parts
+
+
+def rows_of(listing: Listing) -> dict[str, tuple[str, ...]]:
+    return {row[0]: row[1:] for row in listing.rows}
+
+
+def of_faults(treatments: Mapping[str, Right]) -> StudyInput:
+    return StudyInput("toy", treated_records(treatments, RATES, repeats=2))
+
+
+@pytest.fixture(scope="module")
+def faults() -> dict[str, StudySection]:
+    """Zeros cost all from 0.1 on, stale rows nothing; of the layers only Q1 matters, of the tokens only evidence."""
+    return sections(
+        of_faults(
+            {
+                "zeros": lambda rate, question: rate == 0,
+                "stale": lambda rate, question: True,
+                "gaussian": lambda rate, question: rate < 0.2 or question > 0,
+                "gaussian(layers=Q1)": lambda rate, question: rate < 0.2,
+                "gaussian(layers=Q2)": lambda rate, question: True,
+                "zeros(tokens=evidence)": lambda rate, question: rate == 0,
+                "zeros(tokens=random)": lambda rate, question: True,
+                "zeros(tensor=K)": lambda rate, question: question > 0 or rate == 0,
+                "zeros(tensor=V)": lambda rate, question: True,
+            }
+        )
+    )
+
+
+def test_what_costs_all_is_last_and_what_costs_nothing_first(faults: dict[str, StudySection]) -> None:
+    (table,) = faults["kept"].listings
+    (every,) = faults["kept"].details
+    assert table.columns == ("treatment", "area over numbers changed", "0", "0.1", "0.2")
+    assert table.rows == (
+        ("stale", ALL, ALL, ALL, ALL),
+        ("gaussian", "94 [94 to 94]", ALL, ALL, "75 [75 to 75]"),  # (1 + 1) / 2 and (1 + 0.75) / 2, halved
+        ("zeros", "25 [25 to 25]", ALL, NOTHING, NOTHING),
+    )
+    assert ("zeros", "0.2", NOTHING, "0", "100", "0") in every.rows
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("layers", {"Q1": "-100 [-100 to -100] than Q2 at 0.2", "Q2": "–"}),
+        ("tokens", {"evidence": "-100 [-100 to -100] than random at 0.2", "random": "–"}),
+        ("tensor", {"K": "-25 [-25 to -25] than V at 0.2", "V": "–"}),
+    ],
+)
+def test_the_same_damage_is_set_against_itself_in_another_place(
+    faults: dict[str, StudySection], option: str, expected: dict[str, str]
+) -> None:
+    (table,) = faults[option].listings
+    assert {name: row[0] for name, row in rows_of(table).items() if name != "everywhere"} == expected
+    assert ("everywhere" in rows_of(table)) == (option != "layers")
+    assert len(faults[option].pictures) == 1
+
+
+def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
+    """At a rate of 0.1, 1 - 0.9^32 = 97 % of numbers have a bit that flips: what both lose there, rows lose sooner."""
+    at_once = {"zeros": lambda rate, question: rate == 0, "bitflip": lambda rate, question: rate == 0}
+    part = sections(of_faults(at_once))["kept"]
+    cells = rows_of(part.listings[0])
+    assert list(cells) == ["bitflip", "zeros"], "the least harmful first"
+    assert cells["bitflip"][2] == "0 [0 to 0], 96.6 % of numbers"
+    assert "share of numbers changed" in str(part.pictures[0].drawing)
+    (one,) = damages(["bitflip(bits=0-7)"])
+    assert one.changed(0.01, "float32") == pytest.approx(1 - 0.99**8)
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[str, StudySection]:
+    """A bias costs all, uniform errors a quarter, normal ones a half, all of it by the keys; int4 nothing."""
+    records = treated_records(
+        {
+            "multiplicative_uniform": lambda rate, question: rate == 0 or question > 0,
+            BIASED: lambda rate, question: rate == 0,
+            WIDE: lambda rate, question: rate == 0 or question > 0,
+            "multiplicative_normal": lambda rate, question: rate == 0 or question > 1,
+            "multiplicative_normal(tensor=K)": lambda rate, question: rate == 0 or question > 1,
+            "multiplicative_normal(tensor=V)": lambda rate, question: True,
+        },
+        (0.0, 1.0),
+    )
+    bits = treated_records({"int4": lambda ratio, question: True}, (0.0,), kind="ratio")
+    records = concat([records, bits]).drop_duplicates(["policy", "level", "repeat", "question_id"])
+    return sections(StudyInput("toy", records))
+
+
+def test_errors_of_one_rate_have_a_row_each_and_no_areas(errors: dict[str, StudySection]) -> None:
+    (table,) = errors["kept"].listings
+    assert (BIASED, "1", NOTHING, "0", "100", "0") in table.rows
+    assert ("int4", "0", ALL, "100", "0", "0") in table.rows
+    assert len(errors["kept"].pictures) == 1, "over the spread of the noise"
+    (tensors,) = errors["tensor"].listings
+    found = rows_of(tensors)
+    assert (found["K"][0], found["K"][-1], found["V"][-1]) == ("-50 [-50 to -50] than V at 1", HALF, ALL)
+
+
+def test_names_tell_what_a_treatment_is_and_where_it_hits() -> None:
+    names = ["full", "gaussian(std=2,layers=Q1)", "snapkv", "bias", "knorm+int4", "int4(tensor=K)", WIDE, BIASED]
+    found = damages(names)
+    assert [(one.everywhere, one.place) for one in found[:3]] == [
+        ("gaussian(std=2)", "Q1"),
+        ("bias", "everywhere"),
+        ("int4", "K"),
+    ]
+    assert [one.noise for one in found[3:]] == ["uniform", "uniform, biased"]
+    assert [one.spread or 0 for one in found] == pytest.approx([0, 0, 0, 0.866, 0.577], abs=1e-3)
+
+
+def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
+    records = treated_records({"zeros": lambda rate, question: True}, RATES)
+    records["right"] = 0.1
+    text, content = build_study(STUDY, StudyInput("toy", records))
+    assert not content.parts
+    assert "the full cache reaches 0.1 of right, not 0.5" in text
+
+
+def test_one_context_has_no_interval() -> None:
+    records = treated_records({"zeros": lambda rate, question: rate == 0}, RATES)
+    (table,) = sections(StudyInput("toy", records[records["example_id"] == "0"]))["kept"].listings
+    assert table.rows[0][1] == "25"
+
+
+def test_it_takes_faults_at_rates_and_errors_beside_fewer_bits() -> None:
+    by_ratio = treated_records({"knorm": lambda ratio, question: True}, (0.1, 0.5), kind="ratio")
+    one_rate = treated_records({"multiplicative_uniform": lambda rate, question: True}, (0.0, 1.0))
+    several = treated_records({"zeros": lambda rate, question: True}, RATES)
+    assert [STUDY.takes(StudyInput("toy", one)) for one in (by_ratio, one_rate, several)] == [False, False, True]
+
+
+@pytest.mark.parametrize("experiment", [*QUANTISED, *ERRORS, *SIGNS], ids=lambda one: one.name)
+def test_the_suite_has_every_answer_that_claims_of_text_e_ask_for(experiment: Experiment) -> None:
+    """In the same tables, so that either borrows what the other has run."""
+    suite = build_grid(Job(suite="errors"), len)
+    levels = dict(experiment.levels)
+    job = Job(
+        tasks=experiment.tasks,
+        policies=experiment.policies,
+        controls=False,
+        levels=levels,
+        repeats=experiment.repeats,
+        limit=experiment.contexts,
+    )
+    claim = build_grid(job, len)
+    assert claim.setting.tables == suite.setting.tables
+    assert claim.setting.scope == suite.setting.scope
+    contexts = {(task.name, task.full_version): count for task, count in suite.tasks}
+    assert all(contexts[task.name, task.full_version] >= count for task, count in claim.tasks)
+    policies = {policy.name: policy for policy in suite.setting.policies}
+    for policy in claim.setting.policies:
+        assert set(claim.points(policy)) <= set(suite.points(policies[policy.name]))
+
+
+# --- equal bytes
+
+
+@pytest.fixture(scope="module")
+def at_bytes() -> dict[str, StudySection]:
+    """int4 keeps all in 30 %, snapkv three of four answers in 50 % and one in 25 %, both together all in 26 %; whole
+    pages cost snapkv one answer more."""
+    at_ratios = treated_records(
+        {
+            "snapkv": lambda ratio, question: question < (3 if ratio < 0.6 else 1),
+            "snapkv+pages16": lambda ratio, question: question < (2 if ratio < 0.6 else 1),
+        },
+        (0.5, 0.75),
+        kind="ratio",
+    )
+    both = treated_records({"snapkv+int4": lambda ratio, question: True}, (0.2,), kind="ratio")
+    alone = treated_records({"int4": lambda ratio, question: True}, (0.0,), kind="ratio")
+    records = concat([at_ratios, both, alone]).drop_duplicates(["policy", "level", "question_id"])
+    held = {"full": 1.0, "int4": 0.3, "snapkv+int4": 0.26}
+    records["kv_bytes"] = [
+        round(1000 * held.get(policy, 1 - level))
+        for policy, level in zip(records["policy"], records["level"], strict=True)
+    ]
+    return sections(StudyInput("toy", records))
+
+
+def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(at_bytes: dict[str, StudySection]) -> None:
+    (table,) = at_bytes["front"].listings
+    assert table.rows == (
+        ("snapkv at 0.75", "eviction", "25.0", "25 [25 to 25]"),
+        ("snapkv+int4 at 0.2", "both", "26.0", ALL),
+    )
+
+
+def test_the_best_of_each_way_is_set_against_eviction_at_equal_bytes(at_bytes: dict[str, StudySection]) -> None:
+    (table,) = at_bytes["targets"].listings
+    rows = rows_of(table)
+    assert rows["25 %, eviction"] == ("snapkv at 0.75", "25.0", "25 [25 to 25]", "–")
+    assert rows["25 %, quantisation"] == ("int4", "30.0", ALL, "+75 [+75 to +75]")
+    assert rows["25 %, both"] == ("snapkv+int4 at 0.2", "26.0", ALL, "+75 [+75 to +75]")
+    assert rows["6.25 %, both"][0] == "none is near"
+
+
+def test_what_an_engine_can_free_is_set_against_the_plain_policy(at_bytes: dict[str, StudySection]) -> None:
+    (table,) = at_bytes["deployed"].listings
+    assert rows_of(table) == {
+        "plain": ("–", "75 [75 to 75]", "25 [25 to 25]"),
+        "+pages16": ("+0 [+0 to +0] than plain at 0.75", HALF, "25 [25 to 25]"),
+    }
+
+
+def test_points_are_on_the_front_that_nothing_exceeds() -> None:
+    places = [(50, 0.6), (25, 0.6), (12, 0.2), (12, 0.3), (100, 0.9)]
+    points = [FrontierPoint("one", EVICTION, Level("ratio", 0.5), held, np.array([score])) for held, score in places]
+    assert [(one.held, one.score[0]) for one in front(points)] == [(12, 0.3), (25, 0.6), (100, 0.9)]
+    assert [one.held for one in near(points, 12.5)] == [12, 12]
+    assert not near(points, 6.25)
+
+
+def test_policies_have_a_family_by_what_they_do() -> None:
+    names = ("snapkv", "int4(v_bits=2)", "knorm+int8", "full", "random", "zeros", "snapkv+pages16")
+    found = [family_of(name) for name in (*names, "snapkv+zeros(rate=1)")]
+    assert found == [EVICTION, QUANTISATION, BOTH, "", "", "", "", ""]
