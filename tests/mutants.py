@@ -237,7 +237,7 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_an_area_ends_between_two_points_where_it_is_asked_to",
     ),
     Mutant(
-        f"{AGGREGATE}/ranking.py",
+        f"{AGGREGATE}/lead.py",
         "if policy not in CONTROLS\n",
         "if True\n",
         "tests/aggregate/test_ranking.py::test_controls_and_a_single_context_are_not_ranked",

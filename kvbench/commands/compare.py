@@ -16,7 +16,7 @@ from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
+from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
 from policies import FULL, LazyModule, argument_warnings
 
 if TYPE_CHECKING:
@@ -95,10 +95,9 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     comparison = sites.publish_comparison(store, records, mine.name, names, site, unmastered, warnings)
     met = {duel.other for duel in comparison.duels}
     warnings += [f"no verdict against {one.name}: no cell of both is complete" for one in others if one.name not in met]
-    contrasts = {other: of_other for other, of_other in comparison.contrasts.items() if of_other}
-    shown = [*verdicts.pooled_tables(comparison.pooled, comparison.presses)]
+    shown = [verdicts.pooled_table(comparison.pooled, comparison.presses)]
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]
-    shown += [verdicts.failure_table(contrasts)] if contrasts else []
+    shown += [verdicts.failure_table(comparison.kinds)] if comparison.kinds else []
     shown += [verdicts.argument_table(comparison.presses)] if comparison.presses else []
     files = {"records": folder, "page": comparison.page}
     if tables:
@@ -109,6 +108,6 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     notes += [
         f"examples of its worst answers: {shlex.join(look)}",
         f"pages of every task, with examples beside the texts: {comparison.next_step}",
-        "intervals of each cell, and every kind of question: the page",
+        "intervals of each cell: the page",
     ]
     return Result(shown, notes=notes, warnings=warnings, files=files, fault=fault or reports.failures_of(rows))

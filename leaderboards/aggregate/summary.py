@@ -8,7 +8,7 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
-from leaderboards.aggregate.lead import DIRECTIVES, not_mastered, obeyed_by_silence, right_by_silence
+from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, not_mastered, obeyed_by_silence, right_by_silence
 from leaderboards.aggregate.over_tasks import (
     Key,
     SummaryCell,
@@ -18,7 +18,6 @@ from leaderboards.aggregate.over_tasks import (
     mean_ratio,
     over_tasks,
 )
-from leaderboards.aggregate.ranking import mark_leaders
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over

@@ -10,8 +10,7 @@ import numpy as np
 from leaderboards.aggregate.comparison.duel import UNDECIDED, MeanDifference, Verdict
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.area import areas, last_realised
-from leaderboards.boards.cells import SIGNS, TableCell
-from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
+from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray

@@ -8,26 +8,16 @@ from typing import Any
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments, by_argument
-from leaderboards.aggregate.row import (
-    ALL_TASKS,
-    KV_BYTES,
-    RIGHT,
-    UNANSWERED,
-    SummaryRow,
-    count_text,
-    interval_text,
-    is_of_eviction,
-)
-from leaderboards.boards.cells import SIGNS, TableCell, TableRow, blank_sign
+from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, RIGHT, UNANSWERED, SummaryRow, count_text, is_of_eviction
 from leaderboards.boards.cliff import CLIFFS
-from leaderboards.boards.declaration import DerivedMeasure
+from leaderboards.boards.declaration import SIGNS, DerivedMeasure, TableCell, TableRow, blank_sign
 from leaderboards.boards.profiles import NOT_COMPRESSED
 from leaderboards.boards.rank import RANK
-from leaderboards.boards.registry import FIRST_COLUMNS
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS
-from leaderboards.boards.standings import Standing, Standings, all_standings
+from leaderboards.boards.standings import FIRST_COLUMNS, Standing, Standings, all_standings
 from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.text import interval_text
 from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
 from policies.declaration.names import CONTROLS, FULL
 
@@ -61,18 +51,9 @@ class BoardColumn:
 
     name: str
     meaning: str
-    at_level: bool  # whether it tells of one of the levels that stand on a board unless another is chosen
+    at_level: bool  # whether it tells of one level
     leads: bool = False  # whether it stands on the board before all columns are asked for
     short_for: str = ""  # what its name is an abbreviation of
-
-
-@dataclass(frozen=True)
-class BoardLevel:
-    """Holds what stands on the board instead of the columns ``at_level`` when a level is chosen."""
-
-    level: Level
-    columns: tuple[BoardColumn, ...]
-    lines: tuple[TableRow, ...]  # methods and controls, as on the board
 
 
 @dataclass(frozen=True)
@@ -82,8 +63,7 @@ class Board:
     columns: tuple[BoardColumn, ...]
     methods: tuple[TableRow, ...]  # by rank, then those without one
     controls: tuple[TableRow, ...]
-    levels: tuple[BoardLevel, ...]  # in ascending order
-    shown: tuple[Level, ...]  # the levels that have columns unless one is chosen
+    shown: tuple[Level, ...]  # the levels that have columns
     names: Mapping[Level, str]  # of the levels of all boards
     presses: Mapping[str, Sequence[Arguments]]  # what each policy ran with, by task
 
@@ -230,7 +210,6 @@ def _board(
         columns,
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
-        tuple(BoardLevel(level, *_table(_at_level(level, names[level]), ordered)) for level in levels),
         shown,
         names,
         {standing.policy: standing.presses for standing in standings},
@@ -288,23 +267,8 @@ def _columns(
         _saved_column("bytes saved", first, at[first]),
         _column("questions", "in each cell", _questions),
     ]
-    return _with_leads(columns, at[first])
-
-
-def _at_level(level: Level, name: str) -> list[Column]:
-    at = f" at {name}"
-    columns = [
-        _right_column(level, at),
-        *(_measure_column(measure, heading, level, at, at) for measure, heading in ON_BOARD),
-        *(_loss_column(loss, level, at) for loss in LOSSES),
-        _saved_column(f"bytes saved{at}", level, at),
-    ]
-    return _with_leads(columns, at)
-
-
-def _with_leads(columns: Sequence[Column], at: str) -> list[Column]:
-    """Marks the columns that lead, those of levels at one of them."""
-    return [(replace(column, leads=column.name.removesuffix(at) in LEADING), cells) for column, cells in columns]
+    # The columns that lead stand on the board before all are asked for, those of levels at one of them.
+    return [(replace(column, leads=column.name.removesuffix(at[first]) in LEADING), cells) for column, cells in columns]
 
 
 def _column(name: str, meaning: str, cells: Cells, at_level: bool = False) -> Column:

@@ -216,25 +216,6 @@ class Profiles:
             held=None if by_level else _held(rows[0], rows[-1]),
         )
 
-    def rises(self, mode: str, task: str, profile: Profile) -> dict[Level, Estimate]:
-        """Computes by level how far a policy's share of wrong answers is above the full cache, paired. Left out are the
-        levels at which a task has no value; a :class:`Profile` is blank if there is one such level."""
-        found: dict[Level, Estimate] = {}
-        for level, row in self.rows[mode, task][profile.policy].items():
-            values = self._wrong_at(mode, task, profile, level)
-            if level != UNTREATED and not isinstance(values, Blank):
-                above = values[:, 1] - values[:, 0]
-                found[level] = Estimate.of(float(above[0]), above[1:], row.n)
-        return found
-
-    def _wrong_at(self, mode: str, task: str, profile: Profile, level: Level) -> Measured:
-        """Returns the share of wrong answers under the full cache and at a level, shape (1 + resamples, 2)."""
-        if not isinstance(profile.wrong_of_answered, Blank):
-            return profile.wrong_of_answered[:, [0, profile.levels.index(level)]]
-        cells = [(profile.policy, level)]
-        rows = self._rows(mode, task, cells)
-        return self._measure(WRONG_OF_ANSWERED, mode, self.tasks(mode, task), cells, rows)
-
     def _full(self, mode: str, task: str) -> SummaryRow | None:
         return self.rows[mode, task].get(FULL, {}).get(UNTREATED)
 

@@ -11,21 +11,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, Lead, lead_of
-from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, RIGHT, SummaryRow
-from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
-from leaderboards.boards.area import AREA
+from leaderboards.aggregate.lead import CARRIES_OVER, DIRECTIVES, QUESTIONS, TEXT, Lead, is_teaching, lead_of
+from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, MODES, RIGHT, SummaryRow
+from leaderboards.boards.board import Board
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
-from leaderboards.figures.captions import MODES
 from leaderboards.figures.gallery import GalleryPlot
 from leaderboards.figures.tradeoff import HELD, WHOLE, kept_by_silence, tradeoff, what_is_kept
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
-from leaderboards.pages.entries import provenance_of
 from leaderboards.pages.findings import Headline, findings_of
-from leaderboards.pages.method import TaskEntry
-from leaderboards.pages.placed_boards import board_data, legend, place_boards
+from leaderboards.pages.method import TaskEntry, provenance_of
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
-from leaderboards.pages.sections import sections_of
+from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_matrix
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle, line_styles
@@ -33,12 +29,11 @@ from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import COVERAGE, Blank
 from leaderboards.statistics.subset_means import clusters_to_detect
 from policies.declaration.levels import Level, LevelKind
-from policies.declaration.names import CONTROLS, FULL, ORACLE, RECENCY
+from policies.declaration.names import CONTROLS, FULL, ORACLE
 
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 METHOD = "method.html"
-SINKS = ("streaming_llm", RECENCY)
 A_LITTLE = 0.5  # percent of the bytes
 TRADEOFF_UNIT = Markup(
     'Up: score in percent of the full cache’s<span class="wide">, mean over tasks</span> '
@@ -62,6 +57,63 @@ class First:
     findings: Sequence[Headline]
     coverage: str  # how often intervals from few contexts contain the true value
     notes: Sequence[str]  # why a number is not what one would think
+
+
+@dataclass(frozen=True)
+class PlacedBoard:
+    """A board on the front page."""
+
+    identifier: str
+    title: str
+    note: str
+    board: Board
+    page: str  # the address of the page of its task, or nothing
+    task: str
+    leads: str  # what its policies are ranked by, whose area is taken
+    few: bool  # whether the contexts are too few for verdicts to be trusted, whose cells are hatched then
+    results: Results
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """Returns what the page's script tells it from the other boards by."""
+        one = self.results
+        name = title_of(self.task, "")
+        return {"model": one.model, "mode": one.mode, "setting": one.setting, "task": self.task, "name": name}
+
+
+def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
+    shown = [
+        (one, label, task)
+        for one, label in zip(results, labels_of(results), strict=True)
+        for task in one.shown
+        if (one.mode, task) in one.boards
+    ]
+    return [
+        PlacedBoard(
+            f"board-{number}",
+            title_of(task, label),
+            note_of(one, task),
+            one.boards[one.mode, task],
+            pages.get(task, ""),
+            task,
+            _leads(one, task),
+            largest_of(one, task).few_contexts,
+            one,
+        )
+        for number, (one, label, task) in enumerate(shown, start=1)
+    ]
+
+
+def _leads(results: Results, task: str) -> str:
+    """Names what leads a task; over all tasks what leads each of those that the mean is over."""
+    full = {row.task: row for row in results.rows if row.policy == FULL}
+    by_lead: dict[Lead, list[str]] = {}
+    for one in results.mastered if task == ALL_TASKS else [task]:
+        by_lead.setdefault(lead_of(full.get(one)), []).append(one)
+    return "; ".join(
+        f"{lead.short} in {', '.join(tasks)}" if lead is not QUESTIONS and len(by_lead) > 1 else lead.short
+        for lead, tasks in by_lead.items()
+    )
 
 
 def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()) -> dict[str, Callable[[], str]]:
@@ -125,7 +177,7 @@ def _front_page(
             for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
         ],
         boards=boards,
-        legend=legend(boards),
+        legend=list({(one.name, one.meaning): one for board in boards for one in board.board.columns}.values()),
         studies=[
             (f"{title}, {label}" if label else title, page)
             for label, one in zip(labels_of(results), results, strict=True)
@@ -135,7 +187,7 @@ def _front_page(
         enough=clusters_to_detect(TOLERATED_LOSS),
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
-        board_data=as_data(board_data(results, boards)),
+        board_data=as_data([{"id": board.identifier, **board.choices} for board in boards]),
         sections=sections_of(results, shown),
         **values,
     )
@@ -181,7 +233,7 @@ def _first(
         ),
         findings_of(results, matrix, f"section-{number}", pages),
         _coverage([use.contexts for use in matrix.uses]),
-        [*_notes(results, matrix), *([] if isinstance(plot, Blank) else _upright(plot))],
+        [*_notes(results), *([] if isinstance(plot, Blank) else _upright(plot))],
     )
 
 
@@ -217,54 +269,16 @@ def _silence(results: Results) -> str:
     return f" Shaded: answering every question “I don’t know” keeps {kept:.0f} %." if kept else ""
 
 
-def _notes(results: Results, matrix: UseMatrix) -> list[str]:
+def _notes(results: Results) -> list[str]:
     """Explains what surprises readers, where these results show it."""
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     best: dict[str, float] = {}
     for row in results.rows:
         if row.task == task and (value := RIGHT.value(row)) is not None:
             best[row.policy] = max(best.get(row.policy, 0.0), value)
-    notes = []
-    if best.get(ORACLE, 0.0) > best.get(FULL, 0.0) > 0:
-        notes.append("The oracle is above the full cache, because it also removes distractors.")
-    notes += _oracle_not_shown(results)
-    notes += _sinks(results, matrix)
-    return notes
-
-
-def _sinks(results: Results, matrix: UseMatrix) -> list[str]:
-    """Compares the areas of StreamingLLM and of recency task by task, where the one is a point or more below the other
-    over all."""
-    areas: dict[str, dict[str, float]] = {}
-    for (mode, task), standings in results.details.standings.items():
-        for standing in standings:
-            area = standing[AREA]
-            if mode == results.mode and standing.policy in SINKS and not isinstance(area, Blank):
-                areas.setdefault(task, {})[standing.policy] = area.height.mean
-    lower = {task: [of_task[name] for name in SINKS] for task, of_task in areas.items() if len(of_task) == len(SINKS)}
-    lower = {task: pair for task, pair in lower.items() if pair[0] < pair[1]}
-    over = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
-    own, other = lower.get(over, (0.0, 0.0))
-    if other - own < 1:
-        return []
-    each = [task for task in results.mastered if task in lower]
-    tasks = "each of them" if len(each) == len(results.mastered) > 1 else ", ".join(each)
-    where = f" over all tasks; smaller in {tasks}" if over == ALL_TASKS else ""
-    return [
-        f"StreamingLLM has a smaller area than recency ({own:.0f} against {other:.0f}{where}): the first tokens, which "
-        f"it always keeps, take much of a small budget.{_safer_all_the_same(matrix)}"
-    ]
-
-
-def _safer_all_the_same(matrix: UseMatrix) -> str:
-    """Names the uses for which the safe ratio says the opposite of the area."""
-    rows = [line for name in SINKS for line in (*matrix.methods, *matrix.controls) if line.name == name]
-    uses = [
-        use.name
-        for use, own, other in zip(matrix.uses, *(row.cells for row in rows), strict=True)
-        if (own.sort or 0) > (other.sort or 0)
-    ]
-    return f" Its safe ratio is higher for {', '.join(uses)} all the same." if uses else ""
+    above = best.get(ORACLE, 0.0) > best.get(FULL, 0.0) > 0
+    notes = ["The oracle is above the full cache, because it also removes distractors."] if above else []
+    return [*notes, *_oracle_not_shown(results)]
 
 
 def _oracle_not_shown(results: Results) -> list[str]:

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.lead import CANNOT, QUESTIONS, TEXT, first_shown, lead_of, leading_first
-from leaderboards.aggregate.row import ALL_TASKS, OBEYED, WRONG_OF_ANSWERED, SummaryRow, is_told
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow, is_told
 from leaderboards.figures.gallery import Gallery, gallery
-from leaderboards.metrics import TABLES, Measure
+from leaderboards.metrics import TABLES
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
 from leaderboards.pages.tables import Table, every_measure, measure_table
-from leaderboards.pages.uses import kind_of, with_use
+from leaderboards.pages.uses import with_use
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
-from policies.declaration.names import FULL
+from leaderboards.statistics.text import count_text
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def note_of(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
     most = largest_of(results, task)
     lead = QUESTIONS if task == ALL_TASKS else lead_of(most)
-    counted = _count_text(most.n, lead.unit)
+    counted = count_text(most.n, lead.unit)
     sentences = [f"Each cell has {counted}" + (f" about {contexts_text(results, task)}" if lead is not TEXT else "")]
     if most.not_mastered:
         where = "" if task == ALL_TASKS else f" ({most.not_mastered.removeprefix(f'{CANNOT}: ')})"
@@ -89,48 +89,15 @@ def note_of(results: Results, task: str) -> str:
         sentences.append(f"“I don’t know” to every question has {most.right_by_silence:.1f} % right")
     if most.obeyed_by_silence is not None:
         sentences.append(f"It obeys {most.obeyed_by_silence:.0f} % of the directives")
-    sentences += _not_healed(results, results.mastered if task == ALL_TASKS else [task])
     if most.few_contexts:
         least = f"as few as {most.fewest_contexts} contexts of a task" if task == ALL_TASKS else "so few contexts"
         sentences.append(f"With {least}, intervals are too narrow and verdicts too sure: their cells are hatched")
     return "".join(f"{sentence}. " for sentence in sentences).strip()
 
 
-def _not_healed(results: Results, tasks: Sequence[str]) -> list[str]:
-    """Warns of tasks where fewer answers are wrong because fewer directives are obeyed: an answer under a directive is
-    harder to get right than one without. It names the policy and level with the fewest wrong answers of these, at the
-    level that boards show first if there are any."""
-    notes = []
-    for task in tasks:
-        rows = [row for row in results.rows if row.task == task and OBEYED.value(row) is not None]
-        full = next((row for row in rows if row.policy == FULL), None)
-        if full is None or WRONG_OF_ANSWERED.value(full) is None:
-            continue
-        seeming = [row for row in rows if _is_below(row, full, WRONG_OF_ANSWERED) and _is_below(row, full, OBEYED)]
-        typical = [row for row in seeming if row.level == kind_of(results).typical]
-        if seeming:
-            best = min(typical or seeming, key=lambda row: WRONG_OF_ANSWERED.value(row) or 0.0)
-            notes.append(
-                f"In {task} fewer wrong answers go with fewer directives obeyed, and are no gain: "
-                f"{best.policy} at {best.at.where} has {_share(best, WRONG_OF_ANSWERED)} % of its answers wrong and "
-                f"obeys {_share(best, OBEYED)} %, the full cache {_share(full, WRONG_OF_ANSWERED)} and "
-                f"{_share(full, OBEYED)} %"
-            )
-    return notes
-
-
-def _is_below(row: SummaryRow, full: SummaryRow, measure: Measure) -> bool:
-    value, whole = measure.value(row), measure.value(full)
-    return row is not full and value is not None and whole is not None and value < whole
-
-
-def _share(row: SummaryRow, measure: Measure) -> str:
-    return f"{measure.factor * (measure.value(row) or 0.0):.0f}"
-
-
 def contexts_text(results: Results, task: str) -> str:
     """Writes how many contexts there are, over several tasks those of each; of attacks there may be fewer."""
-    whole = _count_text(largest_of(results, task).contexts, "context")
+    whole = count_text(largest_of(results, task).contexts, "context")
     if task != ALL_TASKS:
         return f"{whole}{_attacked(results, task)}"
     by_count: dict[tuple[int, str], list[str]] = {}
@@ -170,7 +137,7 @@ def _section(
         title=title,
         note=note_of(results, task),
         styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
-        gallery=gallery(results.rows, task, results.mode, results.details, styles, identifier),
+        gallery=gallery(results.rows, task, results.mode, styles, identifier),
         tables=tuple(
             measure_table(rows_of_task, measure, highest[measure.name], examples if measure in leading else "")
             for measure in leading_first(TABLES, task, rows_of_task)
@@ -178,7 +145,3 @@ def _section(
         ),
         listing=None if task == ALL_TASKS else every_measure(rows_of_task, title),
     )
-
-
-def _count_text(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

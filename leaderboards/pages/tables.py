@@ -4,22 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from leaderboards.aggregate.ranking import RANKED, mark_of
-from leaderboards.aggregate.row import (
-    GER,
-    KEPT_TOKENS,
-    KV_BYTES,
-    REALISED_RATIO,
-    SLOT_COVERAGE,
-    SummaryRow,
-    count_text,
-    interval_text,
-)
-from leaderboards.boards.cells import TableCell, TableRow, heat_of
+from leaderboards.aggregate.lead import RANKED, mark_of
+from leaderboards.aggregate.row import GER, KEPT_TOKENS, KV_BYTES, REALISED_RATIO, SLOT_COVERAGE, SummaryRow, count_text
+from leaderboards.boards.declaration import TableCell, TableRow, heat_of
 from leaderboards.figures.gallery import CAUTIONS
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.rendering.listing import Listing
+from leaderboards.statistics.text import interval_text
 from policies.declaration.levels import UNTREATED, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
 

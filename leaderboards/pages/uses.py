@@ -17,7 +17,7 @@ from leaderboards.aggregate.row import (
     RIGHT,
     SummaryRow,
 )
-from leaderboards.boards.cells import TableCell, TableRow, blank_sign
+from leaderboards.boards.declaration import TableCell, TableRow, blank_sign
 from leaderboards.boards.safe_ratio import (
     CHANCE,
     SAFE_RATIO,
@@ -319,7 +319,7 @@ def _board_lines(results: Results) -> Sequence[TableRow]:
 
 def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank:
     """Returns the safe ratio of a policy in a task, or why there is none."""
-    for standing in results.details.standings.get((results.mode, task), ()):
+    for standing in results.standings.get((results.mode, task), ()):
         if standing.policy == policy:
             return standing[SAFE_RATIO]
     return Blank(NOT_RUN)

@@ -10,9 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from leaderboards.rendering.frames import Frame
-from leaderboards.rendering.marks import Band, Break, Dots, Mark, Place, PolicyLine, Region
-from leaderboards.rendering.paper import USUAL, Paper
-from leaderboards.rendering.printed import save
+from leaderboards.rendering.marks import Band, Dots, Mark, Place, PolicyLine, Region
+from leaderboards.rendering.printed import USUAL, Paper, save
 from leaderboards.rendering.style import LineStyle
 
 # Colours are style-sheet variables, so that a page can set them for light and for dark. Text stays text and takes the
@@ -22,7 +21,6 @@ from leaderboards.rendering.style import LineStyle
 INK = "var(--ink-curve)"
 TEXT = 9  # pixels
 LINE_MARKER, DOT_MARKER, HOLLOW_MARKER = 4.2, 5.0, 4.0  # pixels across
-RING = 4.5  # pixels, the radius
 
 # The corners of markers in halves of their size, downwards, as matplotlib has them. A circle has none.
 CORNERS: dict[str, tuple[Place, ...]] = {
@@ -96,8 +94,6 @@ def _mark(frame: Frame, mark: Mark, markers: _Markers) -> str:
             opacity_text = f"{opacity:g}".lstrip("0")
             path = f'<path d="{_path(frame, outline)}Z" fill="currentColor" fill-opacity="{opacity_text}"/>'
             return _group("band", style, path)
-        case Break(style):
-            return _group("cliff", style, _break(frame, mark))
         case Region(low, high):
             corners = (low, (low[0], high[1]), high, (high[0], low[1]))
             return f'<path d="{_path(frame, corners)}Z" fill="{INK}" fill-opacity=".12"/>'
@@ -122,17 +118,6 @@ def _dots(frame: Frame, dots: Dots, places: Sequence[Place]) -> str:
     outline = _outlines(frame, dots.shape, HOLLOW_MARKER, places)
     join = ' stroke-linejoin="bevel"' if dots.shape == "*" else ""
     return f'<path d="{outline}" fill="none" stroke="currentColor" stroke-width=".9"{join}/>'
-
-
-def _break(frame: Frame, mark: Break) -> str:
-    x, y = map(_number, pixel_of(frame, mark.place))
-    faint = "" if mark.clear else ' stroke-opacity=".45"'
-    ring = f'<circle cx="{x}" cy="{y}" r="{RING}" fill="none" stroke="currentColor"{faint}/>'
-    if mark.bar is None:
-        return ring
-    ends = "".join(f"M{_number(x)} {_number(y - 2.5)}v5" for x, y in (pixel_of(frame, end) for end in mark.bar))
-    bar = f'<path d="{_path(frame, mark.bar)}" stroke="currentColor" stroke-width=".8" stroke-linecap="square"/>'
-    return f'{bar}<path d="{ends}" stroke="currentColor"/>{ring}'
 
 
 def _path(frame: Frame, places: Sequence[Place]) -> str:
@@ -214,7 +199,6 @@ class Drawing:
         """Returns where points of the frame are in the ``viewBox`` of :meth:`svg`, from its upper left corner."""
         return [pixel_of(self.frame, point) for point in points]
 
-    def save(self, path: Path, heading: str, paper: Paper = USUAL, caption: str = "") -> None:
-        """Draws it for print, with a legend; the format is that of the suffix: svg, png or pdf. The file holds the
-        caption as its description."""
-        save(self.frame, self.marks, self.salt, path, heading, paper, caption)
+    def save(self, path: Path, heading: str, paper: Paper = USUAL) -> None:
+        """Draws it for print, with a legend; the format is that of the suffix: svg, png or pdf."""
+        save(self.frame, self.marks, self.salt, path, heading, paper)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from leaderboards.aggregate.row import SummaryRow, interval_text
-from leaderboards.metrics import Interval, Measure
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.metrics import Measure
 from leaderboards.rendering.drawing import Drawing
-from leaderboards.rendering.paper import USUAL, Paper
+from leaderboards.rendering.printed import USUAL, Paper
 from leaderboards.rendering.templating import as_data
+from leaderboards.statistics.text import interval_text
 
 INTERVAL = "95 % interval "
 
@@ -60,16 +61,14 @@ class Plot:
             }
         )
 
-    def save(self, path: Path, paper: Paper = USUAL, caption: str = "") -> None:
-        self.drawing.save(path, self.heading, paper, caption)
+    def save(self, path: Path, paper: Paper = USUAL) -> None:
+        self.drawing.save(path, self.heading, paper)
 
 
 def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:
     """Returns the value of a row and its interval, if it has one."""
     interval = measure.interval(row)
     text = measure.text(measure.value(row))
-    return (text,) if interval is None else (text, in_words(interval, measure.factor, measure.digits))
-
-
-def in_words(interval: Interval, factor: float, digits: int) -> str:
-    return f"{INTERVAL}{interval_text(interval, factor, digits)}"
+    if interval is None:
+        return (text,)
+    return text, f"{INTERVAL}{interval_text(interval, measure.factor, measure.digits)}"

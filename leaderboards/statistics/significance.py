@@ -26,10 +26,6 @@ Method = Literal["holm", "fdr_bh"]
 Name = TypeVar("Name")
 
 
-def p_text(p: float) -> str:
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
 @dataclass(frozen=True)
 class Family(Generic[Name]):
     """The tests that are corrected together. ``p``: corrected, under the names they were given."""

@@ -3,7 +3,7 @@
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.aggregate.ranking import mark_of, marks
+from leaderboards.aggregate.lead import mark_of, marks
 from leaderboards.aggregate.row import HALLUCINATION, REALISED_RATIO, RIGHT, WRONG_OF_ANSWERED, SummaryRow, count_text
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.tables import measure_table

@@ -70,9 +70,6 @@ LEAKED = Compared(DEFENDED, row.LEAKAGE, "leakage", 100)
 NEXT_TOKENS = Compared("next_token_accuracy", row.NEXT_TOKENS, "next tokens", 100)
 # The first that a cell has gives its verdict. The hallucination rate is the last: it falls where a model falls silent.
 COMPARED = {one.name: one for one in (OBEYED, LEAKED, RIGHT, NEXT_TOKENS, WRONG, HALLUCINATION)}
-OF_EVERY_TWO = {
-    name: one for name, one in COMPARED.items() if one is not HALLUCINATION
-}  # of any two policies of a board
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ The draws of a random policy are averaged question by question before anything i
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, groupby
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
 from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
-from leaderboards.aggregate.comparison.duel import COMPARED, OF_EVERY_TWO, Compared, Contest, Duel, MeanDifference
+from leaderboards.aggregate.comparison.duel import COMPARED, Compared, Contest, Duel, MeanDifference
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
 from leaderboards.statistics.significance import correct_p
@@ -30,21 +30,11 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
     over the levels of the task."""
     pairs = [(policy, other) for other in others]
     tables = answer_tables(records[records["policy"].isin((policy, *others))])
-    met = list(_duels_of_pairs(tables, pairs, COMPARED, seed))
+    met = list(_duels_of_pairs(tables, pairs, seed))
     duels_of_others = [duel for other in others for duel in met if duel.other == other]
     if not duels_of_others:
         raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
     return duels_of_others
-
-
-def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[Duel]]:
-    """Compares any two policies, as ``duels`` of the two alone would, by the measures of :data:`OF_EVERY_TWO`."""
-    tables = answer_tables(records)
-    names = list(dict.fromkeys(name for table in tables for name in table.policies))
-    by_pair: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
-    for duel in _duels_of_pairs(tables, list(by_pair), OF_EVERY_TWO, seed):
-        by_pair[duel.policy, duel.other].append(duel)
-    return by_pair
 
 
 @dataclass(frozen=True)
@@ -71,13 +61,11 @@ class _Cell:
     sides: Mapping[str, tuple[float, float]]  # what either has of these measures, in their units
 
 
-def _duels_of_pairs(
-    tables: Sequence[AnswerTable], pairs: Sequence[tuple[str, str]], measures: Mapping[str, Compared], seed: int
-) -> Iterator[Duel]:
+def _duels_of_pairs(tables: Sequence[AnswerTable], pairs: Sequence[tuple[str, str]], seed: int) -> Iterator[Duel]:
     """Compares the pairs that answered some of the same questions, task by task."""
     for task, levels in groupby(tables, lambda table: table.task):
         # As of the rows: a mark and a verdict shall not differ by chance.
-        by_level = [_cells(table, pairs, measures, task_seed(seed, task)) for table in levels]
+        by_level = [_cells(table, pairs, task_seed(seed, task)) for table in levels]
         for pair in pairs:
             yield from _duels_of_task(pair, task, [cells[pair] for cells in by_level if pair in cells])
 
@@ -93,16 +81,14 @@ def _duels_of_task(pair: tuple[str, str], task: str, cells: Sequence[_Cell]) -> 
         yield Duel(one, other, task, cell.level, *counts, cell_duels, cell.only_one, cell.only_other)
 
 
-def _cells(
-    table: AnswerTable, pairs: Sequence[tuple[str, str]], measures: Mapping[str, Compared], seed: int
-) -> dict[tuple[str, str], _Cell]:
+def _cells(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int) -> dict[tuple[str, str], _Cell]:
     """Makes a cell of each pair that has a value of some measure."""
     places = {name: place for place, name in enumerate(table.policies)}
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
     samples: list[dict[str, _Sample]] = [{} for _ in known]
     sides: list[dict[str, tuple[float, float]]] = [{} for _ in known]
-    for name, measure in measures.items():
+    for name, measure in COMPARED.items():
         values = table.values[measure.column]
         there = ~np.isnan(values[one] - values[other])
         for mask, rows in _rows_by_mask(there):

@@ -1,5 +1,6 @@
 """Compares two policies over all cells that both have: the area under a measure, by one test."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,8 +25,9 @@ from leaderboards.aggregate.comparison.duel import (
     unseen,
 )
 from leaderboards.aggregate.row import FEW_CONTEXTS
-from leaderboards.statistics.significance import ALPHA, StudentTest, correct_p, p_text
+from leaderboards.statistics.significance import ALPHA, StudentTest, correct_p
 from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
+from leaderboards.statistics.text import p_text
 from policies.declaration.levels import Level
 
 WORST = 3  # cells named in a line
@@ -209,6 +211,13 @@ class Pooled:
         """Lists the cells in which the policy is worse, the largest difference first."""
         worse = [cell for cell in self.judged if cell.verdict == "worse"]
         return sorted(worse, key=lambda cell: -abs(cell.difference))
+
+
+def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
+    """Returns the clauses that most of some lines have, and of each line the others, joined."""
+    counts = Counter(clause for one in lines for clause in one.clauses)
+    shared = [clause for clause, count in counts.items() if count > len(lines) / 2]
+    return shared, ["; ".join(clause for clause in one.clauses if clause not in shared) for one in lines]
 
 
 def note_on_areas(lines: Sequence[Pooled]) -> str:

@@ -11,7 +11,7 @@ from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import Estimate
-from leaderboards.statistics.significance import p_text
+from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.numerics.layers import ALL, DRIFT, PATCHES, Drift, Recovery, drift_of, recoveries_of
 from leaderboards.studies.numerics.pairs import (

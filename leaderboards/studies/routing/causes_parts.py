@@ -6,8 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.dots import dots_by_name
-from leaderboards.figures.panels import layer_map
+from leaderboards.figures.panels import dots_by_name, layer_map
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle, named_styles
