@@ -209,7 +209,7 @@ def _from_records(
     tasks = {str(task) for one in inputs for task in one.records["task"].unique()}
     pages = {
         examples_page(str(task), number): build_examples(
-            one.model, str(task), of_task, task_page(str(task)) if len(tasks) > 1 else FRONT, one.tables
+            one.model, str(task), of_task, task_page(str(task)) if len(tasks) > 1 else FRONT
         )
         for number, one in enumerate(inputs, start=1)
         for task, of_task in one.records[[*COLUMNS]].groupby("task", sort=False)

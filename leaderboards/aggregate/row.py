@@ -109,7 +109,7 @@ def is_of_eviction(measure: Measure) -> bool:
     return measure.over is Over.ANSWERABLE or measure is REALISED_RATIO
 
 
-def count_text(row: SummaryRow, measure: Measure) -> str:
+def share_as_count(row: SummaryRow, measure: Measure) -> str:
     """Writes a share of few answers as a count, such as "0 of 4", which has no interval; any other as an empty text. Of
     a random policy the answers of all draws are counted."""
     share = measure.value(row)

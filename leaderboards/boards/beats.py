@@ -14,8 +14,7 @@ from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray
-from leaderboards.statistics.significance import ALPHA, POWER, StudentTest, correct_p
-from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
+from leaderboards.statistics.significance import ALPHA, POWER, StudentTest, correct_p, fewest_clusters, step_down_levels
 from policies.declaration.names import CONTROLS, TO_BEAT
 
 TOO_FEW = "{} contexts are too few to tell any difference: {} are needed"

@@ -8,7 +8,15 @@ from typing import Any
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments, by_argument
-from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, RIGHT, UNANSWERED, SummaryRow, count_text, is_of_eviction
+from leaderboards.aggregate.row import (
+    ALL_TASKS,
+    KV_BYTES,
+    RIGHT,
+    UNANSWERED,
+    SummaryRow,
+    is_of_eviction,
+    share_as_count,
+)
 from leaderboards.boards.cliff import CLIFFS
 from leaderboards.boards.declaration import SIGNS, DerivedMeasure, TableCell, TableRow, blank_sign
 from leaderboards.boards.profiles import NOT_COMPRESSED
@@ -296,7 +304,7 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, s
             return TableCell.blank(None if row is None else row.reason)
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return TableCell.blank(NOTHING_REMOVED)
-        text = count_text(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
+        text = share_as_count(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
         silent = UNANSWERED.value(row) if measure in CLIFFS else None
         # What is not answered is not wrong either.
         return TableCell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)

@@ -22,7 +22,6 @@ from policies.declaration.levels import Level
 FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 FILE_FORBIDS = re.compile(r"[^A-Za-z0-9._+-]+")
 LONGEST_NAME = 100
-NUMBERS = (float, int)
 PLAIN = {str, int, bool, type(None)}
 
 
@@ -68,18 +67,18 @@ class Sheet:
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\r\n")
         writer.writerow(map(_escape_formula, self.columns))
-        writer.writerows(zip(*map(_cells, self._plain_columns), strict=True))
+        writer.writerows(map(_cell, row) for row in self._plain_rows)
         return output.getvalue()
 
     def json(self) -> str:
         """Returns a list of objects, one on a line each, as pandas reads it; text is as it is."""
         encode = json.JSONEncoder(allow_nan=False).encode  # which dumps would make anew for each of thousands of rows
-        lines = (encode(dict(zip(self.columns, row, strict=True))) for row in zip(*self._plain_columns, strict=True))
+        lines = (encode(dict(zip(self.columns, row, strict=True))) for row in self._plain_rows)
         return "[\n" + ",\n".join(lines) + "\n]\n"
 
     @cached_property
-    def _plain_columns(self) -> list[list[Any]]:
-        return [_plain_column(column) for column in zip(*self.rows, strict=True)]
+    def _plain_rows(self) -> list[list[Any]]:
+        return [list(map(_plain, row)) for row in self.rows]
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Returns the name and text of each file."""
@@ -117,10 +116,6 @@ def _join(group: Sequence[Sheet]) -> Sheet:
     return replace(group[0], columns=columns, rows=tuple(tuple(row.get(name) for name in columns) for row in rows))
 
 
-def _plain_column(column: Sequence[Any]) -> list[Any]:
-    return list(column) if PLAIN.issuperset(map(type, column)) else [_plain(value) for value in column]
-
-
 def _plain(value: Any) -> Any:
     """Numbers of numpy as Python's; what is not finite is no number."""
     if type(value) in PLAIN:
@@ -135,22 +130,12 @@ def _plain(value: Any) -> Any:
     return None if isinstance(number, float) and not math.isfinite(number) else number
 
 
-def _cells(column: Sequence[Any]) -> Sequence[Any]:
-    """Writes the values of a column; csv itself writes numbers in full, and nothing for None. Each text once."""
-    kinds = set(map(type, column))
-    if kinds <= {float, int, type(None)}:
-        return column
-    texts = {value: _cell(value) for value in set(column)} if kinds <= {str, type(None)} else {}
-    return [texts[value] for value in column] if texts else [_cell(value) for value in column]
-
-
-def _cell(plain: Any) -> str | int | float:
-    if plain is None:
-        return ""
-    if plain is True or plain is False:
+def _cell(plain: Any) -> str | int | float | None:
+    """Writes a value; csv itself writes numbers in full, and nothing for None."""
+    if isinstance(plain, bool):
         return "true" if plain else "false"
-    if isinstance(plain, NUMBERS):
-        return plain  # which csv writes in full
+    if plain is None or isinstance(plain, float | int):
+        return plain
     return _escape_formula(plain if isinstance(plain, str) else json.dumps(plain))
 
 

@@ -6,18 +6,46 @@ A sheet's columns are named as the fields that they come from. ``leaderboards/me
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from leaderboards.aggregate.comparison.duel import COMPARED, POINTS, Duel, MeanDifference
 from leaderboards.aggregate.comparison.failures import AnswerKind
 from leaderboards.aggregate.comparison.pooled import Pooled
-from leaderboards.aggregate.imported import Imported
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import Boards, values_of
 from leaderboards.boards.standings import DERIVED, Standings
 from leaderboards.claims.verdict import Judgement
 from leaderboards.downloads.sheets import Sheet
+
+# What a data set is ranked by, where it is told several scores; of all of them more is better.
+HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Holds the results of some evaluations of one press at one ratio, in one setting."""
+
+    dataset: str
+    model: str
+    setting: str  # what of the data and the model was not the default
+    press: str
+    ratio: float
+    arguments: str  # how the press was built
+    scores: tuple[tuple[str, float | None], ...]  # by name, as they were told there; None where there is no number
+    tasks: int  # that the scores are the means over
+    predictions: int
+    answers: int  # predictions that came with a gold answer
+    f1: float | None  # in percent, computed here from the answers
+    em: float | None
+    runs: int = 1  # evaluations that these are the means of
+
+    @property
+    def headline(self) -> tuple[str, float | None]:
+        scores = dict(self.scores)
+        names = [name for name in HEADLINES if scores.get(name) is not None]
+        names += [name for name, value in self.scores if value is not None]
+        return (names[0], scores[names[0]]) if names else ("", None)
 
 
 def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:

@@ -11,10 +11,9 @@ from leaderboards.aggregate.lead import first_shown, leading_first
 from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.figures.heatmaps import HeatMap, task_map
 from leaderboards.metrics import CURVES, Interval, Measure, Over
-from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.drawing import Drawing, Plot, Spot, numbers
 from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.marks import Band, Dots, Mark, PolicyLine
-from leaderboards.rendering.plots import Plot, Spot, numbers
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.text import p_equation, signed

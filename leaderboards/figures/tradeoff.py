@@ -6,10 +6,9 @@ from statistics import fmean
 from leaderboards.aggregate.lead import QUESTIONS, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.drawing import Drawing, Plot, Spot
 from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.marks import Dots, Mark, PolicyLine, Region
-from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import UNTREATED, Level

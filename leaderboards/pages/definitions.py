@@ -11,8 +11,7 @@ from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
 from leaderboards.pages.uses import DEFINITION as USES
 from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES
-from leaderboards.statistics.significance import ALPHA, EXACT_BELOW, POWER
-from leaderboards.statistics.subset_means import ALL_UP_TO, SUBSETS, fewest_clusters
+from leaderboards.statistics.significance import ALL_UP_TO, ALPHA, EXACT_BELOW, POWER, SUBSETS, fewest_clusters
 from leaderboards.studies.registry import studies
 
 ANSWERS = Chapter(

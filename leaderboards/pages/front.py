@@ -23,11 +23,11 @@ from leaderboards.pages.method import TaskEntry, provenance_of
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_matrix
-from leaderboards.rendering.plots import Plot, Spot
+from leaderboards.rendering.drawing import Plot, Spot
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import COVERAGE, Blank
-from leaderboards.statistics.subset_means import clusters_to_detect
+from leaderboards.statistics.significance import clusters_to_detect
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL, ORACLE
 

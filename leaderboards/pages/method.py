@@ -11,8 +11,7 @@ from typing import Any
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.results import distinct, spread
-from leaderboards.rendering.excerpt import Range, excerpt
-from leaderboards.rendering.templating import render
+from leaderboards.rendering.templating import Range, excerpt, render
 
 LONGEST = 700  # characters of a context that are shown whole
 AROUND = 60  # characters on either side of the evidence, of a longer one

@@ -1,4 +1,4 @@
-"""Prints a comparison: the verdicts, what either has at each task and level, and how the policies answer."""
+"""Prints verdicts: of a comparison, with what either has at each task and level and how they answer, and of claims."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from leaderboards.aggregate.comparison.failures import KINDS, AnswerKind
 from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.declaration import SIGNS
+from leaderboards.claims.verdict import Judgement, number_text
 from leaderboards.downloads.tables import duels_sheet, kinds_sheet, pooled_sheet
 from leaderboards.statistics.text import count_text, p_text, percent
 from leaderboards.terminal.result_table import GAP, Column, ResultTable
@@ -20,6 +21,7 @@ from policies.declaration.levels import Level
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
 LINKS = {"better": "than", "worse": "than", UNDECIDED: "from"}
 STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
+CLAIM_STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
 WIDTH = 80
 Cells = Mapping[tuple[str, Level], Mapping[str, Contest]]  # by opponent
 
@@ -216,3 +218,35 @@ def failure_table(kinds: Sequence[AnswerKind]) -> ResultTable:
     note = "right counts answers that rightly say that the text does not tell"
     view = ResultTable("kinds", columns, plain, "how they answer, percent of the answers", note)
     return ResultTable.of_sheet("failures", kinds_sheet("failures", kinds), view)
+
+
+def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
+    """Returns a row for each statistic of each claim."""
+    columns = (
+        Column("claim"),
+        Column("part", title="what", of_sentences=True),
+        Column("value", right=True, text=lambda value: "-" if value is None else number_text(value)),
+        Column("interval", title="95 %", text=_interval),
+        Column("threshold"),
+        Column("contexts", title="n", right=True, text=lambda n: "-" if n is None else str(n)),
+        Column("verdict", style=lambda verdict: CLAIM_STYLES[verdict]),
+        Column("why", shown=False),
+    )
+    rows = [
+        (
+            one.claim.identifier,
+            one.part or one.claim.words,
+            None if one.estimate is None else one.estimate.mean,
+            None if one.estimate is None else one.estimate.interval,
+            f"{one.claim.side} {one.claim.threshold:g}",
+            None if one.estimate is None else one.estimate.n,
+            one.verdict,
+            one.why,
+        )
+        for one in judgements
+    ]
+    return ResultTable("claims", columns, rows)
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else " to ".join(map(number_text, interval))

@@ -12,9 +12,9 @@ from leaderboards.boards.standings import Standing
 from leaderboards.figures.tradeoff import tradeoff
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import Results
-from leaderboards.pages.tables import measure_table
+from leaderboards.pages.sections import measure_table
 from leaderboards.pages.uses import use_matrix
-from leaderboards.rendering.plots import Plot
+from leaderboards.rendering.drawing import Plot
 from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.bootstrap import Blank
 from tests.support.browsing.pages import build_pages, results_of

@@ -12,7 +12,7 @@ from leaderboards.aggregate.row import GER, HALLUCINATION, REALISED_RATIO, RIGHT
 from leaderboards.aggregate.summary import summarise
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures.gallery import curve_plot, gallery
-from leaderboards.rendering.plots import Plot
+from leaderboards.rendering.drawing import Plot
 from leaderboards.rendering.printed import Paper
 from leaderboards.rendering.style import line_styles, with_adapted
 from tests.support.browsing.plots import told_by

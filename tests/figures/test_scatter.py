@@ -5,7 +5,7 @@ from scipy.stats import pearsonr, rankdata
 
 from leaderboards.aggregate.row import HALLUCINATION, SummaryRow
 from leaderboards.figures.gallery import correlation_text, scatter
-from leaderboards.rendering.plots import Plot
+from leaderboards.rendering.drawing import Plot
 from leaderboards.statistics.bootstrap import Blank
 from tests.support.records.synthetic_records import summary_row
 

@@ -7,7 +7,6 @@ import pytest
 from kvbench.store.tables import JOINED
 from leaderboards.aggregate.comparison.failures import answer_kinds
 from leaderboards.aggregate.comparison.paired import duels
-from leaderboards.aggregate.imported import Imported
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import _columns, boards_of
@@ -16,6 +15,7 @@ from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import judge
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import (
+    Imported,
     board_sheet,
     cells_sheet,
     duels_sheet,

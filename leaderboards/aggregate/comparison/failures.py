@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame, MultiIndex, Series
 
-from leaderboards.aggregate.answer_tables import CELL, QUESTION, sound_cells
+from leaderboards.aggregate.comparison.duel import CELL, QUESTION, sound_cells
 from policies.declaration.names import FULL
 
 SIDES = ("_one", "_other")

@@ -16,12 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
-from leaderboards.aggregate.comparison.duel import COMPARED, Compared, Contest, Duel, MeanDifference
+from leaderboards.aggregate.comparison.duel import (
+    COMPARED,
+    AnswerTable,
+    Compared,
+    Contest,
+    Duel,
+    MeanDifference,
+    answer_tables,
+)
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
-from leaderboards.statistics.significance import correct_p
-from leaderboards.statistics.subset_means import Tails, spread_of, step_down_levels, subsets, two_sided_p
+from leaderboards.statistics.significance import Tails, correct_p, spread_of, step_down_levels, subsets, two_sided_p
 from policies.declaration.levels import Level
 
 

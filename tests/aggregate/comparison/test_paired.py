@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.comparison.areas import area_weights
 from leaderboards.aggregate.comparison.duel import WRONG, Contest, Duel, MeanDifference
 from leaderboards.aggregate.comparison.paired import duels
-from leaderboards.aggregate.comparison.pooled import JudgedCell, pool, with_cells
+from leaderboards.aggregate.comparison.pooled import JudgedCell, area_weights, pool, with_cells
 from leaderboards.downloads.tables import duels_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
-from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
+from leaderboards.statistics.significance import smallest_detectable, subsets, two_sided_p
 from leaderboards.terminal.verdicts import pooled_table, verdict_table, verdicts_in_words
 from policies.declaration.levels import Level
 from tests.support.records.synthetic_profiles import value
