@@ -7,7 +7,7 @@ from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.arguments import Arguments, by_argument
+from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     KV_BYTES,
@@ -84,8 +84,8 @@ class Board:
         return any(one.is_adapted for one in self.presses.get(policy, ()))
 
     def arguments_of(self, policy: str) -> list[str]:
-        """Returns what a policy ran with, a line for each argument."""
-        return by_argument(self.presses.get(policy, ()))
+        """Returns what a policy ran with, a line for all tasks on which that is the same."""
+        return [f"{arguments} (on {tasks})" for _, arguments, tasks in argument_rows(self.presses.get(policy, ()))]
 
     @property
     def signs(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,26 +66,8 @@ def fitted(paths: Sequence[BandedLine]) -> Axis:
 
 def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, title: str, salt: str) -> str:
     """Draws differences in [-1, 1], shape (layers, columns), the first layer at the bottom."""
-
-    def draw(axes: "Axes") -> None:
-        seaborn.heatmap(
-            shares,
-            ax=axes,
-            vmin=-1,
-            vmax=1,
-            cmap="vlag",
-            cbar=False,
-            xticklabels=list(columns),
-            yticklabels=2,
-            rasterized=False,
-        )
-        axes.invert_yaxis()
-        axes.tick_params(colors=INK, length=0, pad=4)
-        axes.tick_params(axis="y", labelrotation=0)
-        axes.set_xlabel(axis, color=INK, labelpad=4)
-        axes.set_ylabel("layer", color=INK, labelpad=4)
-
-    return svg_of(draw, title, salt)
+    looks = {"vmin": -1, "vmax": 1, "cmap": "vlag", "xticklabels": list(columns), "yticklabels": 2}
+    return _heat_map(shares, (axis, "layer"), title, salt, looks)
 
 
 def share_map(
@@ -98,24 +80,20 @@ def share_map(
 ) -> str:
     """Shares, shape (rows, columns), with their percent in the cells; the first row at the bottom. ``axes_titles``:
     below and beside."""
+    colours = seaborn.light_palette(MAP_COLOUR, as_cmap=True)
+    labels = {"xticklabels": list(columns), "yticklabels": list(rows)}
+    looks = {"vmin": 0, "vmax": 1, "cmap": colours, "annot": 100 * shares, "fmt": ".0f", "linewidths": 1, **labels}
+    return _heat_map(shares, axes_titles, title, salt, looks)
 
+
+def _heat_map(
+    values: NDArray[np.float64], axes_titles: tuple[str, str], title: str, salt: str, looks: Mapping[str, Any]
+) -> str:
     def draw(axes: "Axes") -> None:
-        seaborn.heatmap(
-            shares,
-            ax=axes,
-            vmin=0,
-            vmax=1,
-            cmap=seaborn.light_palette(MAP_COLOUR, as_cmap=True),
-            cbar=False,
-            annot=100 * shares,
-            fmt=".0f",
-            linewidths=1,
-            xticklabels=list(columns),
-            yticklabels=list(rows),
-        )
+        seaborn.heatmap(values, ax=axes, cbar=False, **looks)
         axes.invert_yaxis()
         axes.tick_params(colors=INK, length=0, pad=4)
-        axes.tick_params(axis="y", rotation=0)
+        axes.tick_params(axis="y", labelrotation=0)
         axes.set_xlabel(axes_titles[0], color=INK, labelpad=4)
         axes.set_ylabel(axes_titles[1], color=INK, labelpad=4)
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from leaderboards.aggregate.lead import QUESTIONS, lead_of
-from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, OBEYED, RIGHT, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, SummaryRow
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.drawing import Drawing, Plot, Spot
 from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.marks import Dots, Mark, PolicyLine, Region
+from leaderboards.rendering.marks import Dots, Mark, PolicyLine
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import UNTREATED, Level
@@ -21,8 +21,7 @@ DEFINITION = Definition(
     "What a policy has of the full cache’s right answers, of its directives obeyed where a task has directives, or of "
     "its next tokens in running text, in "
     "percent, mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens "
-    "frees nothing, so its line is upright; what has one level, as int4, is a dot. Shaded: what is kept by “I don’t "
-    "know” to every question, which is right where none has an answer, and may obey a directive.",
+    "frees nothing, so its line is upright; what has one level, as int4, is a dot.",
     names=(KEPT, HELD),
 )
 
@@ -33,14 +32,12 @@ def tradeoff(
     rows: Sequence[SummaryRow], tasks: Sequence[str], styles: Mapping[str, LineStyle], place: str = ""
 ) -> Plot | Blank:
     """Draws a line for each policy, from the full cache on, and a dot for one without levels, as int4. ``rows``: of one
-    mode. ``tasks``: that the mean is over. A level at which a task has no value is left out. What silence keeps is
-    shaded."""
+    mode. ``tasks``: that the mean is over. A level at which a task has no value is left out."""
     cells = {(row.task, row.policy, row.at): row for row in rows}
     lines = {styles[policy]: _line(cells, tasks, policy) for policy in dict.fromkeys(row.policy for row in rows)}
     lines = {style: line for style, line in lines.items() if line and style.policy != FULL}
     if not lines:
         return Blank("nothing is compressed, or the full cache was not run")
-    silence = kept_by_silence(rows, tasks)
     kept_words = what_is_kept(rows, tasks)
     heights = [kept for line in lines.values() for _, (_, kept) in line]
     frame = Frame(
@@ -51,10 +48,7 @@ def tradeoff(
     return Plot(
         Drawing(
             frame,
-            (
-                *([Region((0.0, 0.0), (WHOLE, silence))] if silence else []),
-                *(_mark(style, line) for style, line in lines.items()),
-            ),
+            tuple(_mark(style, line) for style, line in lines.items()),
             f"{kept_words.capitalize()} over bytes held, percent of the full cache: a line for each policy",
             f"tradeoff/{place}",
         ),
@@ -90,23 +84,6 @@ def kept_share(rows: Mapping[tuple[str, str, Level], SummaryRow], task: str, pol
         return None
     measure = lead_of(full).measures[0]
     return _share(measure.value(row), measure.value(full))
-
-
-def kept_by_silence(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> float | None:
-    """Returns what who abstains from every question keeps, in percent of the full cache's answers, mean over the tasks;
-    None where it is not known of one, or nothing is kept."""
-    full = {row.task: row for row in rows if row.policy == FULL}
-    shares = []
-    for task in tasks:
-        measure = lead_of(full.get(task)).measures[0]
-        floor = {RIGHT: "right_by_silence", OBEYED: "obeyed_by_silence"}.get(measure)
-        row = full.get(task)
-        whole = None if row is None else measure.value(row)
-        share = _share(getattr(row, floor) if floor and row else None, measure.factor * whole if whole else None)
-        if share is None:
-            return None
-        shares.append(share)
-    return fmean(shares) or None if shares else None
 
 
 def _line(

@@ -12,21 +12,20 @@ from typing import Any
 from markupsafe import Markup
 
 from leaderboards.aggregate.lead import CARRIES_OVER, DIRECTIVES, QUESTIONS, TEXT, Lead, is_teaching, lead_of
-from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, MODES, RIGHT, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, MODES, RIGHT, SummaryRow
 from leaderboards.boards.board import Board
-from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
+from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.figures.gallery import GalleryPlot
-from leaderboards.figures.tradeoff import HELD, WHOLE, kept_by_silence, tradeoff, what_is_kept
+from leaderboards.figures.tradeoff import HELD, WHOLE, tradeoff, what_is_kept
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.findings import Headline, findings_of
 from leaderboards.pages.method import TaskEntry, provenance_of
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
-from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_matrix
-from leaderboards.rendering.drawing import Plot, Spot
+from leaderboards.pages.uses import Use, UseMatrix, kind_of, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
-from leaderboards.statistics.bootstrap import COVERAGE, Blank
+from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.significance import clusters_to_detect
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL, ORACLE
@@ -55,7 +54,6 @@ class First:
     points_of: str  # what a loss in points is a loss of
     tradeoff: GalleryPlot | None
     findings: Sequence[Headline]
-    coverage: str  # how often intervals from few contexts contain the true value
     notes: Sequence[str]  # why a number is not what one would think
 
 
@@ -193,28 +191,13 @@ def _front_page(
     )
 
 
-def _coverage(contexts: Sequence[int]) -> str:
-    """Says how often intervals from few contexts contain the true value; ``contexts``: of each use."""
-    few = sorted(count for count in contexts if 1 < count < FEW_CONTEXTS)
-    held = ""
-    if few:
-        fewest, most = few[0], few[-1]
-        more = "" if most == fewest else f", from {most} contexts in {COVERAGE[most]} %"
-        held = (
-            f"In simulations, 95 % intervals from {fewest} contexts contain the true value in only "
-            f"{COVERAGE[fewest]} % of the runs{more}."
-        )
-    alone = "A single context has no interval."
-    return " ".join(filter(None, (held, alone if 1 in contexts else "")))
-
-
 def _first(
     results: Results, number: int, label: str, styles: Mapping[str, LineStyle], pages: Mapping[str, str]
 ) -> First:
     identifier, matrix = f"first-{number}", use_matrix(results)
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
     kind, leads = kind_of(results), {_first_lead(results, use) for use in matrix.uses}
-    if not kind.removes and not isinstance(plot, Blank) and all(map(_holds_all, plot.spots)):
+    if not kind.removes and not isinstance(plot, Blank) and all(spot.x > WHOLE - A_LITTLE for spot in plot.spots):
         plot = Blank("faults free nothing")
     return First(
         identifier,
@@ -228,45 +211,17 @@ def _first(
         else GalleryPlot(
             "tradeoff",
             f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}",
-            _unit_of(kind) + _silence(results),
+            TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL),
             plot,
         ),
         findings_of(results, matrix, f"section-{number}", pages),
-        _coverage([use.contexts for use in matrix.uses]),
-        [*_notes(results), *([] if isinstance(plot, Blank) else _upright(plot))],
+        _notes(results),
     )
 
 
 def _first_lead(results: Results, use: Use) -> Lead:
     """Returns what leads in the first task of a use."""
     return lead_of(next((row for row in results.rows if (row.task, row.policy) == (use.tasks[0], FULL)), None))
-
-
-def _unit_of(kind: LevelKind) -> Markup:
-    """Says what the trade-off shows, where that is defined, and how a ratio and the bytes hang together where levels
-    are shares removed."""
-    return TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL)
-
-
-def _holds_all(spot: Spot) -> bool:
-    return spot.x > WHOLE - A_LITTLE
-
-
-def _upright(plot: Plot) -> list[str]:
-    """Explains the lines of policies that hold all bytes at each level."""
-    held: dict[int, set[float]] = {}
-    for spot in plot.spots:
-        held.setdefault(spot.index, set()).add(spot.x)
-    names = [plot.names[line] for line, bytes_held in held.items() if min(bytes_held) > WHOLE - A_LITTLE]
-    lines, them = ("line", "it masks tokens and frees") if len(names) == 1 else ("lines", "they mask tokens and free")
-    upright = f"{lines} of {', '.join(names)} in the chart {'is' if len(names) == 1 else 'are'} vertical"
-    return [f"The {upright}: {them} no memory."] if names else []
-
-
-def _silence(results: Results) -> str:
-    """Explains the shaded strip of the trade-off."""
-    kept = kept_by_silence(results.rows, results.mastered)
-    return f" Shaded: answering every question “I don’t know” keeps {kept:.0f} %." if kept else ""
 
 
 def _notes(results: Results) -> list[str]:
@@ -277,25 +232,7 @@ def _notes(results: Results) -> list[str]:
         if row.task == task and (value := RIGHT.value(row)) is not None:
             best[row.policy] = max(best.get(row.policy, 0.0), value)
     above = best.get(ORACLE, 0.0) > best.get(FULL, 0.0) > 0
-    notes = ["The oracle is above the full cache, because it also removes distractors."] if above else []
-    return [*notes, *_oracle_not_shown(results)]
-
-
-def _oracle_not_shown(results: Results) -> list[str]:
-    """Says why even the control that keeps the evidence is not shown to be safe: its intervals are too wide."""
-    safe = {task: one for task in results.tasks if isinstance(one := safe_ratio_of(results, task, ORACLE), SafeRatio)}
-    unclear = {
-        task: one.losses[0].high for task, one in safe.items() if one.outcome == "not shown" and one.losses[0].high
-    }
-    if not unclear:
-        return []
-    ends = ", ".join(
-        f"in {task} up to {high:.0f} points ({safe[task].contexts} contexts)" for task, high in unclear.items()
-    )
-    return [
-        "Not even the oracle, which keeps the evidence, is shown to be safe: so few contexts do not exclude a loss of "
-        f"5 points or more at the lowest {kind_of(results).name}: {ends}."
-    ]
+    return ["The oracle is above the full cache, because it also removes distractors."] if above else []
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:

@@ -3,12 +3,10 @@ values give the same bytes."""
 
 import hashlib
 import html
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 
 from markupsafe import Markup
@@ -18,7 +16,7 @@ from leaderboards.metrics import Measure
 from leaderboards.rendering.frames import Frame
 from leaderboards.rendering.marks import Band, Dots, Mark, Place, PolicyLine, Region
 from leaderboards.rendering.printed import USUAL, Paper, save
-from leaderboards.rendering.style import LineStyle
+from leaderboards.rendering.style import LineStyle, marker_path, pixel_text
 from leaderboards.rendering.templating import as_data
 from leaderboards.statistics.text import interval_text
 
@@ -30,33 +28,6 @@ INK = "var(--ink-curve)"
 INTERVAL = "95 % interval "
 TEXT = 9  # pixels
 LINE_MARKER, DOT_MARKER, HOLLOW_MARKER = 4.2, 5.0, 4.0  # pixels across
-
-# The corners of markers in halves of their size, downwards, as matplotlib has them. A circle has none.
-CORNERS: dict[str, tuple[Place, ...]] = {
-    "s": ((-1, 1), (1, 1), (1, -1), (-1, -1)),
-    "^": ((0, -1), (-1, 1), (1, 1)),
-    "v": ((0, 1), (1, -1), (-1, -1)),
-    "D": ((0, math.sqrt(2)), (math.sqrt(2), 0), (0, -math.sqrt(2)), (-math.sqrt(2), 0)),
-    "P": tuple(
-        (x / 3, y / 3)
-        for x, y in (
-            *((-1, 3), (1, 3), (1, 1), (3, 1), (3, -1), (1, -1)),
-            *((1, -3), (-1, -3), (-1, -1), (-3, -1), (-3, 1), (-1, 1)),
-        )
-    ),
-    "X": tuple(
-        (x / 2, y / 2)
-        for x, y in (
-            *((-1, 2), (0, 1), (1, 2), (2, 1), (1, 0), (2, -1)),
-            *((1, -2), (0, -1), (-1, -2), (-2, -1), (-1, 0), (-2, 1)),
-        )
-    ),
-    "p": tuple((-math.sin(turn * math.tau / 5), -math.cos(turn * math.tau / 5)) for turn in range(5)),
-    "*": tuple(
-        (-share * math.sin(turn * math.tau / 10), -share * math.cos(turn * math.tau / 10))
-        for turn, share in zip(range(10), (1, 0.381966) * 5, strict=True)
-    ),
-}
 
 
 def part_of_a_page(frame: Frame, marks: Sequence[Mark], title: str, salt: str) -> str:
@@ -88,8 +59,8 @@ class _Markers:
         if name in self.written:
             return name, ""
         self.written.add(name)
-        (right, down), outline = _outline(style.marker, LINE_MARKER)
-        path = f'<path d="M{_number(right, 2)} {_number(down, 2)}{outline}" fill="currentColor"/>'
+        (right, down), outline = marker_path(style.marker, LINE_MARKER)
+        path = f'<path d="M{pixel_text(right, 2)} {pixel_text(down, 2)}{outline}" fill="currentColor"/>'
         return name, f'<marker id="{name}" markerUnits="userSpaceOnUse" overflow="visible">{path}</marker>'
 
 
@@ -130,26 +101,14 @@ def _dots(frame: Frame, dots: Dots, places: Sequence[Place]) -> str:
 
 
 def _path(frame: Frame, places: Sequence[Place]) -> str:
-    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in (pixel_of(frame, place) for place in places))
+    return "M" + "L".join(f"{pixel_text(x)} {pixel_text(y)}" for x, y in (pixel_of(frame, place) for place in places))
 
 
 def _outlines(frame: Frame, shape: str, size: float, places: Sequence[Place]) -> str:
     """Writes the outlines of all dots of a policy as one path."""
-    (right, down), outline = _outline(shape, size)
+    (right, down), outline = marker_path(shape, size)
     starts = ((x + right, y + down) for x, y in (pixel_of(frame, place) for place in places))
-    return "".join(f"M{_number(x)} {_number(y)}{outline}" for x, y in starts)
-
-
-@lru_cache(maxsize=64)
-def _outline(shape: str, size: float) -> tuple[Place, str]:
-    """Returns where the outline of a marker begins, from its middle, and how it goes on."""
-    half = size / 2
-    if shape not in CORNERS:
-        arc = f"a{_number(half)} {_number(half)} 0 1 0"
-        return (-half, 0.0), f"{arc} {_number(size)} 0{arc} {_number(-size)} 0Z"
-    corners = [(half * x, half * y) for x, y in CORNERS[shape]]
-    steps = ((x - left, y - above) for (left, above), (x, y) in pairwise(corners))
-    return corners[0], "".join(f"l{_number(x, 2)} {_number(y, 2)}" for x, y in steps) + "Z"
+    return "".join(f"M{pixel_text(x)} {pixel_text(y)}{outline}" for x, y in starts)
 
 
 @lru_cache(maxsize=32)
@@ -158,7 +117,7 @@ def _ground(frame: Frame) -> str:
     across = [(pixel_of(frame, (tick, frame.vertical.first))[0], f"{tick:g}") for tick in frame.horizontal.ticks_inside]
     up = [(pixel_of(frame, (frame.horizontal.first, tick))[1], f"{tick:g}") for tick in frame.vertical.ticks_inside]
     box, title = frame.box, frame.horizontal.title
-    grid = "".join(f"M{box.left:g} {_number(y)}H{box.right:g}" for y, _ in up)
+    grid = "".join(f"M{box.left:g} {pixel_text(y)}H{box.right:g}" for y, _ in up)
     return "\n".join(
         (
             f'<g stroke="{INK}" stroke-linecap="square"><path d="{grid}" stroke-opacity=".22" stroke-width=".6"/>'
@@ -176,19 +135,7 @@ def _ground(frame: Frame) -> str:
 
 
 def _text(x: float, y: float, text: str, looks: str = "") -> str:
-    return f'<text x="{_number(x)}" y="{_number(y)}"{looks and " " + looks}>{html.escape(text)}</text>'
-
-
-def _number(value: float, digits: int = 1) -> str:
-    """Writes a number without what it does not need.
-
-    >>> [_number(value) for value in (12.34, 12.0, -0.04, 0.5)]
-    ['12.3', '12', '0', '.5']
-    """
-    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
-    if text == "-0":
-        return "0"
-    return text.replace("0.", ".", 1) if abs(value) < 1 and len(text) > 1 else text
+    return f'<text x="{pixel_text(x)}" y="{pixel_text(y)}"{looks and " " + looks}>{html.escape(text)}</text>'
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 from numpy.typing import NDArray
 
-from leaderboards.rendering.drawing import CORNERS, Drawing, pixel_of
+from leaderboards.rendering.drawing import Drawing, pixel_of
 from leaderboards.rendering.frames import CURVE, Axis, Frame
 from leaderboards.rendering.marks import HOLLOW, Band, Dots, PolicyLine, Region
-from leaderboards.rendering.style import MARKERS, named_styles
+from leaderboards.rendering.style import CORNERS, MARKERS, named_styles
 from policies.declaration.levels import BUDGET, Level
 
 STYLES = list(named_styles(["one", "<two>"]).values())

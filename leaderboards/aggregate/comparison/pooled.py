@@ -150,23 +150,21 @@ class Pooled:
     @property
     def clauses(self) -> tuple[str, ...]:
         """Lists what has to be known to read the headline."""
+        tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
         clauses = (
-            self.where,
+            f"{self.span}{tasks}{f', {self.cells} cells' if self.cells > 1 else ''}",
             self.reason or f"n = {self.n}",
             f"few contexts: {self.fewest} of a task" if self.few and self.test else "",
             f"p by Holm over {self.family}" if self.p is not None and self.family > 1 else "",
             f"single cells: {self.cells_in_words}" if self.judged else "",
-            self.answers_in_words,
+            # Of fewer answers a smaller share may be wrong, and no question gains by it.
+            f"{self.policy} answers {self.answered[0]:.0f} % of these questions, {self.other} {self.answered[1]:.0f} %"
+            if self.answered
+            else "",
             self.silent_cells,
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return tuple(filter(None, clauses))
-
-    @property
-    def where(self) -> str:
-        """Names the levels, tasks and cells that are pooled."""
-        tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
-        return f"{self.span}{tasks}{f', {self.cells} cells' if self.cells > 1 else ''}"
 
     @property
     def sentence(self) -> str:
@@ -177,15 +175,6 @@ class Pooled:
     def quantity(self) -> str:
         """Names what is compared, such as "right, area over ratio 0.1 to 0.9"."""
         return f"{self.measure.title}, {self.span}"
-
-    @property
-    def answers_in_words(self) -> str:
-        """Says how much either answers: of fewer answers a smaller share may be wrong, and no question gains by it."""
-        if self.answered is None:
-            return ""
-        return (
-            f"{self.policy} answers {self.answered[0]:.0f} % of these questions, {self.other} {self.answered[1]:.0f} %"
-        )
 
     @property
     def silent_cells(self) -> str:
@@ -199,19 +188,12 @@ class Pooled:
     def cells_in_words(self) -> str:
         """Says where single cells are clear, and names the worst: a policy may be better on the whole and clearly worse
         somewhere."""
-        if not self.judged:
-            return ""
         better = sum(cell.verdict == "better" for cell in self.judged)
-        worse = self.worse_cells
+        worse = [cell for cell in self.judged if cell.verdict == "worse"]
+        worse.sort(key=lambda cell: -abs(cell.difference))
         names = ", ".join(cell.text for cell in worse[:WORST]) + (" and others" if len(worse) > WORST else "")
         counts = f"better in {better}, worse in {len(worse)} of {len(self.judged)}"
         return f"{counts}{f': {names}' if worse else ''}"
-
-    @property
-    def worse_cells(self) -> list[JudgedCell]:
-        """Lists the cells in which the policy is worse, the largest difference first."""
-        worse = [cell for cell in self.judged if cell.verdict == "worse"]
-        return sorted(worse, key=lambda cell: -abs(cell.difference))
 
 
 def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
