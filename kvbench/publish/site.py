@@ -264,7 +264,6 @@ def _results(
         setting=group.setting,
         families={policy.name: policy.family for policy in identity.policies},
         studies={study.title: study.file_name(number) for study in studies_of_group},
-        losses={key: one for study in studies_of_group if study.losses for key, one in study.losses(given).items()},
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 from pandas import DataFrame
 
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.boards.board import Boards, Losses, boards_of
+from leaderboards.boards.board import Boards, boards_of
 from leaderboards.boards.standings import Standings, all_standings
 from leaderboards.downloads.sheets import file_name
 
@@ -35,14 +35,12 @@ class Results:
         rows: Sequence[SummaryRow],
         runs: Mapping[str, Mapping[str, Any]],
         model: str,
-        losses: Losses | None = None,
         **more: Any,
     ) -> Self:
-        """Aggregates what stands on boards and in figures; ``more`` are other fields. ``losses``: for
-        :func:`boards_of`."""
+        """Aggregates what stands on boards and in figures; ``more`` are other fields."""
         standings = all_standings(records, rows)
         machines = distinct(str(device) for run in runs.values() if (device := spread(run).get("device")))
-        boards = boards_of(records, rows, standings, ", ".join(machines), losses)
+        boards = boards_of(records, rows, standings, ", ".join(machines))
         return cls(rows, runs, model, rows[0].mode, boards=boards, standings=standings, **more)
 
     @property

@@ -6,21 +6,15 @@ import numpy as np
 import numpy.typing as npt
 from pandas import DataFrame, Series
 
-from leaderboards.boards.board import Losses
 from leaderboards.routing.failures import AnswerFacts, FailureClass, outcome_of
 from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate, resampled_means
-from leaderboards.statistics.columns import with_levels
-from leaderboards.studies.declaration import StudyInput
 from policies.declaration.names import FULL
 
 TABLE = "routes"  # of a store (kvbench.store.observed)
 CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 QUESTION = ["task", "question_id"]
 CONTEXT = "context"  # a column: what is resampled
-# The columns of a board, and the classes of their answers: with a route, whatever is said instead.
-USES = (FailureClass.SILENT, FailureClass.CONFUSED, FailureClass.UNUSED)
-ON_BOARD = {"erased": (FailureClass.ERASED,), "unreachable": (FailureClass.UNREACHABLE,), "unused": USES}
 SELDOM = 0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
 
 
@@ -89,19 +83,3 @@ def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> dict[Fa
         values = np.array([one is outcome for one in outcomes], dtype=np.float64)
         found[outcome] = Estimate.of(float(values.mean()), resampled_means(values, clusters, 0), len(values))
     return found
-
-
-def losses_of(given: StudyInput) -> Losses:
-    """Returns what stands on boards of how answers are lost, by routes that few tokens of a context have; nothing of
-    results whose routes were not observed."""
-    if TABLE not in given.tables or FULL not in set(given.tables[TABLE]["policy"]):
-        return {}
-    joined = with_routes(given.tables[TABLE], given.records)
-    classified = with_levels(joined).assign(outcome=classify(joined, telling_epsilon(joined)))
-    return {
-        (str(task), str(policy), level): {
-            name: float(group["outcome"].isin(of_column).mean()) for name, of_column in ON_BOARD.items()
-        }
-        for (task, policy, level), group in classified.groupby(["task", "policy", "level"], observed=True)
-        if (group["outcome"] != FailureClass.NOT_OBSERVED).all()
-    }

@@ -99,5 +99,4 @@ STUDY = Study(
         ),
     ),
     tables=TABLES,
-    losses=classes.losses_of,
 )
