@@ -203,7 +203,7 @@ def _cell(
         "level": level.value,
         "ratio": mean_ratio(level, [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]),
         "repeats": repeats,
-        "n": _questions(answered),
+        "n": len(np.unique(answered["question"])),
         "contexts": len(np.unique(answered["context"])),
         "fewest_contexts": _fewest_contexts(answered),
     }
@@ -230,11 +230,6 @@ def _fewest_contexts(answered: Columns) -> int:
     known = [~np.isnan(_numbers(answered, measure)) for measure in DIRECTIVES.measures]
     contexts = [len(np.unique(answered["context"][there])) for there in known if there.any()]
     return min(contexts, default=len(np.unique(answered["context"])))
-
-
-def _questions(records: Columns) -> int:
-    """Counts the questions that some answers are to."""
-    return len(np.unique(records["question"]))
 
 
 def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None:

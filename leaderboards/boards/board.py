@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pandas import DataFrame
 
@@ -17,7 +16,7 @@ from leaderboards.aggregate.row import (
     share_as_count,
 )
 from leaderboards.boards.cliff import CLIFFS
-from leaderboards.boards.declaration import SIGNS, DerivedMeasure, TableCell, TableRow, blank_sign
+from leaderboards.boards.declaration import SIGNS, TableCell, TableRow, blank_sign
 from leaderboards.boards.profiles import NOT_COMPRESSED
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS
@@ -240,7 +239,13 @@ def _columns(
     first = shown[0] if shown else UNTREATED
     at = {level: f" at {names[level]}" for level in shown} or {UNTREATED: f" at {UNTREATED}"}
     columns = [
-        *(_derived_column(measure, kinds) for measure in FIRST_COLUMNS),
+        *(
+            (
+                BoardColumn(one.heading_of(kinds) if one.heading_of else one.heading, one.line),
+                lambda policy, one=one: one.cell_of(policy.standing[one]),
+            )
+            for one in FIRST_COLUMNS
+        ),
         *(_right_column(level, at[level]) for level in shown),
         *(
             _measure_column(measure, heading, level, at[level], "" if heading.single else at[level])
@@ -253,11 +258,6 @@ def _columns(
     ]
     # The columns that lead stand on the board before all are asked for, those of levels at one of them.
     return [(replace(column, leads=column.name.removesuffix(at[first]) in LEADING), cells) for column, cells in columns]
-
-
-def _derived_column(measure: DerivedMeasure[Any], kinds: Sequence[LevelKind]) -> Column:
-    heading = measure.heading_of(kinds) if measure.heading_of else measure.heading
-    return BoardColumn(heading, measure.line), lambda policy: measure.cell_of(policy.standing[measure])
 
 
 def _at(policy: _Policy, level: Level) -> SummaryRow | None:

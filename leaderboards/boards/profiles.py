@@ -205,6 +205,7 @@ class Profiles:
         rows = self._rows(mode, task, cells)
         tasks = self.tasks(mode, task)
         measured = {one.field: self._measure(one, mode, tasks, cells, rows) for one in SHOWN}
+        held, whole = (None if row is None else KV_BYTES.value(row) for row in (rows[-1], rows[0]))
         fewest = min((row.fewest_contexts if row else 0) for row in rows)
         return Profile(
             policy,
@@ -213,7 +214,7 @@ class Profiles:
             leads=self._leads(mode, task, cells, rows),
             questions=min(row.n if row else 0 for row in rows),
             contexts=fewest,
-            held=None if by_level else _held(rows[0], rows[-1]),
+            held=None if by_level or held is None or not whole else 100 * held / whole,
         )
 
     def _full(self, mode: str, task: str) -> SummaryRow | None:
@@ -269,11 +270,6 @@ class Profiles:
         means = [self.tallies[mode, task].means(measure.field, [(FULL, UNTREATED), *cells]) for task in tasks]
         # Level by level in memory: what follows goes over few levels and many resamples.
         return _mean_over_tasks([array.T for array in means])
-
-
-def _held(full: SummaryRow | None, row: SummaryRow | None) -> float | None:
-    held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, full))
-    return None if held is None or not whole else 100 * held / whole
 
 
 def _gap(cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]) -> Blank | None:

@@ -51,8 +51,9 @@ class Sheet:
         by_column: dict[str, list[Any]] = {}
         for column in rows[0] if rows else columns:
             values = [row[column] for row in rows]
-            for part, attribute in _spread(column, {kinds.get(column), *map(type, values)}).items():
-                by_column[part] = [_attribute(value, attribute) for value in values] if attribute else values
+            known = (kind for kind in {kinds.get(column), *map(type, values)} if kind in SPREAD)
+            for part, attribute in next((SPREAD[kind](column) for kind in known), {column: ""}).items():
+                by_column[part] = [value and getattr(value, attribute) for value in values] if attribute else values
         return cls(name, title, tuple(by_column), tuple(zip(*by_column.values(), strict=True)))
 
     def with_labels(self, labels: Mapping[str, Any]) -> "Sheet":
@@ -92,14 +93,6 @@ SPREAD: Mapping[type | None, Callable[[str], Mapping[str, str]]] = {
     MeanDifference: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high"},
     Estimate: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high", f"{name}_n": "n"},
 }
-
-
-def _spread(column: str, kinds: Iterable[type | None]) -> Mapping[str, str]:
-    return next((SPREAD[kind](column) for kind in kinds if kind in SPREAD), {column: ""})
-
-
-def _attribute(value: Any, attribute: str) -> Any:
-    return None if value is None else getattr(value, attribute)
 
 
 def join_sheets(sheets: Iterable[Sheet]) -> list[Sheet]:

@@ -45,6 +45,7 @@ def tradeoff(
         Axis.from_values(f"{kept_words}, percent of the full cache's", [*heights, WHOLE], steps=6),
         corner="↖ better",
     )
+    names = {level: "one level" if level == UNTREATED else f"{level}" for line in lines.values() for level, _ in line}
     return Plot(
         Drawing(
             frame,
@@ -54,7 +55,7 @@ def tradeoff(
         ),
         f"{kept_words.capitalize()} over bytes held, percent of the full cache",
         tuple(
-            Spot(style.index, held, kept, _at(level), (f"{kept_words} {kept:.0f} %", f"{HELD} {held:.0f} %"))
+            Spot(style.index, held, kept, names[level], (f"{kept_words} {kept:.0f} %", f"{HELD} {held:.0f} %"))
             for style, line in lines.items()
             for level, (held, kept) in line
         ),
@@ -65,10 +66,6 @@ def tradeoff(
 def _mark(style: LineStyle, line: Sequence[tuple[Level, Place]]) -> Mark:
     places = tuple(point for _, point in line)
     return Dots(style, places) if line[-1][0] == UNTREATED else PolicyLine(style, ((WHOLE, WHOLE), *places))
-
-
-def _at(level: Level) -> str:
-    return "one level" if level == UNTREATED else f"{level}"
 
 
 def what_is_kept(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from markupsafe import Markup
 
-from leaderboards.claims.declaration import Claim, Text
+from leaderboards.claims.declaration import Claim
 from leaderboards.claims.definitions import CLAIMS
 from leaderboards.claims.verdict import VERDICTS, Judgement, number_text
 from leaderboards.downloads.sheets import Sheet
@@ -100,16 +100,11 @@ def build_claims(
         beside=beside,
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
         columns=COLUMNS,
-        texts=_texts(sections),
+        texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section.claim.text)],
         site=next((run.site for run in runs.values() if run.site), ""),
         definitions=CLAIMS.definitions,
         sheets=sheets,
     )
-
-
-def _texts(sections: Sequence[ClaimSection]) -> list[tuple[Text, list[ClaimSection]]]:
-    """Groups the claims by the text that makes them."""
-    return [(text, list(group)) for text, group in groupby(sections, key=lambda section: section.claim.text)]
 
 
 def _section(judgements: Sequence[Judgement], runs: Mapping[str, Run]) -> ClaimSection:

@@ -51,7 +51,10 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
         answers = cells.setdefault(row["policy"], {}).setdefault(str(row["level"]), [])
         answers.append({"question": question, "context": context, **_answer(row)})
     return {
-        "contexts": [_context(row) for row in _first(rows, contexts)],
+        "contexts": [
+            {"text": row["context"], "ends": np.frombuffer(row["token_ends"], dtype="<u4").tolist()}
+            for row in _first(rows, contexts)
+        ],
         "questions": [_question(row, full) for row in _first(rows, questions)],
         "first": _graded(cells),
         "cells": cells,
@@ -88,11 +91,6 @@ def _first(rows: Sequence[Mapping[Any, Any]], numbers: list[int]) -> list[Mappin
     for row, number in zip(rows, numbers, strict=True):
         by_policy.setdefault(number, row)
     return [by_policy[number] for number in sorted(by_policy)]
-
-
-def _context(row: Mapping[Any, Any]) -> dict[str, Any]:
-    ends = np.frombuffer(row["token_ends"], dtype="<u4")
-    return {"text": row["context"], "ends": [int(end) for end in ends]}
 
 
 def _question(row: Mapping[Any, Any], full: Any) -> dict[str, Any]:

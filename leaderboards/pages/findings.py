@@ -176,7 +176,10 @@ def _loss(results: Results, task: str, policy: str, level: Level) -> str:
         return ""
     measures = leading_measures(_full(results, task))
     losses = safe.losses_by_measure[_levels(results, task, policy).index(level)]
-    parts = [_points(measure, loss) for measure, loss in zip(measures, losses, strict=True) if not _is_unchanged(loss)]
+    changed = [
+        (measure, loss) for measure, loss in zip(measures, losses, strict=True) if loss.mean or loss.low or loss.high
+    ]
+    parts = [_points(measure, loss) for measure, loss in changed]
     if len(parts) < len(losses):
         share = highest_unseen_share(safe.contexts)
         parts.append(
@@ -184,10 +187,6 @@ def _loss(results: Results, task: str, policy: str, level: Level) -> str:
             f"change in more than {share:.0%} of contexts".replace("%", " %")
         )
     return " and ".join(parts)
-
-
-def _is_unchanged(loss: Estimate) -> bool:
-    return loss.mean == loss.low == loss.high == 0
 
 
 def _points(measure: Measure, loss: Estimate) -> str:

@@ -4,7 +4,7 @@ The front page has the boards and the mean over tasks; each task has its own pag
 heavy to be opened at once.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -254,22 +254,16 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
     for row in rows:
         if row.policy != FULL:
             levels_of_kinds.setdefault(row.at.declared, set()).add(row.at)
+    names = {row.policy for row in rows}
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
-        ("Policies", _policies(distinct(row.policy for row in rows))),
-        *((f"Asked {kind.plural}", _span(levels)) for kind, levels in levels_of_kinds.items()),
+        ("Policies", f"{len(names - {*CONTROLS})} methods and {len(names & {*CONTROLS})} controls"),
+        *(
+            (f"Asked {kind.plural}", " to ".join(map(str, dict.fromkeys((min(levels), max(levels))))))
+            for kind, levels in levels_of_kinds.items()
+        ),
         ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
         *provenance_of([run for one in results for run in one.runs.values()]),
         *(("Not complete", state) for one in results for state in _states(one)),
     ]
-
-
-def _policies(names: Sequence[str]) -> str:
-    controls = sum(name in CONTROLS for name in names)
-    return f"{len(names) - controls} methods and {controls} controls"
-
-
-def _span(levels: Iterable[Level]) -> str:
-    ordered = sorted(levels)
-    return f"{ordered[0]} to {ordered[-1]}" if len(ordered) > 1 else f"{ordered[0]}"

@@ -247,7 +247,7 @@ def _cell(
         bars=_bars(layers),
         layers=len(layers),
         # Of each table they would be a fifth of the page.
-        examples=_examples_at(row, examples) if examples else "",
+        examples=f"{examples}#{urlencode({'policy': row.policy, 'level': str(row.at)})}" if examples else "",
     )
 
 
@@ -274,11 +274,6 @@ BESIDE: Mapping[str, tuple[str, Callable[[SummaryRow], str]]] = {
     GER.name: ("slot coverage of the evidence; the bars are the GER of each layer taken alone", _coverage),
     REALISED_RATIO.name: ("mean tokens read in a head, mean bytes held for one context", _size),
 }
-
-
-def _examples_at(row: SummaryRow, page: str) -> str:
-    """Returns the address of the examples of a row, beside the page."""
-    return f"{page}#{urlencode({'policy': row.policy, 'level': str(row.at)})}"
 
 
 def _shortened(places: Sequence[str], most: int = 12) -> str:

@@ -279,6 +279,7 @@ def use_matrix(results: Results) -> UseMatrix:
     uses, kind = uses_of(results), kind_of(results)
     order = [line.name for line in _board_lines(results)]
     masking = _masking(results)
+    boards = [board for (mode, _), board in results.boards.items() if mode == results.mode]
     lines = [
         UseLine(
             policy,
@@ -293,7 +294,7 @@ def use_matrix(results: Results) -> UseMatrix:
         tuple(line for line in lines if line.name in CONTROLS),
         _lowest_level(results),
         masking,
-        frozenset(policy for policy in order if _is_adapted(results, policy)),
+        frozenset(policy for policy in order if any(board.is_adapted(policy) for board in boards)),
     )
 
 
@@ -306,10 +307,6 @@ def _masking(results: Results) -> frozenset[str]:
         if row.policy != FULL and held is not None and whole and row.ratio:
             freed[row.policy] = max(freed.get(row.policy, 0.0), 1 - held / whole)
     return frozenset(policy for policy, share in freed.items() if share < A_LITTLE)
-
-
-def _is_adapted(results: Results, policy: str) -> bool:
-    return any(board.is_adapted(policy) for (mode, _), board in results.boards.items() if mode == results.mode)
 
 
 def _board_lines(results: Results) -> Sequence[TableRow]:

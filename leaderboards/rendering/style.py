@@ -10,7 +10,6 @@ from itertools import pairwise
 from leaderboards.aggregate.row import SummaryRow
 from policies.composition import TREATMENTS
 from policies.declaration.names import CONTROLS, FULL, ORACLE, RANDOM, RECENCY
-from policies.declaration.policy import Policy
 from policies.registry import POLICIES
 from policies.treatments.options import kind_in
 
@@ -139,7 +138,8 @@ def _look(place: int, colours: int) -> Look:
 @cache
 def _known_looks() -> Mapping[str, Look]:
     """Returns the looks of the policies of the package; the last colour is left to others."""
-    names = [policy.name for policy in sorted(POLICIES.values(), key=_defaults_first)] + list(TREATMENTS)
+    defaults_first = sorted(POLICIES.values(), key=lambda one: not one.by_default or one.name in CONTROLS)
+    names = [policy.name for policy in defaults_first] + list(TREATMENTS)
     return {name: _look(place, len(SERIES_COLOURS) - 1) for place, name in enumerate(names)}
 
 
@@ -158,10 +158,6 @@ def _looks(names: Sequence[str]) -> dict[str, Look]:
         unused = [look for look in free if look not in known.values()]
         looks[name] = next(iter((*unused, *free, *turned)))
     return looks
-
-
-def _defaults_first(policy: Policy) -> bool:
-    return not policy.by_default or policy.name in CONTROLS
 
 
 def _style(policy: str, index: int, look: Look) -> LineStyle:

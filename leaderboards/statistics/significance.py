@@ -222,7 +222,8 @@ def smallest_detectable(spread: float, clusters: int, alpha: float = ALPHA) -> f
     clusters to tell anything."""
     if clusters < fewest_clusters(alpha):
         return None
-    return _quantiles(clusters - 1, alpha) * spread / math.sqrt(clusters)
+    quantiles = stdtrit(clusters - 1, 1 - alpha / 2) + stdtrit(clusters - 1, POWER)
+    return float(quantiles) * spread / math.sqrt(clusters)
 
 
 def clusters_to_detect(difference: float, spread: float = USUAL_SPREAD) -> int:
@@ -232,11 +233,6 @@ def clusters_to_detect(difference: float, spread: float = USUAL_SPREAD) -> int:
         for count in itertools.count(fewest_clusters())
         if (smallest_detectable(spread, count) or math.inf) <= difference
     )
-
-
-@lru_cache(maxsize=4096)  # a site asks for the same ones thousands of times
-def _quantiles(freedom: int, alpha: float) -> float:
-    return float(stdtrit(freedom, 1 - alpha / 2) + stdtrit(freedom, POWER))
 
 
 def spread_of(values: FloatArray, weights: FloatArray) -> FloatArray:

@@ -39,7 +39,11 @@ def pooled_table(pooled: Sequence[Pooled], presses: Sequence[Arguments] = ()) ->
     above = Text("\n".join([pooled[0].policy, *verdicts_in_words(pooled, presses)]), "italic")
     few = {one.measure.title: one.fewest for one in pooled if one.fewest < FEW_CONTEXTS}
     below = [
-        *(["±: smaller true differences cannot be told from 0"] if any(map(_is_bounded, pooled)) else []),
+        *(
+            ["±: smaller true differences cannot be told from 0"]
+            if any("±" in _verdict_in_words(one) for one in pooled)
+            else []
+        ),
         *([f"{', '.join(few)}: {_few(min(few.values()))}"] if few else []),
         *filter(None, [note_on_areas(pooled)]),
     ]
@@ -68,11 +72,6 @@ def _of_measure(pooled: Sequence[Pooled], adapted: Mapping[str, str]) -> ResultT
     caption = ["; ".join(shared), *(f"{one.other}: {text}" for one, text in zip(pooled, own, strict=True) if text)]
     title = f"{measure.title}, {measure.unit}, {measure.direction}"
     return ResultTable("measure", columns, rows, title, "\n".join(filter(None, caption)))
-
-
-def _is_bounded(one: Pooled) -> bool:
-    """Tells whether it says which differences cannot be seen."""
-    return one.verdict == UNDECIDED and one.smallest is not None
 
 
 def _verdict_in_words(one: Pooled) -> str:
@@ -139,7 +138,16 @@ def _grid(cells: Cells, others: Sequence[str], title: str) -> ResultTable:
         Column("task"),
         Column("level", next(iter(cells))[1].kind, right=True),
         Column("this", text="{:.0f}".format, right=True),
-        *(Column(name, text=_beside, style=_style, right=True, cut=True) for name in others),
+        *(
+            Column(
+                name,
+                text=_beside,
+                style=lambda contest: STYLES[contest.verdict] if contest and SIGNS[contest.verdict] else "",
+                right=True,
+                cut=True,
+            )
+            for name in others
+        ),
     )
     rows = [
         (task, str(level), next(iter(met.values())).sides[0], *(met.get(name) for name in others))
@@ -153,10 +161,6 @@ def _beside(contest: Contest | None) -> str:
     if contest is None:
         return "–  "
     return f"{contest.sides[1]:.0f} ({contest.points.mean:+z.0f}) {SIGNS[contest.verdict] or ' '}"
-
-
-def _style(contest: Contest | None) -> str:
-    return "" if contest is None or contest.verdict == UNDECIDED else STYLES[contest.verdict]
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:
@@ -226,7 +230,7 @@ def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
         Column("claim"),
         Column("part", title="what", of_sentences=True),
         Column("value", right=True, text=lambda value: "-" if value is None else number_text(value)),
-        Column("interval", title="95 %", text=_interval),
+        Column("interval", title="95 %", text=lambda interval: " to ".join(map(number_text, interval or ()))),
         Column("threshold"),
         Column("contexts", title="n", right=True, text=lambda n: "-" if n is None else str(n)),
         Column("verdict", style=lambda verdict: CLAIM_STYLES[verdict]),
@@ -246,7 +250,3 @@ def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
         for one in judgements
     ]
     return ResultTable("claims", columns, rows)
-
-
-def _interval(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else " to ".join(map(number_text, interval))

@@ -284,7 +284,10 @@ def _pool(
     if not chosen:
         return None
     reasons = {task: reason.partition(": ")[2] or reason for task, reason in unmastered.items()}
-    reasons |= {task: _few(area.contexts, measure) for task, area in known.items() if task not in chosen}
+    both = "both answer in " if measure.over else ""
+    for task, area in known.items():
+        if task not in chosen:
+            reasons[task] = f"{both}{area.contexts} contexts, {fewest_clusters()} are needed"
     reasons |= {task: NO_ANSWER for task, of_task in by_task.items() if of_task and task not in {**reasons, **known}}
     areas = list(chosen.values())
     contexts, at = [area.contexts for area in areas], [table for area in areas for table in area.tables]
@@ -313,11 +316,6 @@ def _pool(
             *(f"{task} (judged by {lead})" for task, lead in led_by_others.items()),
         ),
     )
-
-
-def _few(contexts: int, measure: Compared) -> str:
-    """Says that a task has too few contexts."""
-    return f"{'both answer in ' if measure.over else ''}{contexts} contexts, {fewest_clusters()} are needed"
 
 
 def _span(tables: Sequence[AnswerTable]) -> str:

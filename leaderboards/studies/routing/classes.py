@@ -15,6 +15,8 @@ TABLE = "routes"  # of a store (kvbench.store.observed)
 CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 QUESTION = ["task", "question_id"]
 CONTEXT = "context"  # a column: what is resampled
+# The classes of answers with a route, whatever is said instead.
+USES = (FailureClass.SILENT, FailureClass.CONFUSED, FailureClass.UNUSED)
 SELDOM = 0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
 
 
