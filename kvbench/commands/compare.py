@@ -16,13 +16,13 @@ from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
 from policies import FULL, LazyModule, argument_warnings
 
 if TYPE_CHECKING:
     from kvbench.experiments.grid import Grid
     from kvbench.store.store import Store
 
+lead = LazyModule("leaderboards.aggregate.lead")
 levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.run.local")
 reports = LazyModule("kvbench.run.report")
@@ -102,7 +102,7 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     files = {"records": folder, "page": comparison.page}
     if tables:
         files["tables"] = sites.write_comparison_tables(store, comparison)
-    notes = [f"{Path(model).name} is {CARRIES_OVER}"] if is_teaching(model) else []
+    notes = [f"{Path(model).name} is {lead.CARRIES_OVER}"] if lead.is_teaching(model) else []
     level = comparison.duels[0].level
     look = ["python", "-m", "kvbench", "show", str(folder), "--policy", mine.name, f"--{level.kind}", str(level)]
     notes += [

@@ -30,8 +30,7 @@ from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.comparison.duel import Duel
-from leaderboards.aggregate.comparison.failures import AnswerKind, answer_kinds
-from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.paired import AnswerKind, answer_kinds, duels
 from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, pool, with_cells
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from leaderboards.aggregate.comparison.duel import COMPARED, POINTS, Duel, MeanDifference
-from leaderboards.aggregate.comparison.failures import AnswerKind
+from leaderboards.aggregate.comparison.paired import AnswerKind
 from leaderboards.aggregate.comparison.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import Boards, values_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.comparison.duel import COMPARED, Compared, Contest, Duel
-from leaderboards.aggregate.comparison.failures import AnswerKind
+from leaderboards.aggregate.comparison.paired import AnswerKind
 from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, shared_clauses
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
 from leaderboards.boards.declaration import TableCell, TableRow

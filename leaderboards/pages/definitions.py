@@ -6,7 +6,7 @@ from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.standings import derived_definitions
 from leaderboards.claims.definitions import CLAIMS
-from leaderboards.figures.tradeoff import DEFINITION as TRADEOFF
+from leaderboards.figures.gallery import TRADEOFF
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
 from leaderboards.pages.uses import DEFINITION as USES

@@ -20,7 +20,7 @@ from leaderboards.aggregate.row import (
 )
 from leaderboards.aggregate.unmastered import advice, reasons_by_task
 from leaderboards.boards.safe_ratio import loss_text
-from leaderboards.figures.tradeoff import kept_share
+from leaderboards.figures.gallery import kept_share
 from leaderboards.metrics import Measure
 from leaderboards.pages.results import Results
 from leaderboards.pages.sections import contexts_text, largest_of

@@ -15,8 +15,7 @@ from leaderboards.aggregate.lead import CARRIES_OVER, DIRECTIVES, QUESTIONS, TEX
 from leaderboards.aggregate.row import ALL_TASKS, MODES, RIGHT, SummaryRow
 from leaderboards.boards.board import Board
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS
-from leaderboards.figures.gallery import GalleryPlot
-from leaderboards.figures.tradeoff import HELD, WHOLE, tradeoff, what_is_kept
+from leaderboards.figures.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.findings import Headline, findings_of
 from leaderboards.pages.method import TaskEntry, provenance_of

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from leaderboards.aggregate.arguments import Arguments, adapted_presses, argument_rows
 from leaderboards.aggregate.comparison.duel import UNDECIDED, Contest, Duel, Verdict
-from leaderboards.aggregate.comparison.failures import KINDS, AnswerKind
+from leaderboards.aggregate.comparison.paired import KINDS, AnswerKind
 from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.declaration import SIGNS

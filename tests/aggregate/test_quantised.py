@@ -9,7 +9,7 @@ from leaderboards.boards.area import AREA
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
 from leaderboards.boards.standings import Standing
-from leaderboards.figures.tradeoff import tradeoff
+from leaderboards.figures.gallery import tradeoff
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import Results
 from leaderboards.pages.sections import measure_table

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from kvbench.store.tables import JOINED
-from leaderboards.aggregate.comparison.failures import answer_kinds
-from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.paired import answer_kinds, duels
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import _columns, boards_of

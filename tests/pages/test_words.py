@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.comparison.failures import answer_kinds
-from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.paired import answer_kinds, duels
 from leaderboards.aggregate.comparison.pooled import pool
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.examples import build_examples

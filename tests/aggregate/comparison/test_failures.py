@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.comparison.failures import KINDS, answer_kinds
-from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.paired import KINDS, answer_kinds, duels
 from leaderboards.aggregate.comparison.pooled import pool
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.result_table import Column, ResultTable
