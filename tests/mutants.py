@@ -208,8 +208,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{STATISTICS}/significance.py",
-        "np.arange(len(order), 0, -1)",
-        "len(order)",
+        "p_values[order] * np.arange(len(order), 0, -1)",
+        "p_values[order] * len(order)",
         "tests/statistics/test_statistics.py::test_holm_is_that_of_a_hand",
     ),
     Mutant(
@@ -219,7 +219,7 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there",
     ),
     Mutant(
-        f"{STATISTICS}/subset_means.py",
+        f"{STATISTICS}/significance.py",
         "levels[kept[0] :] = levels[kept[0]]",
         "pass",
         "tests/statistics/test_subset_means.py::test_intervals_leave_out_0_exactly_where_the_corrected_p_does",
@@ -237,7 +237,7 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_an_area_ends_between_two_points_where_it_is_asked_to",
     ),
     Mutant(
-        f"{AGGREGATE}/ranking.py",
+        f"{AGGREGATE}/lead.py",
         "if policy not in CONTROLS\n",
         "if True\n",
         "tests/aggregate/test_ranking.py::test_controls_and_a_single_context_are_not_ranked",

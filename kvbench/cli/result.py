@@ -61,7 +61,7 @@ def _check_path(path: Path) -> None:
         raise KVBenchError(f"{path} is no path ({reason}): name another") from error
 
 
-VERSION = 3  # of the JSON object; one that lacks or renames anything gets another
+VERSION = 4  # of the JSON object; one that lacks or renames anything gets another
 
 AsJSON = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print results, warnings and errors, and no progress.")]

@@ -29,7 +29,7 @@ published = LazyModule("kvbench.publish.claims")
 registry = LazyModule("leaderboards.claims.registry")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
-tables = LazyModule("leaderboards.terminal.claims")
+tables = LazyModule("leaderboards.terminal.verdicts")
 
 
 def command(

@@ -16,13 +16,13 @@ from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
 from policies import FULL, LazyModule, argument_warnings
 
 if TYPE_CHECKING:
     from kvbench.experiments.grid import Grid
     from kvbench.store.store import Store
 
+lead = LazyModule("leaderboards.aggregate.lead")
 levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.run.local")
 reports = LazyModule("kvbench.run.report")
@@ -95,20 +95,19 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     comparison = sites.publish_comparison(store, records, mine.name, names, site, unmastered, warnings)
     met = {duel.other for duel in comparison.duels}
     warnings += [f"no verdict against {one.name}: no cell of both is complete" for one in others if one.name not in met]
-    contrasts = {other: of_other for other, of_other in comparison.contrasts.items() if of_other}
-    shown = [*verdicts.pooled_tables(comparison.pooled, comparison.presses)]
+    shown = [verdicts.pooled_table(comparison.pooled, comparison.presses)]
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]
-    shown += [verdicts.failure_table(contrasts)] if contrasts else []
+    shown += [verdicts.failure_table(comparison.kinds)] if comparison.kinds else []
     shown += [verdicts.argument_table(comparison.presses)] if comparison.presses else []
     files = {"records": folder, "page": comparison.page}
     if tables:
         files["tables"] = sites.write_comparison_tables(store, comparison)
-    notes = [f"{Path(model).name} is {CARRIES_OVER}"] if is_teaching(model) else []
+    notes = [f"{Path(model).name} is {lead.CARRIES_OVER}"] if lead.is_teaching(model) else []
     level = comparison.duels[0].level
     look = ["python", "-m", "kvbench", "show", str(folder), "--policy", mine.name, f"--{level.kind}", str(level)]
     notes += [
         f"examples of its worst answers: {shlex.join(look)}",
         f"pages of every task, with examples beside the texts: {comparison.next_step}",
-        "intervals of each cell, and every kind of question: the page",
+        "intervals of each cell: the page",
     ]
     return Result(shown, notes=notes, warnings=warnings, files=files, fault=fault or reports.failures_of(rows))

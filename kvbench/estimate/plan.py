@@ -12,7 +12,7 @@ from kvbench.run.resume import chunks
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration.sizes import size_text
-from leaderboards.statistics.subset_means import USUAL_SPREAD, clusters_to_detect, smallest_detectable
+from leaderboards.statistics.significance import USUAL_SPREAD, clusters_to_detect, smallest_detectable
 
 POINTS = 5  # of right answers: a difference that many ask for
 

@@ -13,7 +13,7 @@ from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim
 from leaderboards.claims.verdict import VERDICTS, Judgement, judge
-from leaderboards.downloads.claims import register_rows, register_sheet
+from leaderboards.downloads.tables import register_rows, register_sheet
 from leaderboards.pages.claims import CLAIMS_PAGE, Run, build_claims, register_folder
 
 CLAIMS_FILE = "claims.json"

@@ -14,7 +14,7 @@ from datasets_gen import Span, SpanKind
 from kvbench.publish.worst_answers import WorstAnswer
 from kvbench.store.record import Record
 from kvbench.system.console import printable
-from leaderboards.rendering.excerpt import excerpt
+from leaderboards.rendering.templating import excerpt
 
 STYLES: Mapping[SpanKind, str] = {
     "fact": "on grey19",

@@ -17,7 +17,7 @@ import yaml
 
 from datasets_gen.examples.jsonl import golds_in
 from kvbench.system.errors import KVBenchError, first_line
-from leaderboards.aggregate.imported import Imported
+from leaderboards.downloads.tables import Imported
 from leaderboards.metrics.judges.text import exact_match, token_f1
 
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from pandas import DataFrame
@@ -30,26 +29,21 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
-from leaderboards.aggregate.comparison.duel import OF_EVERY_TWO, Duel
-from leaderboards.aggregate.comparison.failures import Contrast, contrasts
-from leaderboards.aggregate.comparison.paired import duels, every_duel
+from leaderboards.aggregate.comparison.duel import Duel
+from leaderboards.aggregate.comparison.paired import AnswerKind, answer_kinds, duels
 from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, pool, with_cells
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
-from leaderboards.aggregate.unmastered import reasons_by_task
-from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.print_tables import PrintTable, cell_rows, pooled_rows
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
 from leaderboards.downloads.tables import (
     board_sheet,
     cells_sheet,
-    contrasts_sheet,
     duels_sheet,
+    kinds_sheet,
     pooled_sheet,
-    questions_sheet,
 )
 from leaderboards.errors import LeaderboardError
-from leaderboards.figures.captions import MODES
 from leaderboards.pages.comparison import build_comparison, contexts_text
 from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
@@ -132,11 +126,10 @@ def _write(
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
     inputs = [_study_input(*parts) for parts in zip(groups, records, strict=True)]
     studies_of_groups = [studies_of(one) for one in inputs]
-    results, (duels_of_groups, pages, answers, method) = side_by_side(
+    results, (pages, answers, method) = side_by_side(
         partial(_aggregate, groups, inputs, studies_of_groups, every_task),
         partial(_from_records, groups, inputs, folder),
     )
-    results = [replace(one, duels=of_group) for one, of_group in zip(results, duels_of_groups, strict=True)]
     first = [FRONT]
     sheets_of_studies: list[list[Sheet]] = []
     for number, (study_input, group, studies_of_group) in enumerate(
@@ -179,13 +172,7 @@ def _write(
 
 def _sheets(results: Results) -> list[Sheet]:
     """Makes the downloads of a board."""
-    duels_of_board = chain(*results.duels.values()), reasons_by_task(results.rows)
-    return [
-        cells_sheet(results.rows),
-        board_sheet(results.details.standings, results.boards),
-        duels_sheet("comparisons", *duels_of_board, OF_EVERY_TWO, "Every two policies, cell by cell"),
-        questions_sheet(results.details.facets),
-    ]
+    return [cells_sheet(results.rows), board_sheet(results.standings, results.boards)]
 
 
 def _aggregate(
@@ -194,7 +181,7 @@ def _aggregate(
     studies_of_groups: Sequence[Sequence[Study]],
     every_task: bool,
 ) -> list[Results]:
-    """Computes what stands on the boards, but for the duels."""
+    """Computes what stands on the boards."""
     rows = _summarise(groups, [one.records for one in inputs], every_task)
     parts = zip(groups, inputs, rows, studies_of_groups, strict=True)
     return [_results(number, *of_group) for number, of_group in enumerate(parts, start=1)]
@@ -215,13 +202,13 @@ def _summarise(groups: Sequence[RunGroup], records: Sequence[DataFrame], every_t
 
 def _from_records(
     groups: Sequence[RunGroup], inputs: Sequence[StudyInput], folder: Path
-) -> tuple[list[Duels], dict[str, str], int, Method]:
-    """Does what needs the records alone: returns the duels, the pages of examples, how many records were written, and
+) -> tuple[dict[str, str], int, Method]:
+    """Does what needs the records alone: returns the pages of examples, how many records were written, and
     what the page of method tells."""
     tasks = {str(task) for one in inputs for task in one.records["task"].unique()}
     pages = {
         examples_page(str(task), number): build_examples(
-            one.model, str(task), of_task, task_page(str(task)) if len(tasks) > 1 else FRONT, one.tables
+            one.model, str(task), of_task, task_page(str(task)) if len(tasks) > 1 else FRONT
         )
         for number, one in enumerate(inputs, start=1)
         for task, of_task in one.records[[*COLUMNS]].groupby("task", sort=False)
@@ -229,7 +216,7 @@ def _from_records(
     labelled = [(_labels(group), one.records) for group, one in zip(groups, inputs, strict=True)]
     runs = {str(store.folder): store.run for group in groups for store in group.stores}
     method = method_of(runs, [one.records for one in inputs])
-    return [every_duel(one.records) for one in inputs], pages, write_records(folder, labelled), method
+    return pages, write_records(folder, labelled), method
 
 
 def _render(
@@ -276,7 +263,6 @@ def _results(
         setting=group.setting,
         families={policy.name: policy.family for policy in identity.policies},
         studies={study.title: study.file_name(number) for study in studies_of_group},
-        losses={key: one for study in studies_of_group if study.losses for key, one in study.losses(given).items()},
     )
 
 
@@ -287,7 +273,7 @@ class PublishedComparison:
     page: Path
     pooled: list[Pooled]
     duels: list[Duel]
-    contrasts: dict[str, list[Contrast]]  # by opponent
+    kinds: list[AnswerKind]
     presses: list[Arguments]  # of the policy and its opponents, task by task
     unmastered: Mapping[str, str]  # why the model cannot do a task, which has no verdict
     next_step: str  # the command that makes pages of its run
@@ -310,7 +296,7 @@ def publish_comparison(
         failed = _failed_cells(records, (policy, *others))
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
     judged = records[~records["task"].isin(list(unmastered))]
-    failures = {other: contrasts(judged, policy, other) for other in others}
+    kinds = answer_kinds(judged, policy, others)
     mastered = [duel for duel in verdicts if duel.task not in unmastered]
     whole = with_cells(pool(records, policy, others, unmastered), mastered)
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
@@ -323,14 +309,14 @@ def publish_comparison(
     sheets = (
         pooled_sheet(f"{name}-pooled", whole),
         duels_sheet(f"{name}-verdicts", verdicts, unmastered),
-        contrasts_sheet(f"{name}-failures", [one for of_other in failures.values() for one in of_other]),
+        kinds_sheet(f"{name}-failures", kinds),
     )
     write_sheets(folder, sheets)
     path = folder / f"{name}.html"
     page = build_comparison(
         store.identity.model,
         verdicts,
-        failures,
+        kinds,
         _failed_cells(records, (policy, *others)),
         sheets,
         whole,
@@ -344,7 +330,7 @@ def publish_comparison(
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [store])
-    return PublishedComparison(path, whole, verdicts, failures, presses, unmastered, next_step)
+    return PublishedComparison(path, whole, verdicts, kinds, presses, unmastered, next_step)
 
 
 def _command_of_site(store: Store, folder: Path | None) -> str:

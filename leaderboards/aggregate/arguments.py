@@ -53,11 +53,6 @@ class Arguments:
         return ", ".join(self._text_of(name) for name in self.used)
 
     @property
-    def reason(self) -> str:
-        """Says why the policy is called adapted; nothing where it is not."""
-        return ", ".join(self._text_of(name) for name in self.others)
-
-    @property
     def others(self) -> list[str]:
         """Finds the arguments whose values are not all the paper's."""
         return [name for name, values in self.used.items() if name in self.paper and set(values) != {self.paper[name]}]
@@ -106,19 +101,6 @@ def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
         arguments = "; ".join([one.text, *marks])
         tasks.setdefault((one.policy, arguments), []).append(one.task)
     return [(policy, arguments, ", ".join(names)) for (policy, arguments), names in tasks.items()]
-
-
-def by_argument(presses: Sequence[Arguments]) -> list[str]:
-    """Tells what one policy ran with, a line for each argument; with the tasks where it is not the same on all."""
-    lines = []
-    for name in dict.fromkeys(name for one in presses for name in one.used):
-        tasks: dict[str, list[str]] = {}
-        for one in presses:
-            tasks.setdefault(values_text(one.used[name]) if name in one.used else "none", []).append(one.task)
-        values = [f"{value} ({', '.join(names)})" if len(tasks) > 1 else value for value, names in tasks.items()]
-        paper = next((f" (paper: {one.paper[name]:g})" for one in presses if name in one.others), "")
-        lines.append(f"{name}{paper}: {', '.join(values)}")
-    return lines
 
 
 def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from leaderboards.metrics import MEASURES, Interval, Measure, Over, with_columns
+from leaderboards.metrics import MEASURES, Measure, Over, with_columns
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 ALL_TASKS = "all"
+MODES = {
+    "agnostic": "The cache is compressed before the question is seen.",
+    "aware": "The cache is compressed with the question in view.",
+}
 FEW_CONTEXTS = 10  # below which intervals are too narrow, see statistics/bootstrap.py: COVERAGE
 FEW_ANSWERS = 10  # of which a share is written as a count, without an interval, and by which nobody is best
 RIGHT, F1, HALLUCINATION, GER = (MEASURES[field] for field in ("right", "f1", "hallucination_rate", "ger"))
@@ -105,21 +109,10 @@ def is_of_eviction(measure: Measure) -> bool:
     return measure.over is Over.ANSWERABLE or measure is REALISED_RATIO
 
 
-def count_text(row: SummaryRow, measure: Measure) -> str:
+def share_as_count(row: SummaryRow, measure: Measure) -> str:
     """Writes a share of few answers as a count, such as "0 of 4", which has no interval; any other as an empty text. Of
     a random policy the answers of all draws are counted."""
     share = measure.value(row)
     if measure is not WRONG_OF_ANSWERED or not row.few_answers or row.task == ALL_TASKS or share is None:
         return ""
     return f"{round(share * (row.answers_given or 0))} of {row.answers_given}"
-
-
-def interval_text(interval: Interval | None, factor: float = 1, digits: int = 0) -> str:
-    """Returns both ends with a dash between them.
-
-    >>> interval_text((0.25, 0.5), factor=100)
-    '25–50'
-    >>> interval_text((-0.2, 0.7))  # never minus zero
-    '0–1'
-    """
-    return "–" if interval is None else "–".join(f"{end * factor:z.{digits}f}" for end in interval)

@@ -8,7 +8,7 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
-from leaderboards.aggregate.lead import DIRECTIVES, not_mastered, obeyed_by_silence, right_by_silence
+from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, not_mastered, obeyed_by_silence, right_by_silence
 from leaderboards.aggregate.over_tasks import (
     Key,
     SummaryCell,
@@ -18,7 +18,6 @@ from leaderboards.aggregate.over_tasks import (
     mean_ratio,
     over_tasks,
 )
-from leaderboards.aggregate.ranking import mark_leaders
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
@@ -204,7 +203,7 @@ def _cell(
         "level": level.value,
         "ratio": mean_ratio(level, [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]),
         "repeats": repeats,
-        "n": _questions(answered),
+        "n": len(np.unique(answered["question"])),
         "contexts": len(np.unique(answered["context"])),
         "fewest_contexts": _fewest_contexts(answered),
     }
@@ -231,11 +230,6 @@ def _fewest_contexts(answered: Columns) -> int:
     known = [~np.isnan(_numbers(answered, measure)) for measure in DIRECTIVES.measures]
     contexts = [len(np.unique(answered["context"][there])) for there in known if there.any()]
     return min(contexts, default=len(np.unique(answered["context"])))
-
-
-def _questions(records: Columns) -> int:
-    """Counts the questions that some answers are to."""
-    return len(np.unique(records["question"]))
 
 
 def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None:

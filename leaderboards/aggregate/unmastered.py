@@ -72,11 +72,8 @@ def _answers(records: DataFrame, task: str, mode: str) -> tuple[WrittenAnswer, .
     wrong = records[here & (records["status"] == "ok") & records["leakage"].isna() & ~records["right"].eq(True)]
     chosen = wrong.drop_duplicates("example_id").head(ANSWERS)
     chosen = chosen if len(chosen) == ANSWERS else wrong.head(ANSWERS)
+    written = (visible(" ".join(str(output).split())) for output in chosen["output_text"])
     return tuple(
-        WrittenAnswer(str(question), tuple(map(str, golds)), _shortened(visible(" ".join(str(output).split()))))
-        for question, golds, output in zip(chosen["question"], chosen["golds"], chosen["output_text"], strict=True)
+        WrittenAnswer(str(question), tuple(map(str, golds)), text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
+        for question, golds, text in zip(chosen["question"], chosen["golds"], written, strict=True)
     )
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
-from leaderboards.aggregate.row import interval_text
-from leaderboards.boards.cells import TableCell
-from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
+from leaderboards.boards.declaration import DerivedMeasure, TableCell, for_each_policy
 from leaderboards.boards.profiles import FLAT, ONE_LEVEL, Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
+from leaderboards.statistics.text import interval_text
 from policies.declaration.names import FULL
 
 

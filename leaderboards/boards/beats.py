@@ -10,13 +10,11 @@ import numpy as np
 from leaderboards.aggregate.comparison.duel import UNDECIDED, MeanDifference, Verdict
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.area import areas, last_realised
-from leaderboards.boards.cells import SIGNS, TableCell
-from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
+from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray
-from leaderboards.statistics.significance import ALPHA, POWER, StudentTest, correct_p
-from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
+from leaderboards.statistics.significance import ALPHA, POWER, StudentTest, correct_p, fewest_clusters, step_down_levels
 from policies.declaration.names import CONTROLS, TO_BEAT
 
 TOO_FEW = "{} contexts are too few to tell any difference: {} are needed"
@@ -112,16 +110,14 @@ def against_controls(board: BoardProfiles) -> Mapping[tuple[str, str], Against |
     p_values = {names: duel.p for names, duel in duels.items() if isinstance(duel, Against)}
     family = correct_p(p_values, f"better than {' or '.join(TO_BEAT)}: {board.task}, {board.mode}")
     levels = dict(zip(p_values, step_down_levels(np.array(list(p_values.values()))).tolist(), strict=True))
-    return {
-        names: _correct(duel, family.p[names], levels[names]) if isinstance(duel, Against) else duel
-        for names, duel in duels.items()
-    }
-
-
-def _correct(duel: Against, p: float, level: float) -> Against:
-    """Returns the same with the corrected p, and with the interval of the test at the level at which Holm's method
-    makes it: a reader would take a narrower one for a verdict."""
-    return replace(duel, difference=MeanDifference(duel.difference.mean, *duel.test.interval(level)), p=p)
+    corrected = dict(duels)
+    for names, level in levels.items():
+        duel = duels[names]
+        if isinstance(duel, Against):
+            # The interval is that of the test at Holm's level: a reader would take a narrower one for a verdict.
+            difference = MeanDifference(duel.difference.mean, *duel.test.interval(level))
+            corrected[names] = replace(duel, difference=difference, p=family.p[names])
+    return corrected
 
 
 def _beats(control: str) -> DerivedMeasure[Against | Blank]:

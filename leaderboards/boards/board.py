@@ -2,32 +2,28 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
-from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.arguments import Arguments, by_argument
+from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     KV_BYTES,
     RIGHT,
     UNANSWERED,
     SummaryRow,
-    count_text,
-    interval_text,
     is_of_eviction,
+    share_as_count,
 )
-from leaderboards.boards.cells import SIGNS, TableCell, TableRow, blank_sign
 from leaderboards.boards.cliff import CLIFFS
-from leaderboards.boards.declaration import DerivedMeasure
+from leaderboards.boards.declaration import SIGNS, TableCell, TableRow, blank_sign
 from leaderboards.boards.profiles import NOT_COMPRESSED
 from leaderboards.boards.rank import RANK
-from leaderboards.boards.registry import FIRST_COLUMNS
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS
-from leaderboards.boards.standings import Standing, Standings, all_standings
+from leaderboards.boards.standings import FIRST_COLUMNS, Standing, Standings, all_standings
 from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.text import interval_text
 from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
 from policies.declaration.names import CONTROLS, FULL
 
@@ -46,12 +42,6 @@ LEADING = (
     "bytes saved",
     COST,
 )
-# Ways in which answers that the full cache has right are lost: the headings of their columns, and what they are.
-LOSSES = {
-    "erased": "no row of the answer is left, and no route leads from it",
-    "unreachable": "rows of the answer are left, and no route leads from them",
-    "unused": "the answer is reached, and something else is said",
-}
 SIGN_MEANINGS = {"○": "tied with others", SIGNS["better"]: "better", SIGNS["worse"]: "worse"}
 
 
@@ -61,18 +51,9 @@ class BoardColumn:
 
     name: str
     meaning: str
-    at_level: bool  # whether it tells of one of the levels that stand on a board unless another is chosen
+    at_level: bool = False  # whether it tells of one level
     leads: bool = False  # whether it stands on the board before all columns are asked for
     short_for: str = ""  # what its name is an abbreviation of
-
-
-@dataclass(frozen=True)
-class BoardLevel:
-    """Holds what stands on the board instead of the columns ``at_level`` when a level is chosen."""
-
-    level: Level
-    columns: tuple[BoardColumn, ...]
-    lines: tuple[TableRow, ...]  # methods and controls, as on the board
 
 
 @dataclass(frozen=True)
@@ -82,8 +63,7 @@ class Board:
     columns: tuple[BoardColumn, ...]
     methods: tuple[TableRow, ...]  # by rank, then those without one
     controls: tuple[TableRow, ...]
-    levels: tuple[BoardLevel, ...]  # in ascending order
-    shown: tuple[Level, ...]  # the levels that have columns unless one is chosen
+    shown: tuple[Level, ...]  # the levels that have columns
     names: Mapping[Level, str]  # of the levels of all boards
     presses: Mapping[str, Sequence[Arguments]]  # what each policy ran with, by task
 
@@ -96,8 +76,8 @@ class Board:
         return any(one.is_adapted for one in self.presses.get(policy, ()))
 
     def arguments_of(self, policy: str) -> list[str]:
-        """Returns what a policy ran with, a line for each argument."""
-        return by_argument(self.presses.get(policy, ()))
+        """Returns what a policy ran with, a line for all tasks on which that is the same."""
+        return [f"{arguments} (on {tasks})" for _, arguments, tasks in argument_rows(self.presses.get(policy, ()))]
 
     @property
     def signs(self) -> dict[str, str]:
@@ -126,12 +106,9 @@ class _Policy:
     rows: Mapping[Level, SummaryRow]
     full: SummaryRow | None
     cost: tuple[float, float] | None  # seconds of compression of a context, and its tokens
-    losses: Mapping[Level, Mapping[str, float]]
 
 
 Boards = Mapping[tuple[str, str], Board]
-# By task, policy and level: the share of answers that are lost in one way, by the heading of its column.
-Losses = Mapping[tuple[str, str, Level], Mapping[str, float]]
 Cells = Callable[[_Policy], TableCell]
 Column = tuple[BoardColumn, Cells]
 
@@ -141,11 +118,9 @@ def boards_of(
     rows: Sequence[SummaryRow],
     standings: Standings | None = None,
     machine: str = "",
-    losses: Losses | None = None,
 ) -> Boards:
     """Makes the boards, by mode and task, ``all`` among them. ``rows`` are those that the records add up to, and
-    ``standings`` what has been computed of them already, or nothing. ``machine``: on which times were measured.
-    ``losses``: of the tasks whose routes were observed."""
+    ``standings`` what has been computed of them already, or nothing. ``machine``: on which times were measured."""
     standings = all_standings(records, rows) if standings is None else standings
     costs = _costs(records)
     levels = sorted({row.at for row in rows if row.policy != FULL})
@@ -157,7 +132,6 @@ def boards_of(
             costs.get(task, {}),
             names,
             machine,
-            losses or {},
         )
         for (mode, task), of_board in standings.items()
     }
@@ -207,7 +181,6 @@ def _board(
     costs: Mapping[str, tuple[float, float]],
     names: Mapping[Level, str],
     machine: str,
-    losses: Losses,
 ) -> Board:
     full = next((row for row in rows if row.policy == FULL), None)
     policies = [
@@ -216,7 +189,6 @@ def _board(
             {row.at: row for row in rows if row.policy == standing.policy},
             full,
             costs.get(standing.policy),
-            {row.at: _losses(row, losses) for row in rows if row.policy == standing.policy},
         )
         for standing in standings
     ]
@@ -230,7 +202,6 @@ def _board(
         columns,
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
-        tuple(BoardLevel(level, *_table(_at_level(level, names[level]), ordered)) for level in levels),
         shown,
         names,
         {standing.policy: standing.presses for standing in standings},
@@ -255,14 +226,6 @@ def _table(
     )
 
 
-def _losses(row: SummaryRow, losses: Losses) -> dict[str, float]:
-    """Returns the losses of a row; over all tasks the mean of theirs, where each has some."""
-    tasks = row.mean_of if row.task == ALL_TASKS else (row.task,)
-    found = [losses.get((task, row.policy, row.at)) for task in tasks]
-    known = [one for one in found if one is not None]
-    return {name: fmean(one[name] for one in known) for name in LOSSES} if known and len(known) == len(found) else {}
-
-
 def _place(policy: _Policy) -> float:
     rank = policy.standing[RANK]
     return float("inf") if isinstance(rank, Blank) else rank.rank
@@ -276,44 +239,25 @@ def _columns(
     first = shown[0] if shown else UNTREATED
     at = {level: f" at {names[level]}" for level in shown} or {UNTREATED: f" at {UNTREATED}"}
     columns = [
-        *(_derived_column(measure, kinds) for measure in FIRST_COLUMNS),
+        *(
+            (
+                BoardColumn(one.heading_of(kinds) if one.heading_of else one.heading, one.line),
+                lambda policy, one=one: one.cell_of(policy.standing[one]),
+            )
+            for one in FIRST_COLUMNS
+        ),
         *(_right_column(level, at[level]) for level in shown),
         *(
             _measure_column(measure, heading, level, at[level], "" if heading.single else at[level])
             for measure, heading in ON_BOARD
             for level in ((first,) if heading.single else shown)
         ),
-        *(_loss_column(name, level, at[level]) for name in LOSSES for level in shown),
-        _column(COST, f"time of the press’s own work on a context{f' on {machine}' if machine else ''}", _cost),
+        (BoardColumn(COST, f"time of the press’s own work on a context{f' on {machine}' if machine else ''}"), _cost),
         _saved_column("bytes saved", first, at[first]),
-        _column("questions", "in each cell", _questions),
+        (BoardColumn("questions", "in each cell"), _questions),
     ]
-    return _with_leads(columns, at[first])
-
-
-def _at_level(level: Level, name: str) -> list[Column]:
-    at = f" at {name}"
-    columns = [
-        _right_column(level, at),
-        *(_measure_column(measure, heading, level, at, at) for measure, heading in ON_BOARD),
-        *(_loss_column(loss, level, at) for loss in LOSSES),
-        _saved_column(f"bytes saved{at}", level, at),
-    ]
-    return _with_leads(columns, at)
-
-
-def _with_leads(columns: Sequence[Column], at: str) -> list[Column]:
-    """Marks the columns that lead, those of levels at one of them."""
-    return [(replace(column, leads=column.name.removesuffix(at) in LEADING), cells) for column, cells in columns]
-
-
-def _column(name: str, meaning: str, cells: Cells, at_level: bool = False) -> Column:
-    return BoardColumn(name, meaning, at_level), cells
-
-
-def _derived_column(measure: DerivedMeasure[Any], kinds: Sequence[LevelKind]) -> Column:
-    heading = measure.heading_of(kinds) if measure.heading_of else measure.heading
-    return _column(heading, measure.line, lambda policy: measure.cell_of(policy.standing[measure]))
+    # The columns that lead stand on the board before all are asked for, those of levels at one of them.
+    return [(replace(column, leads=column.name.removesuffix(at[first]) in LEADING), cells) for column, cells in columns]
 
 
 def _at(policy: _Policy, level: Level) -> SummaryRow | None:
@@ -325,14 +269,10 @@ def _at(policy: _Policy, level: Level) -> SummaryRow | None:
 def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, suffix: str) -> Column:
     """Returns a measure at one level, a share in whole percent. ``suffix``: of the column's name."""
 
-    def cell(policy: _Policy) -> TableCell:
-        row = _at(policy, level)
-        value = None if row is None else measure.value(row)
-        if row is None or value is None:
-            return TableCell.blank(None if row is None else row.reason)
+    def written(row: SummaryRow, value: float) -> TableCell:
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return TableCell.blank(NOTHING_REMOVED)
-        text = count_text(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
+        text = share_as_count(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
         silent = UNANSWERED.value(row) if measure in CLIFFS else None
         # What is not answered is not wrong either.
         return TableCell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
@@ -342,29 +282,30 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, s
     if measure in CLIFFS:
         meaning += "; below it the percentage of questions that are left unanswered"
     short_for = measure.title.lower() if heading.name.isupper() and heading.name != measure.title else ""
-    return BoardColumn(f"{heading.name}{suffix}", meaning, at_level=True, short_for=short_for), cell
+    return BoardColumn(f"{heading.name}{suffix}", meaning, at_level=True, short_for=short_for), _at_level(
+        level, measure, written
+    )
 
 
 def _right_column(level: Level, at: str) -> Column:
-    def cell(policy: _Policy) -> TableCell:
-        row = _at(policy, level)
-        value = None if row is None else RIGHT.value(row)
-        if row is None or value is None:
-            return TableCell.blank(None if row is None else row.reason)
+    def written(row: SummaryRow, value: float) -> TableCell:
         return TableCell(RIGHT.text(value), interval_text(RIGHT.interval(row), RIGHT.factor), value)
 
-    return _column(f"right{at}", f"right{at}, in percent, with its 95 % interval", cell, at_level=True)
+    meaning = f"right{at}, in percent, with its 95 % interval"
+    return BoardColumn(f"right{at}", meaning, at_level=True), _at_level(level, RIGHT, written)
 
 
-def _loss_column(name: str, level: Level, at: str) -> Column:
+def _at_level(level: Level, measure: Measure, written: Callable[[SummaryRow, float], TableCell]) -> Cells:
+    """Makes the cells of a measure at a level, each as it is ``written``, or blank with its reason."""
+
     def cell(policy: _Policy) -> TableCell:
         row = _at(policy, level)
-        at_level = {} if row is None else policy.losses[row.at]
-        if name not in at_level:
-            return TableCell.blank(None)
-        return TableCell(f"{100 * at_level[name]:z.0f}", "", at_level[name])
+        value = None if row is None else measure.value(row)
+        if row is None or value is None:
+            return TableCell.blank(None if row is None else row.reason)
+        return written(row, value)
 
-    return _column(f"{name}{at}", f"{LOSSES[name]}{at}, in percent of the answers", cell, at_level=True)
+    return cell
 
 
 def _cost(policy: _Policy) -> TableCell:
@@ -388,7 +329,7 @@ def _saved_column(name: str, level: Level, at: str) -> Column:
         return TableCell(f"{100 * saved:z.0f}", "", saved)
 
     meaning = f"memory that is freed{at}, in percent of the full cache’s bytes"
-    return _column(name, meaning, cell, at_level=True)
+    return BoardColumn(name, meaning, at_level=True), cell
 
 
 def _questions(policy: _Policy) -> TableCell:

@@ -6,14 +6,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED, interval_text
-from leaderboards.boards.cells import TableCell
-from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
+from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED
+from leaderboards.boards.declaration import DerivedMeasure, TableCell, for_each_policy
 from leaderboards.boards.profiles import FLAT, Measured, Profile
 from leaderboards.metrics import Interval, Measure
 from leaderboards.metrics.declaration.definition import Definition, with_interval
 from leaderboards.metrics.routing import ROUTING
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray, discrete_interval, interval_of
+from leaderboards.statistics.text import interval_text
 
 NO_STEP = "two levels are of one ratio"
 LEAST_RISE = 5.0  # points from one level to the next, below which a rise is no cliff

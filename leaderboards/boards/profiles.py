@@ -205,6 +205,7 @@ class Profiles:
         rows = self._rows(mode, task, cells)
         tasks = self.tasks(mode, task)
         measured = {one.field: self._measure(one, mode, tasks, cells, rows) for one in SHOWN}
+        held, whole = (None if row is None else KV_BYTES.value(row) for row in (rows[-1], rows[0]))
         fewest = min((row.fewest_contexts if row else 0) for row in rows)
         return Profile(
             policy,
@@ -213,27 +214,8 @@ class Profiles:
             leads=self._leads(mode, task, cells, rows),
             questions=min(row.n if row else 0 for row in rows),
             contexts=fewest,
-            held=None if by_level else _held(rows[0], rows[-1]),
+            held=None if by_level or held is None or not whole else 100 * held / whole,
         )
-
-    def rises(self, mode: str, task: str, profile: Profile) -> dict[Level, Estimate]:
-        """Computes by level how far a policy's share of wrong answers is above the full cache, paired. Left out are the
-        levels at which a task has no value; a :class:`Profile` is blank if there is one such level."""
-        found: dict[Level, Estimate] = {}
-        for level, row in self.rows[mode, task][profile.policy].items():
-            values = self._wrong_at(mode, task, profile, level)
-            if level != UNTREATED and not isinstance(values, Blank):
-                above = values[:, 1] - values[:, 0]
-                found[level] = Estimate.of(float(above[0]), above[1:], row.n)
-        return found
-
-    def _wrong_at(self, mode: str, task: str, profile: Profile, level: Level) -> Measured:
-        """Returns the share of wrong answers under the full cache and at a level, shape (1 + resamples, 2)."""
-        if not isinstance(profile.wrong_of_answered, Blank):
-            return profile.wrong_of_answered[:, [0, profile.levels.index(level)]]
-        cells = [(profile.policy, level)]
-        rows = self._rows(mode, task, cells)
-        return self._measure(WRONG_OF_ANSWERED, mode, self.tasks(mode, task), cells, rows)
 
     def _full(self, mode: str, task: str) -> SummaryRow | None:
         return self.rows[mode, task].get(FULL, {}).get(UNTREATED)
@@ -288,11 +270,6 @@ class Profiles:
         means = [self.tallies[mode, task].means(measure.field, [(FULL, UNTREATED), *cells]) for task in tasks]
         # Level by level in memory: what follows goes over few levels and many resamples.
         return _mean_over_tasks([array.T for array in means])
-
-
-def _held(full: SummaryRow | None, row: SummaryRow | None) -> float | None:
-    held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, full))
-    return None if held is None or not whole else 100 * held / whole
 
 
 def _gap(cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]) -> Blank | None:

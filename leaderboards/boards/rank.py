@@ -8,8 +8,7 @@ import numpy as np
 from leaderboards.aggregate.arguments import LEAST_SHARE, narrow_windows
 from leaderboards.aggregate.comparison.duel import MeanDifference
 from leaderboards.boards.area import areas, last_realised
-from leaderboards.boards.cells import TableCell
-from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
+from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray, discrete_interval

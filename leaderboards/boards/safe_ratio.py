@@ -10,11 +10,11 @@ import numpy as np
 
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.aggregate.summary import ONE_CONTEXT
-from leaderboards.boards.cells import TableCell
-from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
+from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, Estimate
+from leaderboards.statistics.text import signed
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import FULL, ORACLE
 
@@ -188,10 +188,6 @@ def loss_text(points: float) -> str:
     within = points < TOLERATED_LOSS
     digits = next((one for one in (0, 1) if (float(f"{points:.{one}f}") < TOLERATED_LOSS) == within), 2)
     return signed(points, digits)
-
-
-def signed(number: float, digits: int) -> str:
-    return f"{number:z.{digits}f}".replace("-", "−")
 
 
 def of_bytes(safe: SafeRatio) -> str:

@@ -1,18 +1,34 @@
-"""Computes standings: all derived measures of every policy of a board."""
+"""The registry of derived measures, which is the order of the board too, and the standings: all derived measures of
+every policy of a board. Add a measure by writing its file and naming it here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.boards.area import AREA
+from leaderboards.boards.beats import BEATS
+from leaderboards.boards.cliff import CLIFFS
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Value
 from leaderboards.boards.profiles import Profiles
-from leaderboards.boards.registry import DERIVED
-from leaderboards.statistics.bootstrap import Blank, Estimate
-from policies.declaration.levels import Level
+from leaderboards.boards.rank import RANK
+from leaderboards.boards.safe_ratio import SAFE_RATIO
+from leaderboards.metrics.declaration.definition import Definition, definitions_in
+from leaderboards.statistics.bootstrap import Blank
+
+# In the order of the columns of the download.
+DERIVED: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, SAFE_RATIO, *CLIFFS.values(), *BEATS)
+# In the order of the board, where the measures of single levels follow. The first two are in view on a phone.
+FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, SAFE_RATIO, AREA, *BEATS, *CLIFFS.values())
+
+
+def derived_definitions(chapter: str) -> tuple[Definition, ...]:
+    """Returns the definitions of the derived measures that stand in a chapter, with the names that each explains."""
+    declared = [(definition, names) for measure in DERIVED for definition, names in measure.definitions]
+    return definitions_in(chapter, declared)
 
 
 @dataclass(frozen=True)
@@ -25,8 +41,6 @@ class Standing:
     policy: str
     values: Mapping[str, Any]  # by name of a derived measure
     presses: Sequence[Arguments] = ()  # what it ran with, by task
-    # By level: how far the share of wrong answers among those given is above the full cache's, paired.
-    wrong_rises: Mapping[Level, Estimate] = field(default_factory=dict)
 
     def __getitem__(self, measure: DerivedMeasure[Value]) -> Value:
         value: Value = self.values[measure.name]
@@ -47,9 +61,8 @@ def standings(profiles: Profiles, mode: str, task: str) -> list[Standing]:
             policy,
             {name: values[policy] for name, values in columns.items()},
             board.presses[policy],
-            profiles.rises(mode, task, profile),
         )
-        for policy, profile in board.profiles.items()
+        for policy in board.profiles
     ]
 
 

@@ -22,7 +22,6 @@ from policies.declaration.levels import Level
 FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 FILE_FORBIDS = re.compile(r"[^A-Za-z0-9._+-]+")
 LONGEST_NAME = 100
-NUMBERS = (float, int)
 PLAIN = {str, int, bool, type(None)}
 
 
@@ -52,8 +51,9 @@ class Sheet:
         by_column: dict[str, list[Any]] = {}
         for column in rows[0] if rows else columns:
             values = [row[column] for row in rows]
-            for part, attribute in _spread(column, {kinds.get(column), *map(type, values)}).items():
-                by_column[part] = [_attribute(value, attribute) for value in values] if attribute else values
+            known = (kind for kind in {kinds.get(column), *map(type, values)} if kind in SPREAD)
+            for part, attribute in next((SPREAD[kind](column) for kind in known), {column: ""}).items():
+                by_column[part] = [value and getattr(value, attribute) for value in values] if attribute else values
         return cls(name, title, tuple(by_column), tuple(zip(*by_column.values(), strict=True)))
 
     def with_labels(self, labels: Mapping[str, Any]) -> "Sheet":
@@ -68,18 +68,18 @@ class Sheet:
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\r\n")
         writer.writerow(map(_escape_formula, self.columns))
-        writer.writerows(zip(*map(_cells, self._plain_columns), strict=True))
+        writer.writerows(map(_cell, row) for row in self._plain_rows)
         return output.getvalue()
 
     def json(self) -> str:
         """Returns a list of objects, one on a line each, as pandas reads it; text is as it is."""
         encode = json.JSONEncoder(allow_nan=False).encode  # which dumps would make anew for each of thousands of rows
-        lines = (encode(dict(zip(self.columns, row, strict=True))) for row in zip(*self._plain_columns, strict=True))
+        lines = (encode(dict(zip(self.columns, row, strict=True))) for row in self._plain_rows)
         return "[\n" + ",\n".join(lines) + "\n]\n"
 
     @cached_property
-    def _plain_columns(self) -> list[list[Any]]:
-        return [_plain_column(column) for column in zip(*self.rows, strict=True)]
+    def _plain_rows(self) -> list[list[Any]]:
+        return [list(map(_plain, row)) for row in self.rows]
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Returns the name and text of each file."""
@@ -93,14 +93,6 @@ SPREAD: Mapping[type | None, Callable[[str], Mapping[str, str]]] = {
     MeanDifference: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high"},
     Estimate: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high", f"{name}_n": "n"},
 }
-
-
-def _spread(column: str, kinds: Iterable[type | None]) -> Mapping[str, str]:
-    return next((SPREAD[kind](column) for kind in kinds if kind in SPREAD), {column: ""})
-
-
-def _attribute(value: Any, attribute: str) -> Any:
-    return None if value is None else getattr(value, attribute)
 
 
 def join_sheets(sheets: Iterable[Sheet]) -> list[Sheet]:
@@ -117,10 +109,6 @@ def _join(group: Sequence[Sheet]) -> Sheet:
     return replace(group[0], columns=columns, rows=tuple(tuple(row.get(name) for name in columns) for row in rows))
 
 
-def _plain_column(column: Sequence[Any]) -> list[Any]:
-    return list(column) if PLAIN.issuperset(map(type, column)) else [_plain(value) for value in column]
-
-
 def _plain(value: Any) -> Any:
     """Numbers of numpy as Python's; what is not finite is no number."""
     if type(value) in PLAIN:
@@ -135,22 +123,12 @@ def _plain(value: Any) -> Any:
     return None if isinstance(number, float) and not math.isfinite(number) else number
 
 
-def _cells(column: Sequence[Any]) -> Sequence[Any]:
-    """Writes the values of a column; csv itself writes numbers in full, and nothing for None. Each text once."""
-    kinds = set(map(type, column))
-    if kinds <= {float, int, type(None)}:
-        return column
-    texts = {value: _cell(value) for value in set(column)} if kinds <= {str, type(None)} else {}
-    return [texts[value] for value in column] if texts else [_cell(value) for value in column]
-
-
-def _cell(plain: Any) -> str | int | float:
-    if plain is None:
-        return ""
-    if plain is True or plain is False:
+def _cell(plain: Any) -> str | int | float | None:
+    """Writes a value; csv itself writes numbers in full, and nothing for None."""
+    if isinstance(plain, bool):
         return "true" if plain else "false"
-    if isinstance(plain, NUMBERS):
-        return plain  # which csv writes in full
+    if plain is None or isinstance(plain, float | int):
+        return plain
     return _escape_formula(plain if isinstance(plain, str) else json.dumps(plain))
 
 

@@ -6,20 +6,46 @@ A sheet's columns are named as the fields that they come from. ``leaderboards/me
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from leaderboards.aggregate.comparison.duel import COMPARED, POINTS, Duel, MeanDifference
-from leaderboards.aggregate.comparison.failures import Contrast
+from leaderboards.aggregate.comparison.paired import AnswerKind
 from leaderboards.aggregate.comparison.pooled import Pooled
-from leaderboards.aggregate.facets import Facet
-from leaderboards.aggregate.imported import Imported
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import Boards, values_of
-from leaderboards.boards.registry import DERIVED
-from leaderboards.boards.standings import Standings
+from leaderboards.boards.standings import DERIVED, Standings
+from leaderboards.claims.verdict import Judgement
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.statistics.bootstrap import Blank
+
+# What a data set is ranked by, where it is told several scores; of all of them more is better.
+HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Holds the results of some evaluations of one press at one ratio, in one setting."""
+
+    dataset: str
+    model: str
+    setting: str  # what of the data and the model was not the default
+    press: str
+    ratio: float
+    arguments: str  # how the press was built
+    scores: tuple[tuple[str, float | None], ...]  # by name, as they were told there; None where there is no number
+    tasks: int  # that the scores are the means over
+    predictions: int
+    answers: int  # predictions that came with a gold answer
+    f1: float | None  # in percent, computed here from the answers
+    em: float | None
+    runs: int = 1  # evaluations that these are the means of
+
+    @property
+    def headline(self) -> tuple[str, float | None]:
+        scores = dict(self.scores)
+        names = [name for name in HEADLINES if scores.get(name) is not None]
+        names += [name for name, value in self.scores if value is not None]
+        return (names[0], scores[names[0]]) if names else ("", None)
 
 
 def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
@@ -48,13 +74,7 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
     return Sheet.of("board", "The boards: a row for each policy", rows)
 
 
-def duels_sheet(
-    name: str,
-    duels: Iterable[Duel],
-    unmastered: Mapping[str, str],
-    measures: Iterable[str] = COMPARED,
-    title: str = "Verdicts, cell by cell",
-) -> Sheet:
+def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str]) -> Sheet:
     """Returns the cells of comparisons; tasks that the model cannot do have a reason in place of a verdict."""
     rows = [
         {
@@ -65,7 +85,7 @@ def duels_sheet(
             "questions": duel.questions,
             "contexts": duel.contexts,
             "unit": POINTS,
-            **_contests_of(duel, measures),
+            **_contests_of(duel),
             "only_one": duel.only_one,
             "only_other": duel.only_other,
             "p_of_mcnemar": duel.p_of_mcnemar,
@@ -74,16 +94,20 @@ def duels_sheet(
         }
         for duel in duels
     ]
-    return Sheet.of(name, title, rows, kinds={f"{measure}_difference": MeanDifference for measure in measures})
+    return Sheet.of(
+        name, "Verdicts, cell by cell", rows, kinds={f"{one}_difference": MeanDifference for one in COMPARED}
+    )
 
 
-def _contests_of(duel: Duel, measures: Iterable[str]) -> dict[str, Any]:
+def _contests_of(duel: Duel) -> dict[str, Any]:
     """Lists for each measure the difference with the interval of the corrected test, its p and verdict, and the
     smallest difference that could be seen."""
     columns: dict[str, Any] = {}
-    for name in measures:
+    for name in COMPARED:
         contest = duel.contests.get(name)
         columns |= {
+            f"{name}_value": contest.sides[0] if contest else None,
+            f"{name}_other_value": contest.sides[1] if contest else None,
             f"{name}_difference": contest.points if contest else None,
             f"{name}_p": contest.p if contest else None,
             f"{name}_smallest": contest.smallest() if contest else None,
@@ -103,6 +127,8 @@ def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
             "cells": one.cells,
             "contexts": one.contexts,
             "unit": POINTS,
+            "value": one.sides[0],
+            "other_value": one.sides[1],
             "difference": one.points,
             "p": one.p,
             "smallest": one.smallest,
@@ -113,51 +139,42 @@ def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
     return Sheet.of(name, "Pooled differences", rows)
 
 
-def questions_sheet(facets: Sequence[Facet]) -> Sheet:
-    """Lists every measure by kind of question."""
-    rows = [
-        {
-            "mode": facet.mode,
-            "task": facet.task,
-            "part": facet.part,
-            "value": facet.value,
-            "questions": facet.n,
-            "policy": policy,
-            "level": level,
-            **_first_reason({name: by_measure[policy, level] for name, by_measure in facet.values.items()}),
-        }
-        for facet in facets
-        for policy, level in next(iter(facet.values.values()))
-    ]
-    return Sheet.of("questions", "Kinds of questions, of each task, policy and level", rows)
-
-
-def _first_reason(values: Mapping[str, float | Blank]) -> dict[str, Any]:
-    """Returns the values with None for what is blank, and why the first of them is."""
-    reasons = (value.reason for value in values.values() if isinstance(value, Blank))
-    shown = {name: None if isinstance(value, Blank) else value for name, value in values.items()}
-    return {**shown, "reason": next(reasons, None)}
-
-
-def contrasts_sheet(name: str, contrasts: Sequence[Contrast]) -> Sheet:
-    """Makes the sheet that tells how and where two policies fail differently."""
-    rows = [
-        {
-            "policy": one.policy,
-            "other": one.other,
-            "part": one.part,
-            "value": one.value,
-            "answers": one.answers,
-            "rate": one.rate,
-            "other_rate": one.other_rate,
-            "rate_difference": one.difference,
-        }
-        for one in contrasts
-    ]
-    return Sheet.of(name, "How they fail differently", rows)
+def kinds_sheet(name: str, kinds: Sequence[AnswerKind]) -> Sheet:
+    """Makes the sheet that tells how two policies answer."""
+    return Sheet.of(name, "How they answer", [asdict(one) for one in kinds], [one.name for one in fields(AnswerKind)])
 
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:
     """Makes the sheet of results of kvpress's own evaluation, the scores as it named them."""
     records = [{**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"} for row in rows]
     return Sheet.of("imported", "Imported from kvpress", records)
+
+
+def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:
+    """Returns a row for each statistic of each claim."""
+    return [
+        {
+            "claim": one.claim.identifier,
+            "text": one.claim.text.title,
+            "words": one.claim.words,
+            "reported": one.claim.reported,
+            "statistic": one.claim.statistic,
+            "claim_part": one.part,
+            "side": one.claim.side,
+            "threshold": one.claim.threshold,
+            "measured": None if one.estimate is None else one.estimate.mean,
+            "measured_low": None if one.estimate is None else one.estimate.low,
+            "measured_high": None if one.estimate is None else one.estimate.high,
+            "measured_n": None if one.estimate is None else one.estimate.n,
+            "claim_p": one.p,
+            "claim_verdict": one.verdict,
+            "why": one.why,
+            "remark": one.claim.remark,
+            "because": one.claim.because if one.verdict == "does not hold" else "",
+        }
+        for one in judgements
+    ]
+
+
+def register_sheet(judgements: Sequence[Judgement]) -> Sheet:
+    return Sheet.of("claims", "Every statistic of every claim, with its verdict", register_rows(judgements))

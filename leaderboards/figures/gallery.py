@@ -1,152 +1,66 @@
-"""The figures of a section: curves, the scatter of GER against hallucination, and heat maps."""
+"""The figures of a section: curves over the levels, the scatter of GER against wrong answers, and the map of tasks; and
+the trade-off of a first page: what is kept of the full cache's answers, over the bytes that are still held."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
-from leaderboards.aggregate.facets import Facet
-from leaderboards.aggregate.lead import first_shown, leading_first
-from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, WRONG_OF_ANSWERED, SummaryRow, is_told
-from leaderboards.boards.cliff import CLIFFS, Cliff
-from leaderboards.boards.correlation import CORRELATIONS, Correlation, correlation
-from leaderboards.boards.standings import Standing, Standings
-from leaderboards.figures.curves import curve_plot
-from leaderboards.figures.heatmaps import HeatMap, layer_map, question_map, task_map
-from leaderboards.metrics import CURVES, Measure, Over
-from leaderboards.rendering.drawing import Drawing
+from leaderboards.aggregate.lead import QUESTIONS, first_shown, lead_of, leading_first
+from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, KV_BYTES, WRONG_OF_ANSWERED, SummaryRow, is_told
+from leaderboards.figures.heatmaps import HeatMap, task_map
+from leaderboards.metrics import CURVES, Interval, Measure, Over
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.rendering.drawing import Drawing, Plot, Spot, numbers
 from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.listing import Listing
-from leaderboards.rendering.marks import Dots
-from leaderboards.rendering.plots import Plot, Spot, numbers
+from leaderboards.rendering.marks import Band, Dots, Mark, PolicyLine
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.bootstrap import Blank
-from policies.declaration.levels import UNTREATED
-from policies.declaration.names import CONTROLS, FULL
+from leaderboards.statistics.text import p_equation, signed
+from policies.declaration.lazy import LazyModule
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
 
-# Draws the Global Eviction Ratio against rates of wrong answers: are answers made up where the evidence is evicted
-# everywhere?
+scipy_stats: Any = LazyModule("scipy.stats")  # its import takes half a second
 
-Pair = tuple[Measure, Measure]  # across and up
+Styles = Mapping[str, LineStyle]
+Point = tuple[float, float, Interval | None]
 
-# The axes end where points do, rounded up to a fifth of the highest possible value; and then have this many steps.
+# The axes of a scatter end where points do, rounded up to a fifth of the highest possible value; and then have this
+# many steps.
 STEPS = {1: 4, 2: 4, 3: 3, 4: 4, 5: 5}
 NO_POINTS = "no policy has both"
+FEWEST_POINTS = 3  # that a correlation takes: two points are always on a line
+FLAT = 1e-9  # differences below which are noise of sums
+# Every task has these, but those without gold answers.
+EXPECTED = tuple(measure for measure in CURVES if measure.over is not Over.CONCERNED)
+SCATTERED = (WRONG_OF_ANSWERED, HALLUCINATION)  # the rates that are drawn over GER
+RAW_RATES = (
+    "The hallucination rate counts wrong answers among all questions, so it also falls when a model falls silent; "
+    "wrong of answered counts them among the answers that are given."
+)
+STILL_ANSWERED = (
+    "Wrong of answered looks only at what is still answered, so it also falls where only easy questions are answered. "
+    "“Lost” and the abstention rate tell how many are not answered any more."
+)
+CAUTIONS = {WRONG_OF_ANSWERED: STILL_ANSWERED, HALLUCINATION: RAW_RATES}
 
 
-@dataclass(frozen=True)
-class Scatter:
-    """A point for each policy and level."""
+WHOLE = 100.0  # percent
+KEPT, HELD = QUESTIONS.kept, "bytes held"
+TRADEOFF = Definition(
+    "Answers kept, and bytes held",
+    "What a policy has of the full cache’s right answers, of its directives obeyed where a task has directives, or of "
+    "its next tokens in running text, in "
+    "percent, mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens "
+    "frees nothing, so its line is upright; what has one level, as int4, is a dot.",
+    names=(KEPT, HELD),
+)
 
-    plot: Plot
-    correlation: Correlation | Blank  # of the methods; controls do not count, as the oracle is made to lose nothing
-
-
-def scatter(
-    rows: Sequence[SummaryRow],
-    task: str,
-    mode: str,
-    measure: Measure,
-    styles: Mapping[str, LineStyle] | None = None,
-    place: str = "",
-) -> Scatter | Blank:
-    """Draws a measure of one task, or ``all``, in one mode over GER, by what the rows measured. Blank where nothing has
-    both values."""
-    both = (GER, measure)
-    styles = styles or line_styles(rows)
-    shown = [row for row in rows if (row.task, row.mode) == (task, mode)]
-    known = [row for row in shown if all(one.value(row) is not None for one in both)]
-    if not known:
-        reasons = [row.reason for row in shown if row.reason]
-        return Blank(reasons[0] if reasons else NO_POINTS)
-    points: dict[LineStyle, list[SummaryRow]] = {}
-    for row in known:
-        points.setdefault(styles[row.policy], []).append(row)
-
-    marks = tuple(
-        Dots(style, tuple(_place(row, both) for row in rows_of_style)) for style, rows_of_style in points.items()
-    )
-    where = "the mean over tasks" if task == ALL_TASKS else task
-    kind = min({row.at for row in known} - {UNTREATED}, default=UNTREATED).declared
-    across, up = (_axis(one, [_place(row, both)[number] for row in known]) for number, one in enumerate(both))
-    title = f"{measure.title} over {GER.title}, {where}, {mode}: a point for each policy and {kind.name}"
-    plot = Plot(
-        Drawing(Frame(across, up), marks, title, f"{task}/{mode}/scatter/{measure.name}/{place}"),
-        f"{measure.title}, percent, over GER: {where.removeprefix('the ')}, {mode}",
-        tuple(_spot(style, row, both) for style, rows_of_style in points.items() for row in rows_of_style),
-        {style.index: style.policy for style in points},
-        _left_out(shown, known),
-    )
-    return Scatter(plot, over_levels([row for row in known if row.policy not in CONTROLS], both))
-
-
-def over_levels(rows: Sequence[SummaryRow], both: Pair) -> Correlation | Blank:
-    """Correlates both measures, each row a point."""
-    return correlation(*(np.array([one.value(row) for row in rows], dtype=np.float64) for one in both))
-
-
-def correlation_text(correlation: Correlation | Blank) -> str:
-    """Writes the correlation in a line.
-
-    >>> correlation_text(Correlation(0.5, 0.0004, -0.25, 0.04, 12))
-    'r = 0.50 (p < 0.001), ρ = −0.25 (p = 0.040), 12 points'
-    """
-    if isinstance(correlation, Blank):
-        return f"no correlation: {correlation.reason}"
-    pearson, spearman = (
-        f"{coefficient:z.2f} ({p_equation(p)})".replace("-", "−")
-        for coefficient, p in (
-            (correlation.pearson, correlation.pearson_p),
-            (correlation.spearman, correlation.spearman_p),
-        )
-    )
-    return f"r = {pearson}, ρ = {spearman}, {correlation.n} points"
-
-
-def p_equation(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def _place(row: SummaryRow, both: Pair) -> tuple[float, float]:
-    """Returns the place of a row that has both measures, in the units shown."""
-    across, up = ((one.value(row) or 0.0) * one.factor for one in both)
-    return across, up
-
-
-def _axis(measure: Measure, values: Sequence[float]) -> Axis:
-    top = measure.top or 1.0  # both have one
-    fifths = max(1, math.ceil(5 * max(values) / top - 1e-9))
-    return Axis.up_to(f"{measure.title}, {measure.unit}", top * fifths / 5, STEPS[fifths])
-
-
-def _spot(style: LineStyle, row: SummaryRow, both: Pair) -> Spot:
-    lines = [f"{one.title} {', '.join(numbers(one, row))}" for one in both]
-    return Spot(style.index, *_place(row, both), f"{row.at}", (*lines, f"{row.n:,} questions"))
-
-
-def _left_out(shown: Sequence[SummaryRow], known: Sequence[SummaryRow]) -> str:
-    """Says which policies lack points at which levels, and why, each reason once: the tasks in which it holds stand
-    where the cells are blank."""
-    missing: dict[str, dict[str, list[str]]] = {}
-    there = {(row.policy, row.at) for row in known}
-    for row in shown:
-        if (row.policy, row.at) not in there and row.policy != FULL:
-            reason = (row.reason or "not measured").rpartition(": ")[2]
-            missing.setdefault(reason, {}).setdefault(row.policy, []).append(str(row.at))
-    told_of = {
-        reason: [f"{policy} at {', '.join(levels)}" for policy, levels in policies.items()]
-        for reason, policies in missing.items()
-    }
-    return "; ".join(f"{', '.join(policies)} ({reason})" for reason, policies in told_of.items())
-
-
-@dataclass(frozen=True)
-class Details:
-    """Holds what the records say beyond the rows."""
-
-    standings: Standings = field(default_factory=dict)
-    facets: Sequence[Facet] = ()
+Place = tuple[float, float]  # bytes held, answers kept
 
 
 @dataclass(frozen=True)
@@ -168,126 +82,303 @@ class Gallery:
 
     pictures: tuple[GalleryPlot, ...]
     blanks: tuple[tuple[str, str], ...]  # name and reason of what is not drawn, as it has no value anywhere
-    correlations: Listing
     maps: tuple[HeatMap, ...]
 
 
-# Every task has these, but those without gold answers.
-EXPECTED = tuple(measure for measure in CURVES if measure.over is not Over.CONCERNED)
-RAW_RATES = (
-    "The hallucination rate counts wrong answers among all questions, so it also falls when a model falls silent; "
-    "wrong of answered counts them among the answers that are given."
-)
-STILL_ANSWERED = (
-    "Wrong of answered looks only at what is still answered, so it also falls where only easy questions are answered. "
-    "“Lost” and the abstention rate tell how many are not answered any more."
-)
-CAUTIONS = {WRONG_OF_ANSWERED: STILL_ANSWERED, HALLUCINATION: RAW_RATES}
-COLUMNS = ("policy", "of", "Pearson’s r", "p", "Spearman’s ρ", "p", "levels")
-
-
-def gallery(
-    rows: Sequence[SummaryRow],
-    task: str,
-    mode: str,
-    details: Details,
-    styles: Mapping[str, LineStyle] | None = None,
-    place: str = "",
-) -> Gallery:
+def gallery(rows: Sequence[SummaryRow], task: str, mode: str, styles: Styles | None = None, place: str = "") -> Gallery:
     """Draws one task, or ``all``, in one mode. ``rows``: of all tasks. ``styles``: of all policies of a site, if the
     rows are not. ``place``: of the gallery on its page, if there are several."""
     board_rows = [row for row in rows if (row.task, row.mode) == (task, mode)]
-    standings = details.standings.get((mode, task), ())
     leading = (*first_shown(task, board_rows), WRONG_OF_ANSWERED)
     pictures = [
-        replace(
-            _curve(curve_plot(rows, task, mode, measure, _cliffs(standings, measure), styles, place), measure),
-            leads=measure in leading,
-        )
+        replace(_curve(rows, task, mode, measure, styles, place), leads=measure in leading)
         for measure in leading_first(CURVES, task, board_rows)
         if is_told(measure, board_rows)
     ]
-    scatters = [
-        _scatter(scatter(rows, task, mode, measure, styles, place), measure)
-        for measure in CORRELATIONS
-        if is_told(GER, board_rows)
-    ]
-    drawn = [picture for picture in scatters if picture is not None]
-    pictures += drawn
-    maps = (
-        task_map(rows, mode) if task == ALL_TASKS else Blank("of a single task"),
-        question_map(details.facets, rows, task, mode),
-        layer_map(rows, task, mode),
-    )
-    return Gallery(
-        tuple(pictures),
-        _blanks(board_rows),
-        _correlations(standings if drawn else ()),
-        tuple(one for one in maps if not isinstance(one, Blank)),
-    )
-
-
-def _correlations(standings: Sequence[Standing]) -> Listing:
-    rows = (
-        _correlation_row(standing.policy, measure.title, standing[correlated])
-        for measure, correlated in CORRELATIONS.items()
-        for standing in standings
-    )
-    return Listing("GER with hallucination over the levels of each policy", COLUMNS, tuple(rows))
-
-
-def _curve(plot: Plot, measure: Measure) -> GalleryPlot:
-    better = f"; {measure.better} is better" if measure.better else ""
-    note = " ".join(filter(None, (CAUTIONS.get(measure, ""), plot.note)))
-    return GalleryPlot(measure.name, measure.title, f"{measure.unit}{better}", plot, note, CAUTIONS.get(measure, ""))
-
-
-def _cliffs(standings: Sequence[Standing], measure: Measure) -> Mapping[str, Cliff | Blank]:
-    """Returns where a rate rises fastest, by policy, of the rates that this is told of."""
-    return {one.policy: one[CLIFFS[measure]] for one in standings} if measure in CLIFFS else {}
-
-
-def _scatter(points: Scatter | Blank, measure: Measure) -> GalleryPlot | None:
-    if isinstance(points, Blank):
-        return None
-    title = f"GER against {measure.title.lower()}"
-    unit = f"{measure.title.lower()} over GER, a point for each policy and level"
-    return GalleryPlot(f"ger-{measure.name}", title, unit, points.plot, _note(points))
-
-
-def _note(points: Scatter) -> str:
-    plot = points.plot
-    note = f"Over the methods: {correlation_text(points.correlation)}"
-    if isinstance(points.correlation, Correlation):
-        note += ". The points are about the same questions, so p is too small"
-    return f"{note}. Hollow marks are controls, which are not counted." + (
-        f" Not drawn: {plot.note}." if plot.note else ""
-    )
-
-
-def _correlation_row(policy: str, rate: str, correlation: Correlation | Blank) -> tuple[str, ...]:
-    if isinstance(correlation, Blank):
-        return (policy, rate, "–", "", "–", "", correlation.reason)
-    pearson, spearman = f"{correlation.pearson:z.2f}", f"{correlation.spearman:z.2f}"
-    return (
-        policy,
-        rate,
-        pearson,
-        p_equation(correlation.pearson_p),
-        spearman,
-        p_equation(correlation.spearman_p),
-        str(correlation.n),
-    )
+    if is_told(GER, board_rows):
+        scatters = [(measure, scatter(rows, task, mode, measure, styles, place)) for measure in SCATTERED]
+        pictures += [_scatter(measure, plot) for measure, plot in scatters if not isinstance(plot, Blank)]
+    heat_map = task_map(rows, mode) if task == ALL_TASKS else Blank("of a single task")
+    return Gallery(tuple(pictures), _blanks(board_rows), () if isinstance(heat_map, Blank) else (heat_map,))
 
 
 def _blanks(rows: Sequence[SummaryRow]) -> tuple[tuple[str, str], ...]:
     """Lists the measures without a curve, and why. It leaves out directives and leaks, which few tasks ask for."""
+    reasons = [*(row.reason for row in rows if row.reason), "not measured"]
     missing = [measure for measure in EXPECTED if not is_told(measure, rows)]
-    reasons = [row.reason for row in rows if row.reason]
-    return tuple((measure.title, _reason(measure, rows, reasons)) for measure in missing)
+    valued = [measure for measure in missing if any(measure.value(row) is not None for row in rows)]
+    return tuple((one.title, "no tokens are removed" if one in valued else reasons[0]) for one in missing)
 
 
-def _reason(measure: Measure, rows: Sequence[SummaryRow], reasons: Sequence[str]) -> str:
-    if any(measure.value(row) is not None for row in rows):
-        return "no tokens are removed"
-    return reasons[0] if reasons else "not measured"
+def _curve(
+    rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure, styles: Styles | None, place: str
+) -> GalleryPlot:
+    plot = curve_plot(rows, task, mode, measure, styles, place)
+    better = f"; {measure.better} is better" if measure.better else ""
+    caution = CAUTIONS.get(measure, "")
+    return GalleryPlot(measure.name, measure.title, f"{measure.unit}{better}", plot, caution, caution)
+
+
+def curve_plot(
+    rows: Sequence[SummaryRow],
+    task: str,
+    mode: str,
+    measure: Measure,
+    styles: Styles | None = None,
+    place: str = "",
+) -> Plot:
+    """Draws one line for each policy of ``rows``, from the full cache at ratio 0, with a band for each method where
+    there are intervals. ``styles``: of all policies of a site, if the rows are not. ``place``: different for each
+    drawing of a page.
+
+    A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
+    index of its :class:`~leaderboards.rendering.style.LineStyle`.
+    """
+    styles = styles or line_styles(rows)
+    shown = [row for row in rows if row.task == task and row.mode == mode]
+    levels = sorted({row.at for row in shown})
+    horizontal = Axis.over(levels)
+    full = next((row for row in shown if row.policy == FULL), None)
+    rows_by_style: dict[LineStyle, list[SummaryRow]] = {}
+    for row in shown:
+        rows_by_style.setdefault(styles[row.policy], []).append(row)
+    lines = {style: _points(of_policy, full, measure, horizontal) for style, of_policy in rows_by_style.items()}
+    points = [point for runs in lines.values() for run in runs for point in run]
+    ends = [end for _, value, interval in points for end in (value, *(interval or ()))]
+    # Fitted to the lines and bands, with 0 kept: on one from 0 to 100 a rate of a few percent lies flat.
+    vertical = Axis.from_values(f"{measure.title}, {measure.unit}", ends, top=measure.top or 1.0)
+    where = _where(task)
+    title = f"{measure.title} ({measure.unit}) over the {horizontal.title}, {where}, {mode}: a line for each policy"
+    marks = tuple(mark for style, runs in lines.items() for mark in _marks(style, runs))
+    levels = [level for level in levels if level.declared == horizontal.kind]
+    return Plot(
+        Drawing(Frame(horizontal, vertical), marks, title, f"{task}/{mode}/{measure.name}/{place}"),
+        f"{measure.title}, {measure.unit}: {where.removeprefix('the ')}, {mode}",
+        tuple(spot for style, of in rows_by_style.items() for spot in _spots(style, of, measure, levels)),
+        {style.index: style.policy for style in lines},
+    )
+
+
+def _where(task: str) -> str:
+    return "the mean over tasks" if task == ALL_TASKS else task
+
+
+def _points(
+    rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, horizontal: Axis
+) -> list[list[Point]]:
+    """Runs of (level, value, interval) without a gap, in the unit shown."""
+    if full is not None and any(row is full for row in rows):
+        # The full cache has one cell, and is what every level is compared with.
+        value = _scale(measure, full)
+        ends = (horizontal.ticks[0], horizontal.last / 1.03)
+        return [[(end, value, None) for end in ends]] if value is not None else []
+    origin = horizontal.origin if full is not None else None
+    anchor = [(origin, full)] if full is not None and origin is not None else []
+    runs: list[list[Point]] = [[]]
+    of_kind = [row for row in rows if row.at.declared == horizontal.kind and row.at.value != origin]
+    for place, row in [*anchor, *((row.at.value, row) for row in sorted(of_kind, key=lambda row: row.at.amount))]:
+        value = _scale(measure, row)
+        if value is None:
+            runs.append([])
+        else:
+            interval = measure.interval(row)
+            scaled = None if interval is None else (interval[0] * measure.factor, interval[1] * measure.factor)
+            runs[-1].append((place, value, scaled))
+    # The anchor is no measurement of the policy: it is drawn only where it leads to one.
+    return [run for run in runs if run and not (anchor and len(run) == 1 and run[0][0] == origin)]
+
+
+def _scale(measure: Measure, row: SummaryRow) -> float | None:
+    value = measure.value(row)
+    return None if value is None else value * measure.factor
+
+
+def _marks(style: LineStyle, runs: Sequence[Sequence[Point]]) -> Iterator[Mark]:
+    for run in runs:
+        yield PolicyLine(style, tuple((ratio, value) for ratio, value, _ in run))
+        intervals = [(ratio, *interval) for ratio, _, interval in run if interval is not None]
+        if not style.control and len(intervals) > 1:
+            places, low, high = zip(*intervals, strict=True)
+            yield Band.between(style, places, low, high)
+
+
+def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, levels: Sequence[Level]) -> Iterator[Spot]:
+    """Yields the spots of one policy, whose ``rows`` these are. The full cache, which is the same at every level, has
+    one at each."""
+    for level, row in (
+        [(level, rows[0]) for level in levels] if style.policy == FULL else [(row.at, row) for row in rows]
+    ):
+        if level in levels and (value := _scale(measure, row)) is not None:
+            lines = (*numbers(measure, row), f"{row.n:,} questions")
+            yield Spot(style.index, level.value, value, f"{level}", lines)
+
+
+def _scatter(measure: Measure, plot: Plot) -> GalleryPlot:
+    rate = measure.title.lower()
+    unit = f"{rate} over GER, a point for each policy and level"
+    return GalleryPlot(f"ger-{measure.name}", f"GER against {rate}", unit, plot, plot.note)
+
+
+def scatter(
+    rows: Sequence[SummaryRow],
+    task: str,
+    mode: str,
+    measure: Measure,
+    styles: Styles | None = None,
+    place: str = "",
+) -> Plot | Blank:
+    """Draws a measure of one task, or ``all``, in one mode over GER, by what the rows measured: are answers made up
+    where the evidence is evicted everywhere? Blank where nothing has both values."""
+    both = (GER, measure)
+    styles = styles or line_styles(rows)
+    shown = [row for row in rows if (row.task, row.mode) == (task, mode)]
+    known = [row for row in shown if all(one.value(row) is not None for one in both)]
+    if not known:
+        return Blank(next((row.reason for row in shown if row.reason), NO_POINTS))
+    points: dict[LineStyle, list[tuple[SummaryRow, tuple[float, float]]]] = {}
+    for row in known:
+        across, up = ((one.value(row) or 0.0) * one.factor for one in both)
+        points.setdefault(styles[row.policy], []).append((row, (across, up)))
+    places = np.array([point for of_style in points.values() for _, point in of_style])
+    frame = Frame(_axis(GER, places[:, 0].max()), _axis(measure, places[:, 1].max()))
+    where = _where(task)
+    kind = min({row.at for row in known} - {UNTREATED}, default=UNTREATED).declared
+    title = f"{measure.title} over {GER.title}, {where}, {mode}: a point for each policy and {kind.name}"
+    marks = tuple(Dots(style, tuple(point for _, point in of_style)) for style, of_style in points.items())
+    # Controls do not count, as the oracle is made to lose nothing.
+    of_methods = [point for style, of_style in points.items() if not style.control for _, point in of_style]
+    return Plot(
+        Drawing(frame, marks, title, f"{task}/{mode}/scatter/{measure.name}/{place}"),
+        f"{measure.title}, percent, over GER: {where.removeprefix('the ')}, {mode}",
+        tuple(_spot(style, row, point, both) for style, of_style in points.items() for row, point in of_style),
+        {style.index: style.policy for style in points},
+        f"Over the methods: {correlation_text(of_methods)}. Hollow marks are controls, which are not counted."
+        + (f" Not drawn: {left_out}." if (left_out := _left_out(shown, known)) else ""),
+    )
+
+
+def _axis(measure: Measure, highest: float) -> Axis:
+    top = measure.top or 1.0  # both have one
+    fifths = max(1, math.ceil(5 * highest / top - 1e-9))
+    return Axis.up_to(f"{measure.title}, {measure.unit}", top * fifths / 5, STEPS[fifths])
+
+
+def _spot(style: LineStyle, row: SummaryRow, point: tuple[float, float], both: Iterable[Measure]) -> Spot:
+    lines = [f"{one.title} {', '.join(numbers(one, row))}" for one in both]
+    return Spot(style.index, *point, f"{row.at}", (*lines, f"{row.n:,} questions"))
+
+
+def correlation_text(points: Sequence[tuple[float, float]]) -> str:
+    """Writes Pearson's and Spearman's correlation of points in a line, or why there is none."""
+    if len(points) < FEWEST_POINTS:
+        return "no correlation: fewer than three levels"
+    across, up = np.array(points).T
+    if min(np.ptp(across), np.ptp(up)) <= FLAT:
+        return "no correlation: all levels are equal"
+    texts = [
+        f"{sign} = {signed(found.statistic, 2)} ({p_equation(float(found.pvalue))})"
+        for sign, found in (("r", scipy_stats.pearsonr(across, up)), ("ρ", scipy_stats.spearmanr(across, up)))
+    ]
+    return f"{', '.join(texts)}, {len(points)} points. The points are about the same questions, so p is too small"
+
+
+def _left_out(shown: Sequence[SummaryRow], known: Sequence[SummaryRow]) -> str:
+    """Says which policies lack points at which levels, and why, each reason once: the tasks in which it holds stand
+    where the cells are blank."""
+    missing: dict[str, dict[str, list[str]]] = {}
+    there = {(row.policy, row.at) for row in known}
+    for row in shown:
+        if (row.policy, row.at) not in there and row.policy != FULL:
+            reason = (row.reason or "not measured").rpartition(": ")[2]
+            missing.setdefault(reason, {}).setdefault(row.policy, []).append(str(row.at))
+    texts = {
+        reason: ", ".join(f"{policy} at {', '.join(levels)}" for policy, levels in policies.items())
+        for reason, policies in missing.items()
+    }
+    return "; ".join(f"{policies} ({reason})" for reason, policies in texts.items())
+
+
+def tradeoff(
+    rows: Sequence[SummaryRow], tasks: Sequence[str], styles: Mapping[str, LineStyle], place: str = ""
+) -> Plot | Blank:
+    """Draws a line for each policy, from the full cache on, and a dot for one without levels, as int4. ``rows``: of one
+    mode. ``tasks``: that the mean is over. A level at which a task has no value is left out."""
+    cells = {(row.task, row.policy, row.at): row for row in rows}
+    lines = {styles[policy]: _line(cells, tasks, policy) for policy in dict.fromkeys(row.policy for row in rows)}
+    lines = {style: line for style, line in lines.items() if line and style.policy != FULL}
+    if not lines:
+        return Blank("nothing is compressed, or the full cache was not run")
+    kept_words = what_is_kept(rows, tasks)
+    heights = [kept for line in lines.values() for _, (_, kept) in line]
+    frame = Frame(
+        Axis.up_to(f"{HELD}, percent of the full cache", WHOLE),
+        Axis.from_values(f"{kept_words}, percent of the full cache's", [*heights, WHOLE], steps=6),
+        corner="↖ better",
+    )
+    names = {level: "one level" if level == UNTREATED else f"{level}" for line in lines.values() for level, _ in line}
+    return Plot(
+        Drawing(
+            frame,
+            tuple(_mark(style, line) for style, line in lines.items()),
+            f"{kept_words.capitalize()} over bytes held, percent of the full cache: a line for each policy",
+            f"tradeoff/{place}",
+        ),
+        f"{kept_words.capitalize()} over bytes held, percent of the full cache",
+        tuple(
+            Spot(style.index, held, kept, names[level], (f"{kept_words} {kept:.0f} %", f"{HELD} {held:.0f} %"))
+            for style, line in lines.items()
+            for level, (held, kept) in line
+        ),
+        {style.index: style.policy for style in lines},
+    )
+
+
+def _mark(style: LineStyle, line: Sequence[tuple[Level, Place]]) -> Mark:
+    places = tuple(point for _, point in line)
+    return Dots(style, places) if line[-1][0] == UNTREATED else PolicyLine(style, ((WHOLE, WHOLE), *places))
+
+
+def what_is_kept(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> str:
+    """Names what is kept of the full cache: next tokens where all tasks are running text, else answers."""
+    words = {lead_of(row).kept for row in rows if row.policy == FULL and row.task in tasks}
+    return words.pop() if len(words) == 1 else KEPT
+
+
+def kept_share(rows: Mapping[tuple[str, str, Level], SummaryRow], task: str, policy: str, level: Level) -> float | None:
+    """Returns the answers kept of a task, in percent of the full cache's; None where either has no value."""
+    row, full = rows.get((task, policy, level)), rows.get((task, FULL, UNTREATED))
+    if row is None or full is None:
+        return None
+    measure = lead_of(full).measures[0]
+    return _share(measure.value(row), measure.value(full))
+
+
+def _line(
+    cells: Mapping[tuple[str, str, Level], SummaryRow], tasks: Sequence[str], policy: str
+) -> list[tuple[Level, Place]]:
+    levels = sorted(
+        {level for task, name, level in cells if name == policy and task != ALL_TASKS}, key=lambda one: one.amount
+    )
+    treated = [level for level in levels if level != UNTREATED] or levels
+    points = [(level, _point(cells, tasks, policy, level)) for level in treated]
+    return [(level, point) for level, point in points if point is not None]
+
+
+def _point(
+    cells: Mapping[tuple[str, str, Level], SummaryRow], tasks: Sequence[str], policy: str, level: Level
+) -> Place | None:
+    held, kept = [], []
+    for task in tasks:
+        row, full = cells.get((task, policy, level)), cells.get((task, FULL, UNTREATED))
+        if row is None or full is None:
+            return None
+        share = _share(KV_BYTES.value(row), KV_BYTES.value(full)), kept_share(cells, task, policy, level)
+        if share[0] is None or share[1] is None:
+            return None
+        held.append(share[0])
+        kept.append(share[1])
+    return (fmean(held), fmean(kept)) if held else None
+
+
+def _share(value: float | None, whole: float | None) -> float | None:
+    return None if value is None or not whole else WHOLE * value / whole

@@ -1,40 +1,44 @@
-"""Makes heat maps, shown a layer at a time: tasks by policy, and by ratio kinds of questions and the layers of a
-model."""
+"""The heat map of policies by task, shown for one measure at one level at a time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
-from typing import TypeVar
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
-from leaderboards.aggregate.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
 from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, RIGHT, SummaryRow
-from leaderboards.boards.cells import TableCell, heat_of
+from leaderboards.boards.declaration import TableCell, heat_of
 from leaderboards.metrics import Measure
+from leaderboards.rendering.frames import INK
+from leaderboards.rendering.printed import Paper, figures, print_settings, write_figure
 from leaderboards.rendering.templating import as_data
 from leaderboards.statistics.bootstrap import Blank
-from policies.declaration.levels import UNTREATED, Level, kind_name, kind_title, names_of
+from policies.declaration.lazy import LazyModule
+from policies.declaration.levels import UNTREATED, Level, kind_name, names_of
 from policies.declaration.names import CONTROLS, FULL
 
-SHOWN = (RIGHT, HALLUCINATION, GER)
-UNRUN = Blank(NOT_RUN)
-MEAN = "mean of the methods"
-QUESTIONS = "questions"
-BETWEEN = "/"  # the parts of a key
+seaborn: Any = LazyModule("seaborn")  # its import takes a tenth of a second, and most sites have no such drawing
+COLOURS = {RIGHT.name: "#1858c8", HALLUCINATION.name: "#cd6014", GER.name: "#92468c"}  # those of the page
+UNRUN = Blank("not run")
+CELL = (0.62, 0.3)  # inches
+BESIDE, ABOVE = 2.2, 1.4  # inches for the names of the rows, and for what stands above and below
+NARROWEST = 6.0  # inches, which have room for a heading
+LEGIBLE = 0.7  # of the width that the cells need: numbers of a narrower map would lie over one another
+TINY = 1e-9  # a scale from a value to itself has no colours
 
-Key = tuple[str, str]  # of a layer: the name of its measure, and a level or a policy
-Option = TypeVar("Option")
+Key = tuple[str, str]  # of a layer: the name of its measure, and a level
 Grid = tuple[tuple[float | Blank, ...], ...]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The cells that a heat map shows for one choice."""
+    """The cells that the map shows for one choice."""
 
     measure: Measure
-    values: Grid  # in the unit of a row, shape (rows, columns)
+    values: Grid  # in the unit of a row, shape (policies, tasks)
     top: float  # the value of full heat
     bottom: float  # the value of no heat
 
@@ -45,9 +49,14 @@ class Layer:
     def _cell(self, value: float | Blank) -> TableCell:
         if isinstance(value, Blank):
             return TableCell.blank(value.reason)
-        return TableCell(
-            self.measure.text(value), sort=value, heat=heat_of(value - self.bottom, self.top - self.bottom)
-        )
+        heat = heat_of(value - self.bottom, self.top - self.bottom)
+        return TableCell(self.measure.text(value), sort=value, heat=heat)
+
+    @property
+    def heading(self) -> str:
+        """Returns the name, unit and better end of its measure."""
+        better = f"; {self.measure.better} is better" if self.measure.better else ""
+        return f"{self.measure.title}, {self.measure.unit}{better}"
 
     @property
     def reasons(self) -> list[str]:
@@ -55,266 +64,110 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class HeatRow:
-    """The head of a row."""
-
-    name: str
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class HeatGroup:
-    """Rows under a title."""
-
-    title: str
-    rows: tuple[HeatRow, ...]
-    start: int = 0  # the place of the first among all rows
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A choice of the layer that is shown."""
-
-    title: str
-    options: tuple[tuple[str, str], ...]  # what stands in the key of a layer, and its text
-
-
-@dataclass(frozen=True)
 class HeatMap:
-    """A table of which one layer at a time is shown."""
+    """Policies by task, of which one layer at a time is shown."""
 
-    name: str
-    title: str
-    note: str
-    corner: str  # what the rows are
-    column_title: str
-    columns: tuple[str, ...]
-    groups: tuple[HeatGroup, ...]
-    choices: tuple[Choice, ...]  # two
-    layers: Mapping[Key, Layer]  # by what is chosen
+    policies: tuple[str, ...]
+    tasks: tuple[str, ...]
+    level_title: str
+    layers: Mapping[Key, Layer]
     first: Key  # the layer that a page shows without its script
 
     @property
-    def download(self) -> str:
-        """Names the table that has its numbers."""
-        return QUESTIONS if self.name == QUESTIONS else "cells"
-
-    @property
-    def headings(self) -> dict[str, str]:
-        """Returns by measure its name, unit and better end."""
-        measures = {layer.measure.name: layer.measure for layer in self.layers.values()}
-        return {
-            name: f"{one.title}, {one.unit}" + (f"; {one.better} is better" if one.better else "")
-            for name, one in measures.items()
-        }
+    def choices(self) -> list[tuple[str, dict[str, str]]]:
+        """Returns the two choices of a layer: their titles, and their options by what stands in the key."""
+        measures = {layer.measure.name: layer.measure.title for layer in self.layers.values()}
+        return [("measure", measures), (self.level_title, {level: level for _, level in self.layers})]
 
     def data(self) -> Markup:
         """Returns what the page's script needs to show any layer: for each row the texts of its cells with a space
         between them, of a blank one "#" and the number of its sign and reason."""
         reasons: dict[str, int] = {}
+
+        def text(cell: TableCell) -> str:
+            return f"#{reasons.setdefault(f'{cell.dash} {cell.reason}', len(reasons))}" if cell.reason else cell.text
+
         layers = {
-            BETWEEN.join(key): {
+            "/".join(key): {
                 "measure": layer.measure.name,
-                "rows": [
-                    " ".join(
-                        f"#{reasons.setdefault(f'{cell.dash} {cell.reason}', len(reasons))}"
-                        if cell.reason
-                        else cell.text
-                        for cell in row
-                    )
-                    for row in layer.cells
-                ],
+                "rows": [" ".join(map(text, row)) for row in layer.cells],
             }
             for key, layer in self.layers.items()
         }
-        ends = {
-            layer.measure.name: [end * layer.measure.factor for end in (layer.bottom, layer.top)]
-            for layer in self.layers.values()
-        }
-        return as_data({"told": self.headings, "ends": ends, "reasons": list(reasons), "layers": layers})
+        one_of_each = {layer.measure.name: layer for layer in self.layers.values()}
+        factors = {name: layer.measure.factor for name, layer in one_of_each.items()}
+        ends = {name: [factors[name] * end for end in (one.bottom, one.top)] for name, one in one_of_each.items()}
+        told = {name: layer.heading for name, layer in one_of_each.items()}
+        return as_data({"told": told, "ends": ends, "reasons": list(reasons), "layers": layers})
+
+    def save(self, key: Key, path: Path, heading: str, paper: Paper | None = None) -> None:
+        """Writes a layer for print with its numbers in the cells, as far as they can be read, and a bar of its
+        colours; blank cells are empty. It is as wide as the cells need, unless ``paper`` says how wide. The format is
+        that of the suffix: svg, png or pdf."""
+        layer = self.layers[key]
+        factor = layer.measure.factor
+        values = [[np.nan if isinstance(value, Blank) else factor * value for value in row] for row in layer.values]
+        wide = max(NARROWEST, BESIDE + CELL[0] * len(self.tasks))
+        paper = paper or Paper(wide)
+        legible = paper.width >= LEGIBLE * wide
+        size = (paper.width, ABOVE + CELL[1] * len(values))
+        with print_settings(heading):
+            figure = figures.Figure(figsize=size, layout="constrained")
+            axes = figure.add_subplot()
+            seaborn.heatmap(
+                np.array(values, dtype=np.float64),
+                ax=axes,
+                vmin=layer.bottom * factor,
+                vmax=max(layer.top, layer.bottom + TINY) * factor,
+                cmap=seaborn.light_palette(COLOURS[layer.measure.name], as_cmap=True),
+                annot=[["" if cell.reason else cell.text for cell in row] for row in layer.cells] if legible else None,
+                fmt="",
+                annot_kws={"fontsize": 9 * min(1.0, paper.width / wide)},  # as small as the cells
+                cbar_kws={
+                    **{"aspect": 40, "pad": 0.02},
+                    "label": paper.upright_label(f"{layer.measure.title}, {layer.measure.unit}", size[1]),
+                },
+                linewidths=1,
+                xticklabels=list(self.tasks),
+                yticklabels=list(self.policies),
+            )
+            axes.tick_params(colors=INK, length=0, pad=5)
+            axes.tick_params(axis="y", rotation=0)
+            if not legible:
+                axes.tick_params(axis="x", rotation=90)
+            axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
+            write_figure(figure, path)
 
 
 def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
     """Maps policies by task, at a level that can be chosen. ``rows``: of a run."""
     of_mode = [row for row in rows if row.mode == mode]
-    tasks = [task for task in dict.fromkeys(row.task for row in of_mode) if task != ALL_TASKS]
-    levels = _levels(of_mode)
+    tasks = tuple(task for task in dict.fromkeys(row.task for row in of_mode) if task != ALL_TASKS)
+    levels = sorted({row.at for row in of_mode if row.policy != FULL and row.at != UNTREATED})
     if not levels:
         return UNRUN
     by_place = {(row.policy, row.task, row.at): row for row in of_mode}
     full = {row.task: row for row in of_mode if row.policy == FULL}
-    policies = _methods_first(of_mode)
-    names, middle = names_of(levels), levels[len(levels) // 2]
-    measures = _with_values(of_mode)
-
-    def grid(measure: Measure, level: Level) -> Grid:
-        return tuple(
-            tuple(
-                _value_or_blank(full.get(task) if policy == FULL else by_place.get((policy, task, level)), measure)
-                for task in tasks
-            )
-            for policy in policies
-        )
-
-    return HeatMap(
-        "tasks",
-        "Tasks by policy",
-        "The full cache is the same at every level.",
-        "policy",
-        "task",
-        tuple(tasks),
-        (HeatGroup("", tuple(HeatRow(policy) for policy in policies)),),
-        (_measure_choice(measures), Choice(f"asked {kind_name(levels)}", tuple((one, one) for one in names.values()))),
-        _layers(measures, {name: level for level, name in names.items()}, grid),
-        (measures[0].name, names[middle]),
-    )
-
-
-def question_map(facets: Sequence[Facet], rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
-    """Maps kinds of questions by level, of a policy that can be chosen or the mean of the methods."""
-    of_board = [row for row in rows if (row.mode, row.task) == (mode, task)]
-    levels, measures = _levels(of_board), _with_values(of_board)
-    parts = {
-        part: [one for one in facets if (one.mode, one.task, one.part) == (mode, task, part)] for part in PROPERTIES
-    }
-    kinds = [facet for part in PROPERTIES for facet in parts[part]]
-    if not levels or not measures or not kinds:
-        return UNRUN
-    groups, start = [], 0
-    for part, title in PROPERTIES.items():
-        group = tuple(HeatRow(facet.value, f"n = {facet.n:,}") for facet in parts[part])
-        if group:
-            groups.append(HeatGroup(title, group, start))
-        start += len(group)
-
-    def grid(measure: Measure, policy: str) -> Grid:
-        return tuple(
-            tuple(facet.values[measure.field].get(cell, UNRUN) for cell in _cells(policy, levels)) for facet in kinds
-        )
-
-    note = "n: questions in each cell."
-    if task == ALL_TASKS:
-        note += " Unweighted mean over the tasks that have such questions."
-    return _by_policy((QUESTIONS, "Kinds of questions", note, "question"), groups, levels, of_board, measures, grid)
-
-
-def layer_map(rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
-    """Shows GER in each layer of the model taken alone, by level, of a policy that can be chosen or the mean of
-    methods."""
-    of_board = [row for row in rows if (row.mode, row.task) == (mode, task)]
-    by_place = {(row.policy, row.at): row for row in of_board}
-    layers = max((len(row.ger_by_layer or ()) for row in of_board), default=0)
-    levels = _levels(of_board)
-    if not layers or not levels:
-        return Blank(next((row.reason for row in of_board if row.reason), "not measured"))
-
-    def grid(measure: Measure, policy: str) -> Grid:
-        rows_of = [by_place.get(cell) for cell in _cells(policy, levels)]
-        return tuple(tuple(_in_layer(row, layer) for row in rows_of) for layer in range(layers))
-
-    group = HeatGroup("", tuple(HeatRow(f"layer {number}") for number in range(layers)))
-    note = "Each layer taken alone; the GER of the cache counts what survives in none of them."
-    return _by_policy(("layers", "Layers", note, "layer"), [group], levels, of_board, (GER,), grid)
-
-
-def _by_policy(
-    words: tuple[str, str, str, str],
-    groups: Sequence[HeatGroup],
-    levels: Sequence[Level],
-    rows: Sequence[SummaryRow],
-    measures: Sequence[Measure],
-    grid: Callable[[Measure, str], Grid],
-) -> HeatMap:
-    """Makes a map with a layer for each policy but the full cache, which is the first column of all of them, and for
-    the mean."""
-    name, title, note, corner = words
-    policies = [policy for policy in _methods_first(rows) if policy != FULL]
-    methods = [policy for policy in policies if policy not in CONTROLS]
-    # The best method first: a mean hides a method that is far worse than the others.
-    policies.sort(key=lambda policy: (policy in CONTROLS, -_mean_right(rows, policy)))
-    choice = Choice("policy", tuple((name, name) for name in [*policies, *([MEAN] if len(methods) > 1 else [])]))
-
-    def of_policy(measure: Measure, policy: str) -> Grid:
-        return grid(measure, policy) if policy != MEAN else _mean({method: grid(measure, method) for method in methods})
-
-    layers = _layers(measures, {name: name for name, _ in choice.options}, of_policy)
-    return HeatMap(
-        name,
-        title,
-        note,
-        corner,
-        kind_title(levels),
-        (FULL, *names_of(levels).values()),
-        tuple(groups),
-        (_measure_choice(measures), choice),
-        layers,
-        (measures[0].name, choice.options[0][0]),
-    )
-
-
-def _mean_right(rows: Sequence[SummaryRow], policy: str) -> float:
-    values = [value for row in rows if row.policy == policy and (value := RIGHT.value(row)) is not None]
-    return fmean(values) if values else 0.0
-
-
-def _layers(
-    measures: Sequence[Measure], options: Mapping[str, Option], grid: Callable[[Measure, Option], Grid]
-) -> dict[Key, Layer]:
-    """Makes all layers. Those of one measure have the same heat, so that one can be compared with another."""
+    policies = tuple(sorted(dict.fromkeys(row.policy for row in of_mode), key=lambda policy: policy in CONTROLS))
+    names = names_of(levels)
     layers: dict[Key, Layer] = {}
+    measures = [one for one in (RIGHT, HALLUCINATION, GER) if any(one.value(row) is not None for row in of_mode)]
     for measure in measures:
-        grids = {key: grid(measure, option) for key, option in options.items()}
-        values = [value for one in grids.values() for row in one for value in row if not isinstance(value, Blank)]
-        top, bottom = max(values, default=0.0), min(values, default=0.0)
-        layers |= {(measure.name, key): Layer(measure, one, top, bottom) for key, one in grids.items()}
-    return layers
 
+        def value(policy: str, task: str, level: Level, measure: Measure = measure) -> float | Blank:
+            row = full.get(task) if policy == FULL else by_place.get((policy, task, level))
+            if row is None:
+                return UNRUN
+            found = measure.value(row)
+            return Blank(row.reason or "not measured") if found is None else found
 
-def _mean(grids: Mapping[str, Grid]) -> Grid:
-    """Averages over the methods, cell by cell; blank where any of them is."""
-    first = next(iter(grids.values()))
-    return tuple(
-        tuple(
-            mean_of([_said_by(name, grid[row][column]) for name, grid in grids.items()]) for column in range(len(cells))
-        )
-        for row, cells in enumerate(first)
-    )
-
-
-def _said_by(name: str, value: float | Blank) -> float | Blank:
-    return Blank(f"{name}: {value.reason}") if isinstance(value, Blank) and value.reason != NO_SUCH else value
-
-
-def _cells(policy: str, levels: Sequence[Level]) -> list[tuple[str, Level]]:
-    return [(FULL, UNTREATED), *((policy, level) for level in levels)]
-
-
-def _levels(rows: Sequence[SummaryRow]) -> list[Level]:
-    return sorted({row.at for row in rows if row.policy != FULL and row.at != UNTREATED})
-
-
-def _methods_first(rows: Sequence[SummaryRow]) -> list[str]:
-    policies = list(dict.fromkeys(row.policy for row in rows))
-    return sorted(policies, key=lambda policy: policy in CONTROLS)
-
-
-def _with_values(rows: Sequence[SummaryRow]) -> list[Measure]:
-    return [measure for measure in SHOWN if any(measure.value(row) is not None for row in rows)]
-
-
-def _value_or_blank(row: SummaryRow | None, measure: Measure) -> float | Blank:
-    if row is None:
-        return UNRUN
-    value = measure.value(row)
-    return Blank(row.reason or "not measured") if value is None else value
-
-
-def _in_layer(row: SummaryRow | None, layer: int) -> float | Blank:
-    if row is None:
-        return UNRUN
-    layers = row.ger_by_layer
-    return Blank(row.reason or "not measured") if layers is None or layer >= len(layers) else layers[layer]
-
-
-def _measure_choice(measures: Sequence[Measure]) -> Choice:
-    return Choice("measure", tuple((measure.name, measure.title) for measure in measures))
+        grids = {
+            name: tuple(tuple(value(policy, task, level) for task in tasks) for policy in policies)
+            for level, name in names.items()
+        }
+        # Layers of one measure have the same heat, so that one can be compared with another.
+        known = [one for grid in grids.values() for row in grid for one in row if not isinstance(one, Blank)]
+        ends = max(known, default=0.0), min(known, default=0.0)
+        layers |= {(measure.name, name): Layer(measure, grid, *ends) for name, grid in grids.items()}
+    first = (measures[0].name, names[levels[len(levels) // 2]])
+    return HeatMap(policies, tasks, f"asked {kind_name(levels)}", layers, first)

@@ -1,23 +1,21 @@
 """The page of a comparison: a press against others, cell by cell, and how they fail differently."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.comparison.duel import COMPARED, Compared, Contest, Duel
-from leaderboards.aggregate.comparison.failures import HOW, Contrast
-from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas
-from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
-from leaderboards.boards.cells import TableCell, TableRow
+from leaderboards.aggregate.comparison.paired import AnswerKind
+from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, shared_clauses
+from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
+from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
-from leaderboards.pages.entries import provenance_of
-from leaderboards.pages.method import RunEntry
+from leaderboards.pages.method import RunEntry, provenance_of
 from leaderboards.pages.results import examples_page
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.templating import render
-from leaderboards.statistics.significance import p_text
+from leaderboards.statistics.text import percent
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
 from policies.declaration.levels import Level, kind_title, names_of
 
@@ -26,23 +24,8 @@ NO_SUCH = "one of the two answers nothing"
 # The definitions of the page on method that stand on this one too.
 DEFINED = (
     *("Pooled difference", "Verdict, of a comparison", "Smallest difference seen", "Means of subsets"),
-    *("Right against wrong", "Adapted"),
+    *("Adapted",),
 )
-# The columns of the table of every cell: first those of the cell, then those of each measure behind its title.
-OF_CELL: Mapping[str, Callable[[Duel], str]] = {
-    "task": lambda duel: duel.task,
-    "level": lambda duel: duel.level.where,
-    "questions": lambda duel: str(duel.questions),
-    "contexts": lambda duel: str(duel.contexts),
-    "only this one right": lambda duel: str(duel.only_one),
-    "only the other right": lambda duel: str(duel.only_other),
-    "p of McNemar": lambda duel: p_text(duel.p_of_mcnemar),
-}
-OF_MEASURE: Mapping[str, Callable[[Contest], str]] = {
-    "{}": lambda contest: contest.text,
-    "p, {}": lambda contest: p_text(contest.p),
-    "verdict on {}": lambda contest: contest.explanation,
-}
 
 
 @dataclass(frozen=True)
@@ -86,14 +69,12 @@ class OpponentSection:
     columns: tuple[str, ...]
     tables: tuple[MeasureGrid, ...]
     how: Listing
-    where: Listing
-    cells: Listing  # every measure of every cell
 
 
 def build_comparison(
     model: str,
     duels: Sequence[Duel],
-    contrasts: Mapping[str, Sequence[Contrast]],
+    kinds: Sequence[AnswerKind] = (),
     missing: Sequence[str] = (),
     sheets: Sequence[Sheet] = (),
     pooled: Sequence[Pooled] = (),
@@ -105,7 +86,7 @@ def build_comparison(
     warnings: Sequence[str] = (),
     next_step: str = "",
 ) -> str:
-    """Returns the page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells
+    """Returns the page as text; the same input gives the same bytes. ``missing``: cells
     without a verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it
     begins with. ``presses``: the arguments that each policy ran with. ``run``: what made the page, of so many
     ``contexts``. ``beside``: a run to look further at. ``unmastered``: why the model cannot do a task, which has no
@@ -113,18 +94,22 @@ def build_comparison(
     run."""
     reasons = unmastered or {}
     others = dict.fromkeys(duel.other for duel in duels)
-    counts = Counter(clause for one in pooled for clause in one.clauses)
-    shared = [clause for clause, count in counts.items() if count > len(pooled) / 2]
+    shared, own = shared_clauses(pooled)
     return render(
         "comparison.html.j2",
         model=model,
         teaching=CARRIES_OVER if is_teaching(model) else "",
         policy=duels[0].policy,
         sections=[
-            _section(number, [duel for duel in duels if duel.other == other], contrasts.get(other, ()), reasons)
+            _section(
+                number,
+                [duel for duel in duels if duel.other == other],
+                [one for one in kinds if one.other == other],
+                reasons,
+            )
             for number, other in enumerate(others, start=1)
         ],
-        pooled=[(one, "; ".join(clause for clause in one.clauses if clause not in shared)) for one in pooled],
+        pooled=list(zip(pooled, own, strict=True)),
         of_all="; ".join(shared),
         presses=Listing(
             "Arguments that the presses ran with",
@@ -159,13 +144,12 @@ def contexts_text(contexts: Mapping[str, int]) -> str:
 
 
 def _section(
-    number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast], unmastered: Mapping[str, str]
+    number: int, duels: Sequence[Duel], kinds: Sequence[AnswerKind], unmastered: Mapping[str, str]
 ) -> OpponentSection:
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
     measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
     family = max(duel.family for duel in duels)
-    sides = ("", "answers", duels[0].policy, duels[0].other, "difference")
     return OpponentSection(
         identifier=f"section-{number}",
         other=duels[0].other,
@@ -183,33 +167,10 @@ def _section(
         ),
         how=Listing(
             "How they answer, percent of all answers",
-            sides,
-            tuple(_contrasted(contrast) for contrast in contrasts if contrast.part == HOW),
-        ),
-        where=Listing(
-            "Where they are not right (wrong or unanswered), percent of such questions; the largest difference first",
-            sides,
-            tuple(_contrasted(contrast) for contrast in contrasts if contrast.part != HOW),
-        ),
-        cells=Listing(
-            "Every cell",
-            (*OF_CELL, *(column.format(measure.title) for measure in measures for column in OF_MEASURE)),
-            tuple(_cell_texts(duel, measures) for duel in judged),
+            ("", "answers", duels[0].policy, duels[0].other),
+            tuple((one.kind, str(one.answers), percent(one.rate), percent(one.other_rate)) for one in kinds),
         ),
     )
-
-
-def _cell_texts(duel: Duel, measures: Sequence[Compared]) -> tuple[str, ...]:
-    contests = [duel.contests.get(measure.name) for measure in measures]
-    texts = [text(contest) if contest else "–" for contest in contests for text in OF_MEASURE.values()]
-    return (*(text(duel) for text in OF_CELL.values()), *texts)
-
-
-def _contrasted(contrast: Contrast) -> tuple[str, ...]:
-    """Returns the row of a contrast as texts, rates in percent."""
-    rates = (f"{100 * rate:.0f}" for rate in (contrast.rate, contrast.other_rate))
-    alone = " (no interval from so few contexts)" if contrast.difference.low is None else ""
-    return (contrast.name, str(contrast.answers), *rates, contrast.difference.text(100) + alone)
 
 
 def _lines(

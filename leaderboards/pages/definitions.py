@@ -4,15 +4,14 @@ from leaderboards.aggregate.arguments import LEAST_SHARE
 from leaderboards.aggregate.comparison.duel import COMPARED, MORE
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
-from leaderboards.boards.registry import derived_definitions
+from leaderboards.boards.standings import derived_definitions
 from leaderboards.claims.definitions import CLAIMS
-from leaderboards.figures.tradeoff import DEFINITION as TRADEOFF
+from leaderboards.figures.gallery import TRADEOFF
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
 from leaderboards.pages.uses import DEFINITION as USES
 from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES
-from leaderboards.statistics.significance import ALPHA, EXACT_BELOW, POWER
-from leaderboards.statistics.subset_means import ALL_UP_TO, SUBSETS, fewest_clusters
+from leaderboards.statistics.significance import ALL_UP_TO, ALPHA, EXACT_BELOW, POWER, SUBSETS, fewest_clusters
 from leaderboards.studies.registry import studies
 
 ANSWERS = Chapter(
@@ -36,10 +35,7 @@ ANSWERS = Chapter(
 ROUTES = Chapter(
     "routes",
     "Routes: what is still in the cache",
-    (
-        *definitions_of("routes"),
-        *derived_definitions("routes"),
-    ),
+    (*definitions_of("routes"),),
 )
 
 COMPRESSION = Chapter(
@@ -106,11 +102,12 @@ STATISTICS = Chapter(
         Definition(
             "Paired difference",
             "Two policies on the same questions in the same resamples: what makes a question hard for both cancels. "
-            "Differences of measures are in points, whatever the unit of the measure; that of two rates is a share, as "
-            "the rates beside it.",
+            "Differences of measures are in points, whatever the unit of the measure; beside them stands what either "
+            "policy has. How they answer: how often either gives answers of a kind.",
             names=(
-                *with_interval(*(f"{name}_difference" for name in COMPARED), "rate_difference"),
-                *("rate", "other_rate", "part", "value", "other", "unit"),
+                *with_interval(*(f"{name}_difference" for name in COMPARED)),
+                *(f"{name}{side}" for name in COMPARED for side in ("_value", "_other_value")),
+                *("rate", "other_rate", "value", "other_value", "other", "unit"),
             ),
         ),
         Definition(
@@ -123,7 +120,7 @@ STATISTICS = Chapter(
             "for either side.",
             "p = 2 · (means on the rarer side of 0 + 1) / (means + 1)",
             "J. A. Hartigan, JASA 64 (1969)",
-            ("p", *(f"p, {one.title}" for one in COMPARED.values()), *(f"{name}_p" for name in COMPARED)),
+            ("p", *(f"{name}_p" for name in COMPARED)),
         ),
         Definition(
             "Smallest difference seen",
@@ -163,7 +160,7 @@ STATISTICS = Chapter(
             "independent, which those of a context are not, is not corrected, and decides nothing alone.",
             "χ² = (|only this − only the other| − 1)² / (only this + only the other)",
             "Q. McNemar, Psychometrika 12 (1947)",
-            ("only this one right", "only the other right", "only_one", "only_other", "p of McNemar", "p_of_mcnemar"),
+            ("only_one", "only_other", "p_of_mcnemar"),
         ),
         Definition(
             "Family, and correction",
@@ -185,7 +182,6 @@ STATISTICS = Chapter(
             f"fewer than {FEW_CONTEXTS} contexts cells are hatched.",
             names=(
                 *("verdict", "leakage under a defence"),
-                *(f"verdict on {one.title}" for one in COMPARED.values()),
                 *(f"{name}_verdict" for name in COMPARED),
             ),
         ),

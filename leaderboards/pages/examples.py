@@ -1,8 +1,4 @@
-"""The page of a task's examples: from a cell to what was asked and answered, and which tokens were still there.
-
-Where a run observed attention and routes, tokens can be shaded by what the question's last token reads of them, layer
-by layer, and how wide a route is left is said.
-"""
+"""The page of a task's examples: from a cell to what was asked and answered, and which tokens were still there."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -11,16 +7,14 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, Index, isna
 
-from leaderboards.aggregate.answer_tables import QUESTION
-from leaderboards.aggregate.comparison.failures import JUDGED, worst_first
+from leaderboards.aggregate.comparison.duel import QUESTION
+from leaderboards.aggregate.comparison.paired import JUDGED, worst_first
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.columns import with_levels
-from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL
 
 WORST = 6  # examples of each cell, the worst first
 OF_A_CONTEXT = 2  # of them about one context, unless there are too few about others
-QUESTION_STEP = 0  # of the table of attention: the last token of the question
 # The columns of the records that the page is made of.
 COLUMNS = (
     *("task", "policy", "level_kind", "level", "repeat", "status", *QUESTION, *JUDGED),
@@ -28,44 +22,39 @@ COLUMNS = (
     *("abstained", "hallucination_kind", "next_token_accuracy"),
     *("ger", "slot_coverage", "eviction_rate", "realised_ratio", "token_kept"),
 )
-Tables = Mapping[str, DataFrame]
-NO_TABLES: Tables = {}
-Key = tuple[str, str, str, float]  # of an answer: question, policy, kind and value of the level
 
 
-def build_examples(
-    model: str, task: str, records: DataFrame, page: str = "index.html", tables: Tables = NO_TABLES
-) -> str:
+def build_examples(model: str, task: str, records: DataFrame, page: str = "index.html") -> str:
     """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers of each policy and
-    level are shown. ``page``: the file name of the page with the figures of the task. ``tables``: of studies, as for
-    :func:`examples_of`."""
+    level are shown. ``page``: the file name of the page with the figures of the task."""
     return render(
         "examples.html.j2",
         ("examples.js",),
         model=model,
         task=task,
         task_page=page,
-        data=as_data(examples_of(records, tables)),
+        data=as_data(examples_of(records)),
     )
 
 
-def examples_of(records: DataFrame, tables: Tables = NO_TABLES) -> dict[str, Any]:
+def examples_of(records: DataFrame) -> dict[str, Any]:
     """Returns what the page's script draws from: contexts and questions once, and by cell the worst answers, of the
-    first draw where a random policy was drawn several times. ``tables``: by name, ``attention`` and ``routes`` of the
-    same run, if it has them."""
+    first draw where a random policy was drawn several times."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["output_text"]
     shown = sound.loc[_spread(worst_first(sound))]
     contexts = _numbers(shown, ["context"])
     questions = _numbers(shown, QUESTION)
-    observed = _observed(shown, tables)
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
     rows = shown.to_dict("records")
     for row, context, question in zip(rows, contexts, questions, strict=True):
         answers = cells.setdefault(row["policy"], {}).setdefault(str(row["level"]), [])
-        answers.append({"question": question, "context": context, **_answer(row), **observed.get(_key(row), {})})
+        answers.append({"question": question, "context": context, **_answer(row)})
     return {
-        "contexts": [_context(row) for row in _first(rows, contexts)],
+        "contexts": [
+            {"text": row["context"], "ends": np.frombuffer(row["token_ends"], dtype="<u4").tolist()}
+            for row in _first(rows, contexts)
+        ],
         "questions": [_question(row, full) for row in _first(rows, questions)],
         "first": _graded(cells),
         "cells": cells,
@@ -104,11 +93,6 @@ def _first(rows: Sequence[Mapping[Any, Any]], numbers: list[int]) -> list[Mappin
     return [by_policy[number] for number in sorted(by_policy)]
 
 
-def _context(row: Mapping[Any, Any]) -> dict[str, Any]:
-    ends = np.frombuffer(row["token_ends"], dtype="<u4")
-    return {"text": row["context"], "ends": [int(end) for end in ends]}
-
-
 def _question(row: Mapping[Any, Any], full: Any) -> dict[str, Any]:
     key = tuple(row[name] for name in QUESTION)
     return {
@@ -135,42 +119,6 @@ def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
         "realised": _number(row["realised_ratio"]),
         "kept": None if kept is None else base64.b64encode(kept).decode(),
     }
-
-
-def _key(row: Mapping[Any, Any]) -> Key:
-    level: Level = row["level"]
-    return row["question_id"], row["policy"], level.kind, level.value
-
-
-def _observed(shown: DataFrame, tables: Tables) -> dict[Key, dict[str, Any]]:
-    """Returns of the answers that are shown what was observed: ``width`` and ``attention``, by layer a list
-    of tokens, each followed by its share. Tokens count from the first one of the context on; those before it are of the
-    chat template, and those behind it of the question."""
-    wanted = {_key(row) for row in shown.to_dict("records")} if tables else set()
-    found: dict[Key, dict[str, Any]] = {}
-    for row in _rows_of(tables, "routes", shown):
-        if (key := _cell(row)) in wanted:
-            found[key] = {"unobserved": row["unobserved"], "width": _number(row["answer_width"])}
-    for row in sorted(_rows_of(tables, "attention", shown), key=lambda one: int(one["layer"])):
-        if (key := _cell(row)) in wanted and row["step"] == QUESTION_STEP:
-            tokens = (int(token) - row["before_context"] for token in row["most"])
-            pairs = zip(tokens, (round(float(share), 3) for share in row["most_share"]), strict=True)
-            found.setdefault(key, {}).setdefault("attention", []).append([number for pair in pairs for number in pair])
-    return found
-
-
-def _rows_of(tables: Tables, name: str, shown: DataFrame) -> list[dict[Any, Any]]:
-    """Returns the rows of a table about the questions that are shown, of the first draw."""
-    if name not in tables:
-        return []
-    table = tables[name]
-    chosen = table["question_id"].isin(shown["question_id"].unique()) & (table["repeat"] == 0)
-    rows: list[dict[Any, Any]] = table[chosen & table["task"].isin(shown["task"].unique())].to_dict("records")
-    return rows
-
-
-def _cell(row: Mapping[Any, Any]) -> Key:
-    return row["question_id"], row["policy"], row["level_kind"], float(row["level"])
 
 
 def _number(value: Any) -> float | None:

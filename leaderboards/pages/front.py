@@ -4,41 +4,34 @@ The front page has the boards and the mean over tasks; each task has its own pag
 heavy to be opened at once.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, Lead, lead_of
-from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, RIGHT, SummaryRow
-from leaderboards.aggregate.teaching import CARRIES_OVER, is_teaching
-from leaderboards.boards.area import AREA
-from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
-from leaderboards.figures.captions import MODES
-from leaderboards.figures.gallery import GalleryPlot
-from leaderboards.figures.tradeoff import HELD, WHOLE, kept_by_silence, tradeoff, what_is_kept
+from leaderboards.aggregate.lead import CARRIES_OVER, DIRECTIVES, QUESTIONS, TEXT, Lead, is_teaching, lead_of
+from leaderboards.aggregate.row import ALL_TASKS, MODES, RIGHT, SummaryRow
+from leaderboards.boards.board import Board
+from leaderboards.boards.safe_ratio import TOLERATED_LOSS
+from leaderboards.figures.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
-from leaderboards.pages.entries import provenance_of
 from leaderboards.pages.findings import Headline, findings_of
-from leaderboards.pages.method import TaskEntry
-from leaderboards.pages.placed_boards import board_data, legend, place_boards
+from leaderboards.pages.method import TaskEntry, provenance_of
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
-from leaderboards.pages.sections import sections_of
-from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_matrix
-from leaderboards.rendering.plots import Plot, Spot
+from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
+from leaderboards.pages.uses import Use, UseMatrix, kind_of, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
-from leaderboards.statistics.bootstrap import COVERAGE, Blank
-from leaderboards.statistics.subset_means import clusters_to_detect
+from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.significance import clusters_to_detect
 from policies.declaration.levels import Level, LevelKind
-from policies.declaration.names import CONTROLS, FULL, ORACLE, RECENCY
+from policies.declaration.names import CONTROLS, FULL, ORACLE
 
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 METHOD = "method.html"
-SINKS = ("streaming_llm", RECENCY)
 A_LITTLE = 0.5  # percent of the bytes
 TRADEOFF_UNIT = Markup(
     'Up: score in percent of the full cache’s<span class="wide">, mean over tasks</span> '
@@ -60,8 +53,64 @@ class First:
     points_of: str  # what a loss in points is a loss of
     tradeoff: GalleryPlot | None
     findings: Sequence[Headline]
-    coverage: str  # how often intervals from few contexts contain the true value
     notes: Sequence[str]  # why a number is not what one would think
+
+
+@dataclass(frozen=True)
+class PlacedBoard:
+    """A board on the front page."""
+
+    identifier: str
+    title: str
+    note: str
+    board: Board
+    page: str  # the address of the page of its task, or nothing
+    task: str
+    leads: str  # what its policies are ranked by, whose area is taken
+    few: bool  # whether the contexts are too few for verdicts to be trusted, whose cells are hatched then
+    results: Results
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """Returns what the page's script tells it from the other boards by."""
+        one = self.results
+        name = title_of(self.task, "")
+        return {"model": one.model, "mode": one.mode, "setting": one.setting, "task": self.task, "name": name}
+
+
+def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
+    shown = [
+        (one, label, task)
+        for one, label in zip(results, labels_of(results), strict=True)
+        for task in one.shown
+        if (one.mode, task) in one.boards
+    ]
+    return [
+        PlacedBoard(
+            f"board-{number}",
+            title_of(task, label),
+            note_of(one, task),
+            one.boards[one.mode, task],
+            pages.get(task, ""),
+            task,
+            _leads(one, task),
+            largest_of(one, task).few_contexts,
+            one,
+        )
+        for number, (one, label, task) in enumerate(shown, start=1)
+    ]
+
+
+def _leads(results: Results, task: str) -> str:
+    """Names what leads a task; over all tasks what leads each of those that the mean is over."""
+    full = {row.task: row for row in results.rows if row.policy == FULL}
+    by_lead: dict[Lead, list[str]] = {}
+    for one in results.mastered if task == ALL_TASKS else [task]:
+        by_lead.setdefault(lead_of(full.get(one)), []).append(one)
+    return "; ".join(
+        f"{lead.short} in {', '.join(tasks)}" if lead is not QUESTIONS and len(by_lead) > 1 else lead.short
+        for lead, tasks in by_lead.items()
+    )
 
 
 def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()) -> dict[str, Callable[[], str]]:
@@ -125,7 +174,7 @@ def _front_page(
             for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
         ],
         boards=boards,
-        legend=legend(boards),
+        legend=list({(one.name, one.meaning): one for board in boards for one in board.board.columns}.values()),
         studies=[
             (f"{title}, {label}" if label else title, page)
             for label, one in zip(labels_of(results), results, strict=True)
@@ -135,25 +184,10 @@ def _front_page(
         enough=clusters_to_detect(TOLERATED_LOSS),
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
-        board_data=as_data(board_data(results, boards)),
+        board_data=as_data([{"id": board.identifier, **board.choices} for board in boards]),
         sections=sections_of(results, shown),
         **values,
     )
-
-
-def _coverage(contexts: Sequence[int]) -> str:
-    """Says how often intervals from few contexts contain the true value; ``contexts``: of each use."""
-    few = sorted(count for count in contexts if 1 < count < FEW_CONTEXTS)
-    held = ""
-    if few:
-        fewest, most = few[0], few[-1]
-        more = "" if most == fewest else f", from {most} contexts in {COVERAGE[most]} %"
-        held = (
-            f"In simulations, 95 % intervals from {fewest} contexts contain the true value in only "
-            f"{COVERAGE[fewest]} % of the runs{more}."
-        )
-    alone = "A single context has no interval."
-    return " ".join(filter(None, (held, alone if 1 in contexts else "")))
 
 
 def _first(
@@ -162,7 +196,7 @@ def _first(
     identifier, matrix = f"first-{number}", use_matrix(results)
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
     kind, leads = kind_of(results), {_first_lead(results, use) for use in matrix.uses}
-    if not kind.removes and not isinstance(plot, Blank) and all(map(_holds_all, plot.spots)):
+    if not kind.removes and not isinstance(plot, Blank) and all(spot.x > WHOLE - A_LITTLE for spot in plot.spots):
         plot = Blank("faults free nothing")
     return First(
         identifier,
@@ -176,12 +210,11 @@ def _first(
         else GalleryPlot(
             "tradeoff",
             f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}",
-            _unit_of(kind) + _silence(results),
+            TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL),
             plot,
         ),
         findings_of(results, matrix, f"section-{number}", pages),
-        _coverage([use.contexts for use in matrix.uses]),
-        [*_notes(results, matrix), *([] if isinstance(plot, Blank) else _upright(plot))],
+        _notes(results),
     )
 
 
@@ -190,98 +223,15 @@ def _first_lead(results: Results, use: Use) -> Lead:
     return lead_of(next((row for row in results.rows if (row.task, row.policy) == (use.tasks[0], FULL)), None))
 
 
-def _unit_of(kind: LevelKind) -> Markup:
-    """Says what the trade-off shows, where that is defined, and how a ratio and the bytes hang together where levels
-    are shares removed."""
-    return TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL)
-
-
-def _holds_all(spot: Spot) -> bool:
-    return spot.x > WHOLE - A_LITTLE
-
-
-def _upright(plot: Plot) -> list[str]:
-    """Explains the lines of policies that hold all bytes at each level."""
-    held: dict[int, set[float]] = {}
-    for spot in plot.spots:
-        held.setdefault(spot.index, set()).add(spot.x)
-    names = [plot.names[line] for line, bytes_held in held.items() if min(bytes_held) > WHOLE - A_LITTLE]
-    lines, them = ("line", "it masks tokens and frees") if len(names) == 1 else ("lines", "they mask tokens and free")
-    upright = f"{lines} of {', '.join(names)} in the chart {'is' if len(names) == 1 else 'are'} vertical"
-    return [f"The {upright}: {them} no memory."] if names else []
-
-
-def _silence(results: Results) -> str:
-    """Explains the shaded strip of the trade-off."""
-    kept = kept_by_silence(results.rows, results.mastered)
-    return f" Shaded: answering every question “I don’t know” keeps {kept:.0f} %." if kept else ""
-
-
-def _notes(results: Results, matrix: UseMatrix) -> list[str]:
+def _notes(results: Results) -> list[str]:
     """Explains what surprises readers, where these results show it."""
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     best: dict[str, float] = {}
     for row in results.rows:
         if row.task == task and (value := RIGHT.value(row)) is not None:
             best[row.policy] = max(best.get(row.policy, 0.0), value)
-    notes = []
-    if best.get(ORACLE, 0.0) > best.get(FULL, 0.0) > 0:
-        notes.append("The oracle is above the full cache, because it also removes distractors.")
-    notes += _oracle_not_shown(results)
-    notes += _sinks(results, matrix)
-    return notes
-
-
-def _sinks(results: Results, matrix: UseMatrix) -> list[str]:
-    """Compares the areas of StreamingLLM and of recency task by task, where the one is a point or more below the other
-    over all."""
-    areas: dict[str, dict[str, float]] = {}
-    for (mode, task), standings in results.details.standings.items():
-        for standing in standings:
-            area = standing[AREA]
-            if mode == results.mode and standing.policy in SINKS and not isinstance(area, Blank):
-                areas.setdefault(task, {})[standing.policy] = area.height.mean
-    lower = {task: [of_task[name] for name in SINKS] for task, of_task in areas.items() if len(of_task) == len(SINKS)}
-    lower = {task: pair for task, pair in lower.items() if pair[0] < pair[1]}
-    over = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
-    own, other = lower.get(over, (0.0, 0.0))
-    if other - own < 1:
-        return []
-    each = [task for task in results.mastered if task in lower]
-    tasks = "each of them" if len(each) == len(results.mastered) > 1 else ", ".join(each)
-    where = f" over all tasks; smaller in {tasks}" if over == ALL_TASKS else ""
-    return [
-        f"StreamingLLM has a smaller area than recency ({own:.0f} against {other:.0f}{where}): the first tokens, which "
-        f"it always keeps, take much of a small budget.{_safer_all_the_same(matrix)}"
-    ]
-
-
-def _safer_all_the_same(matrix: UseMatrix) -> str:
-    """Names the uses for which the safe ratio says the opposite of the area."""
-    rows = [line for name in SINKS for line in (*matrix.methods, *matrix.controls) if line.name == name]
-    uses = [
-        use.name
-        for use, own, other in zip(matrix.uses, *(row.cells for row in rows), strict=True)
-        if (own.sort or 0) > (other.sort or 0)
-    ]
-    return f" Its safe ratio is higher for {', '.join(uses)} all the same." if uses else ""
-
-
-def _oracle_not_shown(results: Results) -> list[str]:
-    """Says why even the control that keeps the evidence is not shown to be safe: its intervals are too wide."""
-    safe = {task: one for task in results.tasks if isinstance(one := safe_ratio_of(results, task, ORACLE), SafeRatio)}
-    unclear = {
-        task: one.losses[0].high for task, one in safe.items() if one.outcome == "not shown" and one.losses[0].high
-    }
-    if not unclear:
-        return []
-    ends = ", ".join(
-        f"in {task} up to {high:.0f} points ({safe[task].contexts} contexts)" for task, high in unclear.items()
-    )
-    return [
-        "Not even the oracle, which keeps the evidence, is shown to be safe: so few contexts do not exclude a loss of "
-        f"5 points or more at the lowest {kind_of(results).name}: {ends}."
-    ]
+    above = best.get(ORACLE, 0.0) > best.get(FULL, 0.0) > 0
+    return ["The oracle is above the full cache, because it also removes distractors."] if above else []
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
@@ -303,22 +253,16 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
     for row in rows:
         if row.policy != FULL:
             levels_of_kinds.setdefault(row.at.declared, set()).add(row.at)
+    names = {row.policy for row in rows}
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
-        ("Policies", _policies(distinct(row.policy for row in rows))),
-        *((f"Asked {kind.plural}", _span(levels)) for kind, levels in levels_of_kinds.items()),
+        ("Policies", f"{len(names - {*CONTROLS})} methods and {len(names & {*CONTROLS})} controls"),
+        *(
+            (f"Asked {kind.plural}", " to ".join(map(str, dict.fromkeys((min(levels), max(levels))))))
+            for kind, levels in levels_of_kinds.items()
+        ),
         ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
         *provenance_of([run for one in results for run in one.runs.values()]),
         *(("Not complete", state) for one in results for state in _states(one)),
     ]
-
-
-def _policies(names: Sequence[str]) -> str:
-    controls = sum(name in CONTROLS for name in names)
-    return f"{len(names) - controls} methods and {controls} controls"
-
-
-def _span(levels: Iterable[Level]) -> str:
-    ordered = sorted(levels)
-    return f"{ordered[0]} to {ordered[-1]}" if len(ordered) > 1 else f"{ordered[0]}"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.imported import Imported
 from leaderboards.downloads.sheets import Sheet
+from leaderboards.downloads.tables import Imported
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.templating import render
 

@@ -7,13 +7,10 @@ from typing import Any, Self
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.boards.board import Boards, Losses, boards_of
-from leaderboards.boards.standings import all_standings
-from leaderboards.downloads.encounters import Duels
+from leaderboards.boards.board import Boards, boards_of
+from leaderboards.boards.standings import Standings, all_standings
 from leaderboards.downloads.sheets import file_name
-from leaderboards.figures.gallery import Details
 
 
 @dataclass(frozen=True)
@@ -28,8 +25,7 @@ class Results:
     setting: str = ""  # what tells these results from others of the same model and mode on a site, if there are such
     boards: Boards = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)  # by policy, as far as they are known
-    duels: Duels = field(default_factory=dict)  # of any two policies, which the board can compare
-    details: Details = field(default_factory=Details)  # what the records say beyond the rows, for figures
+    standings: Standings = field(default_factory=dict)
     studies: Mapping[str, str] = field(default_factory=dict)  # by title, the file names of the pages of studies
 
     @classmethod
@@ -39,16 +35,13 @@ class Results:
         rows: Sequence[SummaryRow],
         runs: Mapping[str, Mapping[str, Any]],
         model: str,
-        losses: Losses | None = None,
         **more: Any,
     ) -> Self:
-        """Aggregates what stands on boards and in figures; ``more`` are other fields. The duels are not among it: they
-        need the records alone, and a site finds them beside this. ``losses``: for :func:`boards_of`."""
+        """Aggregates what stands on boards and in figures; ``more`` are other fields."""
         standings = all_standings(records, rows)
         machines = distinct(str(device) for run in runs.values() if (device := spread(run).get("device")))
-        boards = boards_of(records, rows, standings, ", ".join(machines), losses)
-        details = Details(standings, facets(records, rows))
-        return cls(rows, runs, model, rows[0].mode, boards=boards, details=details, **more)
+        boards = boards_of(records, rows, standings, ", ".join(machines))
+        return cls(rows, runs, model, rows[0].mode, boards=boards, standings=standings, **more)
 
     @property
     def tasks(self) -> list[str]:

@@ -1,23 +1,64 @@
 """Makes the sections of a page: one task, or the mean over tasks, of some results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
-from leaderboards.aggregate.lead import CANNOT, QUESTIONS, TEXT, first_shown, lead_of, leading_first
-from leaderboards.aggregate.row import ALL_TASKS, OBEYED, WRONG_OF_ANSWERED, SummaryRow, is_told
-from leaderboards.figures.gallery import Gallery, gallery
+from leaderboards.aggregate.lead import CANNOT, QUESTIONS, RANKED, TEXT, first_shown, lead_of, leading_first, mark_of
+from leaderboards.aggregate.row import (
+    ALL_TASKS,
+    GER,
+    KEPT_TOKENS,
+    KV_BYTES,
+    REALISED_RATIO,
+    SLOT_COVERAGE,
+    SummaryRow,
+    is_told,
+    share_as_count,
+)
+from leaderboards.boards.declaration import TableCell, TableRow, heat_of
+from leaderboards.figures.gallery import CAUTIONS, Gallery, gallery
 from leaderboards.metrics import TABLES, Measure
+from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
-from leaderboards.pages.tables import Table, every_measure, measure_table
-from leaderboards.pages.uses import kind_of, with_use
-from leaderboards.rendering.listing import Listing
+from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
-from policies.declaration.names import FULL
+from leaderboards.statistics.text import count_text, interval_text
+from policies.declaration.levels import UNTREATED, kind_title, names_of
+from policies.declaration.names import CONTROLS, FULL
+
+NOT_RUN = "not run"
+BAR_HEIGHT = 10
+
+
+@dataclass(frozen=True)
+class Table:
+    """A measure over policy and level."""
+
+    measure: Measure
+    beside: str  # what stands under each value
+    title: str  # of the columns
+    columns: tuple[str, ...]
+    reference: TableRow | None  # the full cache, which has one cell for all levels
+    methods: tuple[TableRow, ...]
+    controls: tuple[TableRow, ...]
+    one_level: tuple[TableRow, ...]  # of what has no levels, as int4: one cell each
+    notes: tuple[str, ...]
+
+    @property
+    def ranked(self) -> bool:
+        """Tells whether the best of a column is marked."""
+        return self.measure in RANKED
+
+    @property
+    def caution(self) -> str:
+        """Says what the measure must not be read as, if there is such a thing."""
+        return CAUTIONS.get(self.measure, "")
 
 
 @dataclass(frozen=True)
 class TaskSection:
-    """Holds the figures and the tables of one task, and every measure."""
+    """Holds the figures and the tables of one task."""
 
     identifier: str
     title: str
@@ -25,7 +66,6 @@ class TaskSection:
     styles: Mapping[str, LineStyle]  # by policy, methods first
     gallery: Gallery
     tables: tuple[Table, ...]
-    listing: Listing | None  # every measure; the mean over tasks has none, as its tasks have pages with theirs
 
 
 def sections_of(results: Sequence[Results], task: str) -> list[TaskSection]:
@@ -60,7 +100,7 @@ def note_of(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
     most = largest_of(results, task)
     lead = QUESTIONS if task == ALL_TASKS else lead_of(most)
-    counted = _count_text(most.n, lead.unit)
+    counted = count_text(most.n, lead.unit)
     sentences = [f"Each cell has {counted}" + (f" about {contexts_text(results, task)}" if lead is not TEXT else "")]
     if most.not_mastered:
         where = "" if task == ALL_TASKS else f" ({most.not_mastered.removeprefix(f'{CANNOT}: ')})"
@@ -89,48 +129,15 @@ def note_of(results: Results, task: str) -> str:
         sentences.append(f"“I don’t know” to every question has {most.right_by_silence:.1f} % right")
     if most.obeyed_by_silence is not None:
         sentences.append(f"It obeys {most.obeyed_by_silence:.0f} % of the directives")
-    sentences += _not_healed(results, results.mastered if task == ALL_TASKS else [task])
     if most.few_contexts:
         least = f"as few as {most.fewest_contexts} contexts of a task" if task == ALL_TASKS else "so few contexts"
         sentences.append(f"With {least}, intervals are too narrow and verdicts too sure: their cells are hatched")
     return "".join(f"{sentence}. " for sentence in sentences).strip()
 
 
-def _not_healed(results: Results, tasks: Sequence[str]) -> list[str]:
-    """Warns of tasks where fewer answers are wrong because fewer directives are obeyed: an answer under a directive is
-    harder to get right than one without. It names the policy and level with the fewest wrong answers of these, at the
-    level that boards show first if there are any."""
-    notes = []
-    for task in tasks:
-        rows = [row for row in results.rows if row.task == task and OBEYED.value(row) is not None]
-        full = next((row for row in rows if row.policy == FULL), None)
-        if full is None or WRONG_OF_ANSWERED.value(full) is None:
-            continue
-        seeming = [row for row in rows if _is_below(row, full, WRONG_OF_ANSWERED) and _is_below(row, full, OBEYED)]
-        typical = [row for row in seeming if row.level == kind_of(results).typical]
-        if seeming:
-            best = min(typical or seeming, key=lambda row: WRONG_OF_ANSWERED.value(row) or 0.0)
-            notes.append(
-                f"In {task} fewer wrong answers go with fewer directives obeyed, and are no gain: "
-                f"{best.policy} at {best.at.where} has {_share(best, WRONG_OF_ANSWERED)} % of its answers wrong and "
-                f"obeys {_share(best, OBEYED)} %, the full cache {_share(full, WRONG_OF_ANSWERED)} and "
-                f"{_share(full, OBEYED)} %"
-            )
-    return notes
-
-
-def _is_below(row: SummaryRow, full: SummaryRow, measure: Measure) -> bool:
-    value, whole = measure.value(row), measure.value(full)
-    return row is not full and value is not None and whole is not None and value < whole
-
-
-def _share(row: SummaryRow, measure: Measure) -> str:
-    return f"{measure.factor * (measure.value(row) or 0.0):.0f}"
-
-
 def contexts_text(results: Results, task: str) -> str:
     """Writes how many contexts there are, over several tasks those of each; of attacks there may be fewer."""
-    whole = _count_text(largest_of(results, task).contexts, "context")
+    whole = count_text(largest_of(results, task).contexts, "context")
     if task != ALL_TASKS:
         return f"{whole}{_attacked(results, task)}"
     by_count: dict[tuple[int, str], list[str]] = {}
@@ -170,15 +177,114 @@ def _section(
         title=title,
         note=note_of(results, task),
         styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
-        gallery=gallery(results.rows, task, results.mode, results.details, styles, identifier),
+        gallery=gallery(results.rows, task, results.mode, styles, identifier),
         tables=tuple(
             measure_table(rows_of_task, measure, highest[measure.name], examples if measure in leading else "")
             for measure in leading_first(TABLES, task, rows_of_task)
             if measure in leading or is_told(measure, rows_of_task)
         ),
-        listing=None if task == ALL_TASKS else every_measure(rows_of_task, title),
     )
 
 
-def _count_text(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = "") -> Table:
+    """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat.
+    ``examples``: the name of the page of examples, if there is one."""
+    has_levels = {row.policy for row in rows if row.at != UNTREATED}
+    levels = sorted({row.at for row in rows if row.policy in has_levels})
+    names = names_of(levels)
+    by_place = {(row.policy, row.at): row for row in rows}
+    notes: dict[str, list[str]] = {}
+    lines: list[TableRow] = []
+    one_level: list[TableRow] = []
+    reference = None
+    for policy in dict.fromkeys(row.policy for row in rows):
+        if policy == FULL:
+            full = next(row for row in rows if row.policy == FULL)
+            reference = TableRow(FULL, (_cell(full, measure, highest, notes, FULL, examples),))
+            continue
+        if policy not in has_levels:
+            alone = by_place[policy, UNTREATED]
+            one_level.append(TableRow(policy, (_cell(alone, measure, highest, notes, policy, examples),)))
+            continue
+        cells = [
+            _cell(by_place.get((policy, level)), measure, highest, notes, f"{policy} at {name}", examples)
+            for level, name in names.items()
+        ]
+        lines.append(TableRow(policy, tuple(cells)))
+    return Table(
+        measure=measure,
+        beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
+        title=kind_title(levels) if levels else "",
+        columns=tuple(names.values()),
+        reference=reference,
+        methods=tuple(line for line in lines if line.name not in CONTROLS),
+        controls=tuple(line for line in lines if line.name in CONTROLS),
+        one_level=tuple(one_level),
+        notes=tuple(f"{reason} ({_shortened(where)})" for reason, where in notes.items()),
+    )
+
+
+def _cell(
+    row: SummaryRow | None,
+    measure: Measure,
+    highest: float,
+    notes: dict[str, list[str]],
+    where: str,
+    examples: str,
+) -> TableCell:
+    value = None if row is None else measure.value(row)
+    if row is None or value is None:
+        reason = NOT_RUN if row is None else row.reason or f"no {measure.title} was recorded"
+        notes.setdefault(reason, []).append(where)
+        return TableCell(reason=reason, note=list(notes).index(reason) + 1)
+    layers = row.ger_by_layer or () if measure is GER else ()
+    return TableCell(
+        text=share_as_count(row, measure) or measure.text(value),
+        detail=_detail(row, measure),
+        heat=heat_of(value, highest),
+        sort=value,
+        mark=mark_of(row, measure),
+        bars=_bars(layers),
+        layers=len(layers),
+        # Of each table they would be a fifth of the page.
+        examples=f"{examples}#{urlencode({'policy': row.policy, 'level': str(row.at)})}" if examples else "",
+    )
+
+
+def _detail(row: SummaryRow, measure: Measure) -> str:
+    if measure.name in BESIDE:
+        return BESIDE[measure.name][1](row)
+    if share_as_count(row, measure):
+        return ""
+    return interval_text(measure.interval(row), measure.factor)
+
+
+def _coverage(row: SummaryRow) -> str:
+    coverage = SLOT_COVERAGE.value(row)
+    return "–" if coverage is None else f"{coverage:.2f}"
+
+
+def _size(row: SummaryRow) -> str:
+    tokens = KEPT_TOKENS.value(row)
+    return "–" if tokens is None else f"{tokens:.0f}, {size_text(KV_BYTES.value(row))}"
+
+
+# Under each value of a table, where that is not its interval: what it is, and how it is written.
+BESIDE: Mapping[str, tuple[str, Callable[[SummaryRow], str]]] = {
+    GER.name: ("slot coverage of the evidence; the bars are the GER of each layer taken alone", _coverage),
+    REALISED_RATIO.name: ("mean tokens read in a head, mean bytes held for one context", _size),
+}
+
+
+def _shortened(places: Sequence[str], most: int = 12) -> str:
+    rest = len(places) - most
+    return ", ".join(places[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _bars(layers: Sequence[float]) -> str:
+    """Draws a small bar chart as an SVG path, whose strokes are the bars."""
+    return "".join(
+        f"M{index} {BAR_HEIGHT}V{round(BAR_HEIGHT * (1 - share), 1):g}"
+        for index, share in enumerate(layers)
+        if share > 0
+    )

@@ -17,7 +17,7 @@ from leaderboards.aggregate.row import (
     RIGHT,
     SummaryRow,
 )
-from leaderboards.boards.cells import TableCell, TableRow, blank_sign
+from leaderboards.boards.declaration import TableCell, TableRow, blank_sign
 from leaderboards.boards.safe_ratio import (
     CHANCE,
     SAFE_RATIO,
@@ -33,6 +33,7 @@ from leaderboards.metrics import Measure
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.text import range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
@@ -164,37 +165,39 @@ class UseMatrix:
         few = [use for use in self.uses if use.few]
         if not few:
             return ""
-        contexts = _contexts(few)
-        enough = [use.name for use in self.uses if not use.few]
-        names = ", ".join(use.name for use in few)
-        which = f"each use{f' but {enough[0]}' if enough else ''}" if len(enough) < 2 and len(few) > 1 else names
-        return f"Only {contexts} for {which}: verdicts say little, and their cells are hatched"
+        contexts, names = _span(few), ", ".join(use.name for use in few)
+        which = "each use" if len(few) == len(self.uses) > 1 else names
+        return (
+            f"Only {contexts} context{'s' * (contexts != '1')} for {which}: verdicts say little, and their cells are "
+            "hatched"
+        )
+
+    @property
+    def cells(self) -> list[UseCell]:
+        return [cell for line in (*self.methods, *self.controls) for cell in line.cells]
 
     @property
     def example(self) -> str:
         """Returns a text of a cell that has a ratio, for its legend; where none has, the lowest level asked."""
-        cells = [cell for line in (*self.methods, *self.controls) for cell in line.cells]
-        sure = [cell.text for cell in cells if cell.sure and cell.kind]
-        seeming = [cell.text for cell in cells if cell.sort and cell.kind]
+        sure = [cell.text for cell in self.cells if cell.sure and cell.kind]
+        seeming = [cell.text for cell in self.cells if cell.sort and cell.kind]
         return [*sure, *seeming, self.lowest.split(" ")[-1]][0]
 
     @property
     def has_one_level(self) -> bool:
         """Tells whether some of its policies have no levels, as int4."""
-        return any(cell.kind is None for line in (*self.methods, *self.controls) for cell in line.cells)
+        return any(cell.kind is None for cell in self.cells)
 
     @property
     def example_of_unsafe(self) -> str:
         """Returns the level from which on some cell is unsafe, as it stands there; empty where none says so."""
-        cells = [cell for line in (*self.methods, *self.controls) for cell in line.cells]
-        return next((cell.unsafe_from for cell in cells if cell.unsafe_from), "")
+        return next((cell.unsafe_from for cell in self.cells if cell.unsafe_from), "")
 
     @property
     def shows(self) -> frozenset[str]:
         """Names what stands in its cells and needs a legend."""
-        cells = [cell for line in (*self.methods, *self.controls) for cell in line.cells]
-        details = " ".join(cell.detail for cell in cells)
-        return frozenset([CHANCE] * (CHANCE in details) + [cell.tone_of_use for cell in cells])
+        chance = [CHANCE] if any(CHANCE in cell.detail for cell in self.cells) else []
+        return frozenset([*chance, *(cell.tone_of_use for cell in self.cells)])
 
     @property
     def _chances(self) -> list[str]:
@@ -276,6 +279,7 @@ def use_matrix(results: Results) -> UseMatrix:
     uses, kind = uses_of(results), kind_of(results)
     order = [line.name for line in _board_lines(results)]
     masking = _masking(results)
+    boards = [board for (mode, _), board in results.boards.items() if mode == results.mode]
     lines = [
         UseLine(
             policy,
@@ -290,7 +294,7 @@ def use_matrix(results: Results) -> UseMatrix:
         tuple(line for line in lines if line.name in CONTROLS),
         _lowest_level(results),
         masking,
-        frozenset(policy for policy in order if _is_adapted(results, policy)),
+        frozenset(policy for policy in order if any(board.is_adapted(policy) for board in boards)),
     )
 
 
@@ -305,10 +309,6 @@ def _masking(results: Results) -> frozenset[str]:
     return frozenset(policy for policy, share in freed.items() if share < A_LITTLE)
 
 
-def _is_adapted(results: Results, policy: str) -> bool:
-    return any(board.is_adapted(policy) for (mode, _), board in results.boards.items() if mode == results.mode)
-
-
 def _board_lines(results: Results) -> Sequence[TableRow]:
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     board = results.boards.get((results.mode, task))
@@ -319,7 +319,7 @@ def _board_lines(results: Results) -> Sequence[TableRow]:
 
 def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank:
     """Returns the safe ratio of a policy in a task, or why there is none."""
-    for standing in results.details.standings.get((results.mode, task), ()):
+    for standing in results.standings.get((results.mode, task), ()):
         if standing.policy == policy:
             return standing[SAFE_RATIO]
     return Blank(NOT_RUN)
@@ -332,13 +332,7 @@ def _lowest_level(results: Results) -> str:
 
 
 def _span(uses: Sequence[Use]) -> str:
-    counts = sorted({use.contexts for use in uses})
-    return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-
-
-def _contexts(uses: Sequence[Use]) -> str:
-    span = _span(uses)
-    return f"{span} context{'s' * (span != '1')}"
+    return range_text([use.contexts for use in uses])
 
 
 def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind, use: Use) -> UseCell:

@@ -1,55 +1,33 @@
-"""Drawings: a frame with marks on it, for a page or for print. The same values give the same bytes."""
+"""Drawings: a frame with marks on it, for a page or for print, and plots, whose points tell their numbers. The same
+values give the same bytes."""
 
 import hashlib
 import html
-import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 
+from markupsafe import Markup
+
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.metrics import Measure
 from leaderboards.rendering.frames import Frame
-from leaderboards.rendering.marks import Band, Break, Dots, Mark, Place, PolicyLine, Region
-from leaderboards.rendering.paper import USUAL, Paper
-from leaderboards.rendering.printed import save
-from leaderboards.rendering.style import LineStyle
+from leaderboards.rendering.marks import Band, Dots, Mark, Place, PolicyLine, Region
+from leaderboards.rendering.printed import USUAL, Paper, save
+from leaderboards.rendering.style import LineStyle, marker_path, pixel_text
+from leaderboards.rendering.templating import as_data
+from leaderboards.statistics.text import interval_text
 
 # Colours are style-sheet variables, so that a page can set them for light and for dark. Text stays text and takes the
 # page's typeface. Places have tenths of a pixel. The marks look as matplotlib draws them in print, which takes ten
 # times as long and three times the bytes.
 
 INK = "var(--ink-curve)"
+INTERVAL = "95 % interval "
 TEXT = 9  # pixels
 LINE_MARKER, DOT_MARKER, HOLLOW_MARKER = 4.2, 5.0, 4.0  # pixels across
-RING = 4.5  # pixels, the radius
-
-# The corners of markers in halves of their size, downwards, as matplotlib has them. A circle has none.
-CORNERS: dict[str, tuple[Place, ...]] = {
-    "s": ((-1, 1), (1, 1), (1, -1), (-1, -1)),
-    "^": ((0, -1), (-1, 1), (1, 1)),
-    "v": ((0, 1), (1, -1), (-1, -1)),
-    "D": ((0, math.sqrt(2)), (math.sqrt(2), 0), (0, -math.sqrt(2)), (-math.sqrt(2), 0)),
-    "P": tuple(
-        (x / 3, y / 3)
-        for x, y in (
-            *((-1, 3), (1, 3), (1, 1), (3, 1), (3, -1), (1, -1)),
-            *((1, -3), (-1, -3), (-1, -1), (-3, -1), (-3, 1), (-1, 1)),
-        )
-    ),
-    "X": tuple(
-        (x / 2, y / 2)
-        for x, y in (
-            *((-1, 2), (0, 1), (1, 2), (2, 1), (1, 0), (2, -1)),
-            *((1, -2), (0, -1), (-1, -2), (-2, -1), (-1, 0), (-2, 1)),
-        )
-    ),
-    "p": tuple((-math.sin(turn * math.tau / 5), -math.cos(turn * math.tau / 5)) for turn in range(5)),
-    "*": tuple(
-        (-share * math.sin(turn * math.tau / 10), -share * math.cos(turn * math.tau / 10))
-        for turn, share in zip(range(10), (1, 0.381966) * 5, strict=True)
-    ),
-}
 
 
 def part_of_a_page(frame: Frame, marks: Sequence[Mark], title: str, salt: str) -> str:
@@ -81,8 +59,8 @@ class _Markers:
         if name in self.written:
             return name, ""
         self.written.add(name)
-        (right, down), outline = _outline(style.marker, LINE_MARKER)
-        path = f'<path d="M{_number(right, 2)} {_number(down, 2)}{outline}" fill="currentColor"/>'
+        (right, down), outline = marker_path(style.marker, LINE_MARKER)
+        path = f'<path d="M{pixel_text(right, 2)} {pixel_text(down, 2)}{outline}" fill="currentColor"/>'
         return name, f'<marker id="{name}" markerUnits="userSpaceOnUse" overflow="visible">{path}</marker>'
 
 
@@ -96,8 +74,6 @@ def _mark(frame: Frame, mark: Mark, markers: _Markers) -> str:
             opacity_text = f"{opacity:g}".lstrip("0")
             path = f'<path d="{_path(frame, outline)}Z" fill="currentColor" fill-opacity="{opacity_text}"/>'
             return _group("band", style, path)
-        case Break(style):
-            return _group("cliff", style, _break(frame, mark))
         case Region(low, high):
             corners = (low, (low[0], high[1]), high, (high[0], low[1]))
             return f'<path d="{_path(frame, corners)}Z" fill="{INK}" fill-opacity=".12"/>'
@@ -124,38 +100,15 @@ def _dots(frame: Frame, dots: Dots, places: Sequence[Place]) -> str:
     return f'<path d="{outline}" fill="none" stroke="currentColor" stroke-width=".9"{join}/>'
 
 
-def _break(frame: Frame, mark: Break) -> str:
-    x, y = map(_number, pixel_of(frame, mark.place))
-    faint = "" if mark.clear else ' stroke-opacity=".45"'
-    ring = f'<circle cx="{x}" cy="{y}" r="{RING}" fill="none" stroke="currentColor"{faint}/>'
-    if mark.bar is None:
-        return ring
-    ends = "".join(f"M{_number(x)} {_number(y - 2.5)}v5" for x, y in (pixel_of(frame, end) for end in mark.bar))
-    bar = f'<path d="{_path(frame, mark.bar)}" stroke="currentColor" stroke-width=".8" stroke-linecap="square"/>'
-    return f'{bar}<path d="{ends}" stroke="currentColor"/>{ring}'
-
-
 def _path(frame: Frame, places: Sequence[Place]) -> str:
-    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in (pixel_of(frame, place) for place in places))
+    return "M" + "L".join(f"{pixel_text(x)} {pixel_text(y)}" for x, y in (pixel_of(frame, place) for place in places))
 
 
 def _outlines(frame: Frame, shape: str, size: float, places: Sequence[Place]) -> str:
     """Writes the outlines of all dots of a policy as one path."""
-    (right, down), outline = _outline(shape, size)
+    (right, down), outline = marker_path(shape, size)
     starts = ((x + right, y + down) for x, y in (pixel_of(frame, place) for place in places))
-    return "".join(f"M{_number(x)} {_number(y)}{outline}" for x, y in starts)
-
-
-@lru_cache(maxsize=64)
-def _outline(shape: str, size: float) -> tuple[Place, str]:
-    """Returns where the outline of a marker begins, from its middle, and how it goes on."""
-    half = size / 2
-    if shape not in CORNERS:
-        arc = f"a{_number(half)} {_number(half)} 0 1 0"
-        return (-half, 0.0), f"{arc} {_number(size)} 0{arc} {_number(-size)} 0Z"
-    corners = [(half * x, half * y) for x, y in CORNERS[shape]]
-    steps = ((x - left, y - above) for (left, above), (x, y) in pairwise(corners))
-    return corners[0], "".join(f"l{_number(x, 2)} {_number(y, 2)}" for x, y in steps) + "Z"
+    return "".join(f"M{pixel_text(x)} {pixel_text(y)}{outline}" for x, y in starts)
 
 
 @lru_cache(maxsize=32)
@@ -164,7 +117,7 @@ def _ground(frame: Frame) -> str:
     across = [(pixel_of(frame, (tick, frame.vertical.first))[0], f"{tick:g}") for tick in frame.horizontal.ticks_inside]
     up = [(pixel_of(frame, (frame.horizontal.first, tick))[1], f"{tick:g}") for tick in frame.vertical.ticks_inside]
     box, title = frame.box, frame.horizontal.title
-    grid = "".join(f"M{box.left:g} {_number(y)}H{box.right:g}" for y, _ in up)
+    grid = "".join(f"M{box.left:g} {pixel_text(y)}H{box.right:g}" for y, _ in up)
     return "\n".join(
         (
             f'<g stroke="{INK}" stroke-linecap="square"><path d="{grid}" stroke-opacity=".22" stroke-width=".6"/>'
@@ -182,19 +135,7 @@ def _ground(frame: Frame) -> str:
 
 
 def _text(x: float, y: float, text: str, looks: str = "") -> str:
-    return f'<text x="{_number(x)}" y="{_number(y)}"{looks and " " + looks}>{html.escape(text)}</text>'
-
-
-def _number(value: float, digits: int = 1) -> str:
-    """Writes a number without what it does not need.
-
-    >>> [_number(value) for value in (12.34, 12.0, -0.04, 0.5)]
-    ['12.3', '12', '0', '.5']
-    """
-    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
-    if text == "-0":
-        return "0"
-    return text.replace("0.", ".", 1) if abs(value) < 1 and len(text) > 1 else text
+    return f'<text x="{pixel_text(x)}" y="{pixel_text(y)}"{looks and " " + looks}>{html.escape(text)}</text>'
 
 
 @dataclass(frozen=True)
@@ -214,7 +155,63 @@ class Drawing:
         """Returns where points of the frame are in the ``viewBox`` of :meth:`svg`, from its upper left corner."""
         return [pixel_of(self.frame, point) for point in points]
 
-    def save(self, path: Path, heading: str, paper: Paper = USUAL, caption: str = "") -> None:
-        """Draws it for print, with a legend; the format is that of the suffix: svg, png or pdf. The file holds the
-        caption as its description."""
-        save(self.frame, self.marks, self.salt, path, heading, paper, caption)
+    def save(self, path: Path, heading: str, paper: Paper = USUAL) -> None:
+        """Draws it for print, with a legend; the format is that of the suffix: svg, png or pdf."""
+        save(self.frame, self.marks, self.salt, path, heading, paper)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A point of a plot that tells its numbers."""
+
+    index: int  # of the line style of its policy
+    x: float  # in the units of the axes
+    y: float
+    level: str  # what was asked there
+    lines: tuple[str, ...]  # the numbers, to be read below one another
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing with the numbers of its points."""
+
+    drawing: Drawing
+    heading: str  # over the drawing in print
+    spots: tuple[Spot, ...]
+    names: Mapping[int, str]  # by the index of a line style, the policy
+    note: str = ""  # what has to be known to read it
+
+    def svg(self) -> Markup:
+        return Markup(self.drawing.svg())
+
+    def data(self) -> Markup:
+        """Returns the points for the page's script; places are those of the drawing's ``viewBox``. A text of several
+        points is told once, and by its number at each; :data:`INTERVAL` is a tab."""
+        places = self.drawing.places([(spot.x, spot.y) for spot in self.spots])
+        counts = Counter(text for spot in self.spots for text in (spot.level, *spot.lines))
+        numbers = {text: number for number, text in enumerate(text for text in counts if counts[text] > 1)}
+        return as_data(
+            {
+                "names": {str(index): name for index, name in self.names.items()},
+                "texts": [text.replace(INTERVAL, "\t") for text in numbers],
+                "spots": [
+                    [
+                        *(spot.index, round(x, 1), round(y, 1)),
+                        *(numbers.get(text, text.replace(INTERVAL, "\t")) for text in (spot.level, *spot.lines)),
+                    ]
+                    for spot, (x, y) in zip(self.spots, places, strict=True)
+                ],
+            }
+        )
+
+    def save(self, path: Path, paper: Paper = USUAL) -> None:
+        self.drawing.save(path, self.heading, paper)
+
+
+def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:
+    """Returns the value of a row and its interval, if it has one."""
+    interval = measure.interval(row)
+    text = measure.text(measure.value(row))
+    if interval is None:
+        return (text,)
+    return text, f"{INTERVAL}{interval_text(interval, measure.factor, measure.digits)}"

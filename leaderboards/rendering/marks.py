@@ -62,25 +62,6 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Break:
-    """A ring on a line where it breaks off, and, across it, how far that place is uncertain; without that, and faint,
-    where it may not break off at all."""
-
-    style: LineStyle
-    place: Place
-    ends: tuple[float, float] | None  # of its interval, in the first coordinate
-    clear: bool
-    depth: int = 4
-
-    @property
-    def bar(self) -> tuple[Place, Place] | None:
-        """Returns the ends of the interval as places, if it is shown."""
-        if not self.clear or self.ends is None or self.ends[0] >= self.ends[1]:
-            return None
-        return (self.ends[0], self.place[1]), (self.ends[1], self.place[1])
-
-
-@dataclass(frozen=True)
 class Region:
     """A rectangle that is set off."""
 
@@ -89,7 +70,7 @@ class Region:
     depth: int = BEHIND
 
 
-Mark = PolicyLine | Dots | Band | Break | Region
+Mark = PolicyLine | Dots | Band | Region
 
 
 def _depth(style: LineStyle) -> int:

@@ -1,14 +1,19 @@
 """Draws for print, by matplotlib, which is imported only here: a page does without it."""
 
 import math
+import re
+import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
+from leaderboards.errors import LeaderboardError
 from leaderboards.rendering.frames import INK, Axis, Frame
-from leaderboards.rendering.marks import Band, Break, Dots, Mark, PolicyLine, Region
-from leaderboards.rendering.paper import Paper
+from leaderboards.rendering.marks import Band, Dots, Mark, PolicyLine, Region
 from leaderboards.rendering.style import LineStyle
 from policies.declaration.lazy import LazyModule
 
@@ -24,10 +29,56 @@ patches = LazyModule("matplotlib.patches")
 SHAPE = 0.62  # of a printed figure without its legend, its height for a width of 1
 LEGEND_LINE = 0.19  # inches
 DOTS = 300  # for an inch
-DESCRIBED_AS = {".svg": "Description", ".png": "Description", ".pdf": "Subject"}  # a caption, by format
+INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4}
+WIDTHS = (1.5, 30.0)  # inches, between which a figure can be read
+LETTERS = 11.5  # of a heading, in an inch
+SWATCH = 0.5  # inches beside a name in a legend
+LEGEND_LETTERS = 14  # of a legend, in an inch
+MOST_COLUMNS = 4
 
 
-def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: str, paper: Paper, caption: str) -> None:
+@dataclass(frozen=True)
+class Paper:
+    """The width in inches, and whether a heading stands above the figure."""
+
+    width: float = 6.0
+    headed: bool = True
+
+    @classmethod
+    def parse(cls, width: str, headed: bool = True) -> Self:
+        """Reads a width such as ``3.25in``, ``8cm`` or ``82mm``; raises :class:`LeaderboardError` for anything else."""
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(in|cm|mm)\s*", width)
+        inches = float(match[1]) * INCHES[match[2]] if match else 0.0
+        if not WIDTHS[0] <= inches <= WIDTHS[1]:
+            raise LeaderboardError(f"'{width}' is no width of a figure: give one such as 3.25in, 8cm or 82mm")
+        return cls(inches, headed)
+
+    def legend_columns(self, labels: Sequence[str]) -> int:
+        """Returns in how many columns a legend is no wider than the figure; matplotlib fills one after the other."""
+        for count in range(min(MOST_COLUMNS, len(labels)), 1, -1):
+            columns = np.array_split(np.array(labels), count)
+            if sum(SWATCH + max(map(len, column.tolist())) / LEGEND_LETTERS for column in columns) <= self.width:
+                return count
+        return 1
+
+    def heading(self, text: str) -> str:
+        """Returns a heading in lines that are no wider than the figure, or nothing."""
+        return self.lower_label(text) if self.headed else ""
+
+    def lower_label(self, text: str) -> str:
+        """Returns the label of the lower axis in lines that are no wider than the figure."""
+        return textwrap.fill(text, int(self.width * LETTERS))
+
+    @staticmethod
+    def upright_label(text: str, height: float) -> str:
+        """Returns the label of an upright axis in lines that are no longer than ``height``, in inches."""
+        return textwrap.fill(text, max(1, int(height * LETTERS)))
+
+
+USUAL = Paper()
+
+
+def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: str, paper: Paper) -> None:
     """Draws with a legend of all policies; the format is that of the suffix: svg, png or pdf. ``salt``: makes ids that
     are the same in every process."""
     with print_settings(salt):
@@ -46,15 +97,13 @@ def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: st
         count = math.ceil(len(labels) / columns)
         figure.set_size_inches(paper.width, 0.5 + SHAPE * paper.width + LEGEND_LINE * count)
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
-        write_figure(figure, path, heading, caption)
+        write_figure(figure, path)
 
 
-def write_figure(figure: "Figure", path: Path, title: str, caption: str) -> None:
-    """Writes a figure that says what it shows, wherever it is found. It has no date: the same values give
-    the same bytes."""
+def write_figure(figure: "Figure", path: Path) -> None:
+    """Writes a figure. It has no date: the same values give the same bytes."""
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    metadata = {"Title": title, DESCRIBED_AS[path.suffix]: caption} if caption else {}
-    figure.savefig(path, dpi=DOTS, metadata=metadata | undated)
+    figure.savefig(path, dpi=DOTS, metadata=undated)
 
 
 def print_settings(salt: str) -> AbstractContextManager[None]:
@@ -111,12 +160,6 @@ def _add(axes: "Axes", mark: Mark, named: set[str]) -> None:
             band = patches.Polygon(outline, zorder=mark.depth, **looks)
             band.set_gid(f"band:{style.index}")
             axes.add_artist(band)
-        case Break(style, place):
-            faint = {} if mark.clear else {"alpha": 0.45}
-            looks = {"marker": "o", "markersize": 9, "fillstyle": "none", "linestyle": ""}
-            _add_line(axes, mark, [place], "cliff", style, **looks, **faint)
-            if mark.bar is not None:
-                _add_line(axes, mark, mark.bar, "cliff", style, marker="|", markersize=5, linewidth=0.8)
         case Region(low, high):
             looks = {"color": INK, "alpha": 0.12, "linewidth": 0}
             axes.fill_between([low[0], high[0]], low[1], high[1], **looks)

@@ -1,14 +1,15 @@
 """Gives each policy its style: the same colour, marker and dash in every curve and legend of every page."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
+from itertools import pairwise
 
 from leaderboards.aggregate.row import SummaryRow
 from policies.composition import TREATMENTS
 from policies.declaration.names import CONTROLS, FULL, ORACLE, RANDOM, RECENCY
-from policies.declaration.policy import Policy
 from policies.registry import POLICIES
 from policies.treatments.options import kind_in
 
@@ -27,17 +28,34 @@ SERIES_COLOURS = (
 CONTROL_COLOUR = ("#7d7b75", "#94928c")
 INK_COLOUR = ("#6f6d67", "#9b9993")
 
-# Outlines of the markers around (0, 0) for the legend of the page, as matplotlib draws them in the curves.
-MARKERS = {
-    "o": "M-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0-6.4 0Z",
-    "s": "M-2.9-2.9H2.9V2.9H-2.9Z",
-    "^": "M0-3.4L3.4 3.2H-3.4Z",
-    "D": "M0-3.9L3.9 0L0 3.9L-3.9 0Z",
-    "v": "M0 3.4L3.4-3.2H-3.4Z",
-    "P": "M-1.2-3.6H1.2V-1.2H3.6V1.2H1.2V3.6H-1.2V1.2H-3.6V-1.2H-1.2Z",
-    "p": "M0-3.7L3.5-1.1L2.2 3H-2.2L-3.5-1.1Z",
-    "X": "M-3.6-1.8L-1.8-3.6L0-1.8L1.8-3.6L3.6-1.8L1.8 0L3.6 1.8L1.8 3.6L0 1.8L-1.8 3.6L-3.6 1.8L-1.8 0Z",
+MARKERS = ("o", "s", "^", "D", "v", "P", "p", "X")  # of methods, in turn
+# The corners of markers in halves of their size, downwards, as matplotlib has them. A circle has none.
+CORNERS: dict[str, tuple[tuple[float, float], ...]] = {
+    "s": ((-1, 1), (1, 1), (1, -1), (-1, -1)),
+    "^": ((0, -1), (-1, 1), (1, 1)),
+    "v": ((0, 1), (1, -1), (-1, -1)),
+    "D": ((0, math.sqrt(2)), (math.sqrt(2), 0), (0, -math.sqrt(2)), (-math.sqrt(2), 0)),
+    "P": tuple(
+        (x / 3, y / 3)
+        for x, y in (
+            *((-1, 3), (1, 3), (1, 1), (3, 1), (3, -1), (1, -1)),
+            *((1, -3), (-1, -3), (-1, -1), (-3, -1), (-3, 1), (-1, 1)),
+        )
+    ),
+    "X": tuple(
+        (x / 2, y / 2)
+        for x, y in (
+            *((-1, 2), (0, 1), (1, 2), (2, 1), (1, 0), (2, -1)),
+            *((1, -2), (0, -1), (-1, -2), (-2, -1), (-1, 0), (-2, 1)),
+        )
+    ),
+    "p": tuple((-math.sin(turn * math.tau / 5), -math.cos(turn * math.tau / 5)) for turn in range(5)),
+    "*": tuple(
+        (-share * math.sin(turn * math.tau / 10), -share * math.cos(turn * math.tau / 10))
+        for turn, share in zip(range(10), (1, 0.381966) * 5, strict=True)
+    ),
 }
+LEGEND_MARKER = 6.6  # pixels across
 SOLID: tuple[float, ...] = ()
 CONTROL_DASHES = {
     FULL: (7.0, 3.0),
@@ -70,7 +88,11 @@ class LineStyle:
 
     @property
     def marker_outline(self) -> str:
-        return MARKERS.get(self.marker, "")
+        """Returns the outline of its marker around (0, 0), for the legend of the page."""
+        if not self.marker:
+            return ""
+        (right, down), path = marker_path(self.marker, LEGEND_MARKER)
+        return f"M{pixel_text(right, 2)} {pixel_text(down, 2)}{path}"
 
     @property
     def dash_array(self) -> str:
@@ -116,7 +138,8 @@ def _look(place: int, colours: int) -> Look:
 @cache
 def _known_looks() -> Mapping[str, Look]:
     """Returns the looks of the policies of the package; the last colour is left to others."""
-    names = [policy.name for policy in sorted(POLICIES.values(), key=_defaults_first)] + list(TREATMENTS)
+    defaults_first = sorted(POLICIES.values(), key=lambda one: not one.by_default or one.name in CONTROLS)
+    names = [policy.name for policy in defaults_first] + list(TREATMENTS)
     return {name: _look(place, len(SERIES_COLOURS) - 1) for place, name in enumerate(names)}
 
 
@@ -137,10 +160,6 @@ def _looks(names: Sequence[str]) -> dict[str, Look]:
     return looks
 
 
-def _defaults_first(policy: Policy) -> bool:
-    return not policy.by_default or policy.name in CONTROLS
-
-
 def _style(policy: str, index: int, look: Look) -> LineStyle:
     if policy in CONTROLS:
         colours = INK_COLOUR if policy == FULL else CONTROL_COLOUR
@@ -148,6 +167,30 @@ def _style(policy: str, index: int, look: Look) -> LineStyle:
         return LineStyle(policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True)
     colour, marker, dashes = look
     return LineStyle(
-        *(policy, index, f"--series-{colour}", SERIES_COLOURS[colour], list(MARKERS)[marker], REPEAT_DASHES[dashes]),
+        *(policy, index, f"--series-{colour}", SERIES_COLOURS[colour], MARKERS[marker], REPEAT_DASHES[dashes]),
         *(1.6, False),
     )
+
+
+@lru_cache(maxsize=64)
+def marker_path(shape: str, size: float) -> tuple[tuple[float, float], str]:
+    """Returns where the outline of a marker begins, from its middle, and how it goes on."""
+    half = size / 2
+    if shape not in CORNERS:
+        arc = f"a{pixel_text(half)} {pixel_text(half)} 0 1 0"
+        return (-half, 0.0), f"{arc} {pixel_text(size)} 0{arc} {pixel_text(-size)} 0Z"
+    corners = [(half * x, half * y) for x, y in CORNERS[shape]]
+    steps = ((x - left, y - above) for (left, above), (x, y) in pairwise(corners))
+    return corners[0], "".join(f"l{pixel_text(x, 2)} {pixel_text(y, 2)}" for x, y in steps) + "Z"
+
+
+def pixel_text(value: float, digits: int = 1) -> str:
+    """Writes a number without what it does not need.
+
+    >>> [pixel_text(value) for value in (12.34, 12.0, -0.04, 0.5)]
+    ['12.3', '12', '0', '.5']
+    """
+    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
+    if text == "-0":
+        return "0"
+    return text.replace("0.", ".", 1) if abs(value) < 1 and len(text) > 1 else text

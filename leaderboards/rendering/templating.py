@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -13,6 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from leaderboards.rendering.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS
+
+Range = tuple[int, int]  # characters, from the first to behind the last
 
 
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
@@ -82,3 +84,21 @@ def _palette() -> str:
     light = "".join(f"{name}:{colours[0]};" for name, colours in named.items())
     dark = "".join(f"{name}:{colours[1]};" for name, colours in named.items())
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
+
+
+def excerpt(text: str, marked: Iterable[Range], around: int, longest: int) -> list[Range]:
+    """Returns stretches of whole words, in order and without overlap, that hold the marked ranges with ``around``
+    characters on either side. A text of up to ``longest`` characters is left whole, and of one without marked ranges
+    the first ``longest`` are taken."""
+    if len(text) <= longest:
+        return [(0, len(text))]
+    stretches: list[Range] = []
+    for start, end in sorted(marked):
+        first = text.rfind(" ", 0, max(0, start - around)) + 1
+        last = text.find(" ", min(len(text), end + around))
+        last = len(text) if last < 0 else last
+        if stretches and first <= stretches[-1][1]:
+            stretches[-1] = (stretches[-1][0], max(stretches[-1][1], last))
+        else:
+            stretches.append((first, last))
+    return stretches or [(0, longest)]

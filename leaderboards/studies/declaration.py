@@ -11,7 +11,6 @@ from typing import Any
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.boards.board import Losses
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter
 from leaderboards.rendering.listing import Listing
@@ -73,7 +72,6 @@ class Study:
     find: Callable[[StudyInput], StudyContent]
     chapter: Chapter  # its definitions, which explain every column of its sheets and listings
     tables: tuple[str, ...] = ()  # the tables of its own that it reads (kvbench.store.tables.register)
-    losses: Callable[[StudyInput], Losses] | None = None  # finds columns of boards: in which ways answers are lost
 
     def file_name(self, number: int = 1) -> str:
         """Returns the name of the page of the results with a number on their site."""

@@ -4,12 +4,14 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
+
+from leaderboards.downloads.sheets import Sheet
 
 GAP = 2  # characters between two columns
 NARROWEST = 13  # characters of a column of sentences
@@ -51,6 +53,11 @@ class ResultTable:
     headed: bool = True  # with the titles of the columns
     grouped_by: str = ""  # a column whose values stand as headings above their rows
     view: RenderableType | None = None
+
+    @classmethod
+    def of_sheet(cls, name: str, sheet: Sheet, view: RenderableType) -> Self:
+        """Makes a table whose rows for programs are those of a download."""
+        return cls(name, [Column(column) for column in sheet.columns], sheet.rows, view=view)
 
     def plain(self) -> list[dict[str, Any]]:
         """Returns the rows as mappings from the names of the columns to the values."""

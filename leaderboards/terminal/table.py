@@ -7,8 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of
-from leaderboards.aggregate.ranking import mark_of
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of, mark_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     DELTA_NLL,

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.lead import (
     DIRECTIVES,
     QUESTIONS,
@@ -32,9 +31,7 @@ from leaderboards.metrics.judges.text import score_text
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.terminal.table import telling
 from policies import at_ratios
-from policies.declaration.levels import Level
 from policies.declaration.names import FULL
-from tests.support.records.synthetic_profiles import value as value_of
 from tests.support.records.synthetic_records import frame, realistic_records, record, summary_row
 
 POLICIES = ["full", "random", "recency", "snapkv", "knorm"]
@@ -118,23 +115,6 @@ def test_contexts_are_those_of_obedience_or_leakage_whichever_has_fewer() -> Non
     rows = {row.task: row for row in summarise(frame(made), resamples=20)}
     assert (rows["instructions"].contexts, rows["instructions"].fewest_contexts) == (6, 4)
     assert rows["all"].fewest_contexts == 4
-
-
-def test_kinds_of_questions_leave_out_what_the_model_cannot_do_as_the_board_does() -> None:
-    records = failing_at_hops()
-    plan = {policy: at_ratios([0.0] if policy == "full" else [0.5, 0.9]) for policy in POLICIES}
-    cells = PlannedCells("agnostic", {"base": 12, "hops": 12}, plan, every_task=True)
-    means = {}
-    for name, rows in (("usual", summarise(records, resamples=20)), ("asked", summarise(records, cells, resamples=20))):
-        found = {(one.task, one.value): one for one in facets(records, rows) if one.part == "question_type"}
-        ((_, value),) = [key for key in found if key[0] == ALL_TASKS]
-        at = "snapkv", Level("ratio", 0.5)
-        overall, *own = [value_of(found[task, value].values["right"][at]) for task in (ALL_TASKS, "base", "hops")]
-        means[name] = overall
-        expected = own[:1] if name == "usual" else own
-        assert means[name] == pytest.approx(np.mean(expected))
-        assert found[ALL_TASKS, value].n == sum(found[task, value].n for task in ("base", "hops")[: len(expected)])
-    assert means["usual"] > means["asked"]
 
 
 def failing_at_hops() -> pd.DataFrame:

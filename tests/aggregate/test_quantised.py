@@ -9,13 +9,12 @@ from leaderboards.boards.area import AREA
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
 from leaderboards.boards.standings import Standing
-from leaderboards.figures.tradeoff import tradeoff
-from leaderboards.pages.findings import findings_of
+from leaderboards.figures.gallery import tradeoff
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import Results
-from leaderboards.pages.tables import measure_table
+from leaderboards.pages.sections import measure_table
 from leaderboards.pages.uses import use_matrix
-from leaderboards.rendering.plots import Plot
+from leaderboards.rendering.drawing import Plot
 from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.bootstrap import Blank
 from tests.support.browsing.pages import build_pages, results_of
@@ -55,7 +54,7 @@ def results() -> Results:
 
 
 def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: Results) -> None:
-    of_base = {one.policy: one for one in results.details.standings["agnostic", "base"]}
+    of_base = {one.policy: one for one in results.standings["agnostic", "base"]}
     safe = {policy: _safe(of_base[policy]) for policy in QUANTISED}
     assert {policy: (one.outcome, one.held) for policy, one in safe.items()} == {
         "int8": ("safe", 53.0),
@@ -73,14 +72,14 @@ def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: 
 
 
 def test_over_all_tasks_it_is_what_it_is_in_the_worst(results: Results) -> None:
-    standings = results.details.standings["agnostic", "all"]
+    standings = results.standings["agnostic", "all"]
     over_all = {one.policy: _safe(one) for one in standings if one.policy in QUANTISED}
     assert [over_all[policy].outcome for policy in QUANTISED] == ["safe", "not shown", "unsafe"]
     assert [over_all[policy].held for policy in QUANTISED] == [53.0, 28.0, 16.0]
 
 
 def test_one_point_is_no_curve_and_says_so_in_two_words(results: Results) -> None:
-    for standing in results.details.standings["agnostic", "base"]:
+    for standing in results.standings["agnostic", "base"]:
         if standing.policy in QUANTISED:
             for value in (standing[AREA], standing[RANK]):
                 assert isinstance(value, Blank)
@@ -114,14 +113,6 @@ def test_it_stands_in_the_first_chart_at_its_bytes(results: Results) -> None:
     places = {plot.names[spot.index]: (spot.x, spot.y) for spot in plot.spots}
     assert places["int8"] == pytest.approx((53.0, 100.0))
     assert places["int2"] == pytest.approx((16.0, 100 * 45 / 80))
-
-
-def test_a_finding_names_the_fewest_bytes_that_are_safe_for_every_use(results: Results) -> None:
-    told = [one.text for one in findings_of(results, use_matrix(results), "section-1", {})]
-    assert (
-        "int8 is shown safe for every use here, at 53 % of the full cache’s bytes. Shown unsafe: int2 (short QA, "
-        "multi-hop)."
-    ) in told
 
 
 def test_a_run_of_quantisations_alone_has_a_first_page() -> None:

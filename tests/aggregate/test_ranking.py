@@ -3,10 +3,17 @@
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.aggregate.ranking import mark_of, marks
-from leaderboards.aggregate.row import HALLUCINATION, REALISED_RATIO, RIGHT, WRONG_OF_ANSWERED, SummaryRow, count_text
+from leaderboards.aggregate.lead import mark_of, marks
+from leaderboards.aggregate.row import (
+    HALLUCINATION,
+    REALISED_RATIO,
+    RIGHT,
+    WRONG_OF_ANSWERED,
+    SummaryRow,
+    share_as_count,
+)
 from leaderboards.aggregate.summary import summarise
-from leaderboards.pages.tables import measure_table
+from leaderboards.pages.sections import measure_table
 from tests.support.records.synthetic_records import frame, realistic_records, record
 
 
@@ -74,9 +81,9 @@ def test_who_gives_few_answers_is_best_in_nothing_and_its_share_is_a_count() -> 
     rows = found(records, "base")
     assert {name: row.answers_given for name, row in rows.items()} == {"snapkv": 9, "tova": 12, "knorm": 12}
     assert [mark_of(row, WRONG_OF_ANSWERED) for row in rows.values()] == [None, None, "best"]
-    assert [count_text(row, WRONG_OF_ANSWERED) for row in rows.values()] == ["0 of 9", "", ""]
-    assert count_text(rows["snapkv"], RIGHT) == ""
-    assert count_text(found(records, "all")["snapkv"], WRONG_OF_ANSWERED) == "", "a mean over tasks is no count"
+    assert [share_as_count(row, WRONG_OF_ANSWERED) for row in rows.values()] == ["0 of 9", "", ""]
+    assert share_as_count(rows["snapkv"], RIGHT) == ""
+    assert share_as_count(found(records, "all")["snapkv"], WRONG_OF_ANSWERED) == "", "a mean over tasks is no count"
     table = measure_table(list(rows.values()), WRONG_OF_ANSWERED, 1.0)
     cells = {line.name: line.cells[0] for line in table.methods}
     assert (cells["snapkv"].text, cells["snapkv"].detail, cells["snapkv"].sort) == ("0 of 9", "", 0.0)

@@ -1,13 +1,11 @@
-"""The board in a real browser: every filter, sorting, two rows compared, and all of it in the address."""
+"""The board in a real browser: every filter, sorting, and all of it in the address."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.comparison.duel import Duel, Verdict
-from leaderboards.aggregate.comparison.paired import duels
-from leaderboards.aggregate.summary import summarise
+from leaderboards.aggregate.comparison.duel import Verdict
 from leaderboards.pages.results import Results
 from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
@@ -63,21 +61,15 @@ def changing_the_address(browser: Chromium, action: str) -> None:
     )
 
 
-def tick(browser: Chromium, policy: str) -> None:
-    boxes = f"[...{SHOWN}[0].querySelectorAll('tr')].find(row => row.dataset.name === {policy!r})"
-    browser.evaluate(f"{boxes}.querySelector('.pick').click()")
-
-
 @on_every_screen
 def test_the_board_is_quiet_fits_and_keeps_hostile_names_as_text(
     browser: Chromium, page: Path, width: int, scheme: str
 ) -> None:
     browser.open(page)
-    tick(browser, "snapkv")
-    tick(browser, HOSTILE)
+    choose(browser, "task", "hops")
     fragment = browser.evaluate("location.hash.slice(1)")
     browser.open_quietly(page, width, scheme, fragment)
-    assert browser.evaluate("document.getElementById('comparison-title').textContent") == f"snapkv against {HOSTILE}"
+    assert HOSTILE in browser.evaluate(f"{SHOWN}[0].textContent").replace("\u200b", "")
 
 
 def test_the_arguments_of_a_press_open_on_its_row_and_an_adapted_one_has_a_reason_for_its_rank(
@@ -143,34 +135,9 @@ def test_family_and_name_filter_methods_and_leave_the_controls(browser: Chromium
     assert browser.evaluate("location.hash") == ""
 
 
-def test_a_level_takes_the_place_of_the_usual_ones(browser: Chromium, page: Path) -> None:
-    browser.open(page, fragment="task=base")
-    usual = browser.evaluate(HEADINGS)
-    assert {"hallucinated at 0.5", "GER at 0.9", "bytes saved"} <= set(usual)
-    choose(browser, "level", "0.7")
-    now = browser.evaluate(HEADINGS)
-    assert [name for name in now if name.endswith("at 0.7")] == [
-        *("right at 0.7", "wrong of answered at 0.7", "hallucinated at 0.7", "GER at 0.7", "F1 at 0.7"),
-        "bytes saved at 0.7",
-    ]
-    assert not [name for name in now if "0.5" in name or "0.9" in name or name == "bytes saved"]
-    records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, tasks=TASKS)
-    row = next(row for row in summarise(records) if (row.policy, row.task, row.ratio) == ("tova", "base", 0.7))
-    cells = (
-        f"[...{SHOWN}[0].querySelector('tr[data-name=tova]').cells].filter(cell => !cell.hidden)"
-        f".map(cell => cell.querySelector('b')?.textContent)"
-    )
-    shown = dict(zip(now, browser.evaluate(cells), strict=True))
-    assert row.right is not None
-    assert row.ger is not None
-    assert (shown["right at 0.7"], shown["GER at 0.7"]) == (f"{100 * row.right:.1f}", f"{100 * row.ger:.0f}")
-    choose(browser, "level", "")
-    assert browser.evaluate(HEADINGS) == usual
-
-
 def test_why_cells_are_blank_is_told_below_the_board(browser: Chromium, page: Path) -> None:
     """Of the cells that are shown, as the titles of cells are nowhere on a phone."""
-    for fragment in ("", "task=base&level=0.7", "task=all&name=knorm"):
+    for fragment in ("", "task=base", "task=all&name=knorm"):
         browser.open(page, fragment=fragment)
         blanks = browser.evaluate(
             f"[...{SHOWN}[0].querySelectorAll('.blank')].filter({IN_VIEW}).map(cell => [cell.title,"
@@ -209,69 +176,21 @@ def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chrom
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", "not distinguished")
 
 
-def written(duel: Duel) -> list[str]:
-    """What is right with the p that is about it, and wrong of answered, as a comparison writes them."""
-    p = "<0.001" if duel.lead.p < 0.001 else f"{duel.lead.p:.3f}"
-    wrong = 100 * duel.contests["wrong_of_answered"].difference.mean
-    return [f"{round(100 * duel.lead.difference.mean):+d}", p, f"{round(wrong):+d}"]
-
-
-def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, page: Path) -> None:
-    records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, tasks=TASKS)
-    for one, other in (("snapkv", "tova"), ("tova", "snapkv"), ("full", "random")):
-        browser.open(page)
-        assert browser.evaluate("document.getElementById('comparison').hidden")
-        tick(browser, one)
-        assert browser.evaluate("document.getElementById('comparison').hidden")
-        tick(browser, other)
-        found = {(duel.task, duel.level.value): duel for duel in duels(records, one, [other])}
-        assert browser.evaluate(COMPARED) == [
-            [task, *written(found[task, 0.5]), *written(found[task, 0.9])] for task in TASKS
-        ]
-        verdicts = [duel.verdict for duel in found.values()]
-        summary = browser.evaluate("document.getElementById('comparison-summary').textContent")
-        counts = [verdicts.count(verdict) for verdict in VERDICTS]
-        counted = "Over all tasks and levels: better in {}, worse in {}, not distinguished in {} of 6 cells".format(
-            *counts
-        )
-        assert summary.startswith(counted)
-        assert summary.endswith("Only 5 contexts in a cell: such verdicts say little.")
-        assert browser.evaluate("document.querySelectorAll('#comparison-table .verdict:not(.few)').length") == 0
-        tones = (
-            "[...document.querySelectorAll('#comparison-table .verdict')].map(each => each.className.split(' few')[0])"
-        )
-        told = [found[task, level] for task in TASKS for level in (0.5, 0.9)]
-        both = [(duel.verdict, duel.contests["wrong_of_answered"].verdict) for duel in told]
-        assert browser.evaluate(tones) == [f"verdict {verdict}" for verdicts in both for verdict in verdicts]
-    browser.evaluate("document.getElementById('comparison-turn').click()")
-    assert browser.evaluate("document.getElementById('comparison-title').textContent") == "random against full"
-    turned = {(duel.task, duel.level.value): duel for duel in duels(records, "random", ["full"])}
-    choose(browser, "level", "0.7")
-    assert browser.evaluate(COMPARED) == [[task, *written(turned[task, 0.7])] for task in TASKS]
-    tick(browser, "snapkv")
-    assert browser.evaluate("document.getElementById('comparison-title').textContent") == "full against snapkv"
-    browser.evaluate("document.getElementById('comparison-close').click()")
-    assert browser.evaluate("document.getElementById('comparison').hidden")
-
-
 def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(browser: Chromium, page: Path) -> None:
     browser.open(page)
     choose(browser, "model", "other")
     choose(browser, "task", "hops")
-    choose(browser, "level", "0.9")
     choose(browser, "family", "scorer")
-    tick(browser, "snapkv")
-    tick(browser, "tova")
     browser.evaluate(f"{SHOWN}[0].querySelectorAll('thead th button')[1].click()")
     browser.evaluate("document.querySelectorAll('#section-3 [role=tab]')[2].click()")
     everything = (
-        f"[location.hash, {TITLE}, {HEADINGS}, {ROWS}, document.getElementById('comparison-title').textContent,"
+        f"[location.hash, {TITLE}, {HEADINGS}, {ROWS},"
         f" {SHOWN}[0].querySelector('[aria-sort]').textContent,"
         " [...document.querySelectorAll('[role=tab][aria-selected=true]')].map(each => each.id)]"
     )
     chosen = browser.evaluate(everything)
     assert chosen[1] == ["hops (multi-hop), other, agnostic"]
-    assert chosen[4:] == ["snapkv against tova", "rank", ["section-1-right-tab", "section-3-hallucination-tab"]]
+    assert chosen[4:] == ["rank", ["section-1-right-tab", "section-3-hallucination-tab"]]
     browser.open(page, fragment=chosen[0][1:])
     assert browser.evaluate(everything) == chosen
     # The history of a tab that other tests have filled loses entries: that a choice makes one is counted instead.

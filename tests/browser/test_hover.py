@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from leaderboards.aggregate.row import HALLUCINATION, RIGHT
-from leaderboards.boards.cliff import CLIFF
-from leaderboards.figures.curves import curve_plot
-from leaderboards.figures.gallery import EXPECTED
+from leaderboards.figures.gallery import EXPECTED, curve_plot
 from leaderboards.figures.heatmaps import HeatMap, task_map
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
@@ -30,8 +28,7 @@ def spoiled(one: dict[str, Any]) -> dict[str, Any]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The front page of a run, and what its plot of hallucinations and its first map have to say."""
     results = results_of(realistic_records(contexts=6, ratios=(0.3, 0.6, 0.9), change=spoiled))
-    cliffs = {standing.policy: standing[CLIFF] for standing in results.details.standings["agnostic", "all"]}
-    plot = told_by(curve_plot(results.rows, "all", "agnostic", HALLUCINATION, cliffs))
+    plot = told_by(curve_plot(results.rows, "all", "agnostic", HALLUCINATION))
     path = write_pages(tmp_path_factory.mktemp("site"), results)
     return path, {"plot": plot, "map": task_map(results.rows, "agnostic")}
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.aggregate.comparison.failures import contrasts
-from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.paired import answer_kinds, duels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT
 from tests.support.browsing.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
@@ -49,9 +48,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = ("knorm", "oracle")
     found = duels(renamed, name, others)
     path = tmp_path_factory.mktemp("site") / "compare.html"
-    path.write_text(
-        build_comparison(HOSTILE, found, {other: contrasts(renamed, name, other) for other in others}), encoding="utf-8"
-    )
+    path.write_text(build_comparison(HOSTILE, found, answer_kinds(renamed, name, others)), encoding="utf-8")
     return path
 
 

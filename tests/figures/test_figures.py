@@ -1,4 +1,4 @@
-"""Curves with their numbers, bands and cliffs; and the figures for print."""
+"""Curves with their numbers and bands; and the figures for print."""
 
 import json
 import re
@@ -10,17 +10,11 @@ from matplotlib.image import imread
 
 from leaderboards.aggregate.row import GER, HALLUCINATION, REALISED_RATIO, RIGHT, SummaryRow, is_told
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.cliff import CLIFF, Cliff
-from leaderboards.boards.correlation import CORRELATION, Correlation
-from leaderboards.boards.standings import all_standings
 from leaderboards.errors import LeaderboardError
-from leaderboards.figures.captions import data_sentences, picture_caption
-from leaderboards.figures.curves import curve_plot
-from leaderboards.figures.gallery import Details, gallery
-from leaderboards.rendering.paper import Paper
-from leaderboards.rendering.plots import Plot
+from leaderboards.figures.gallery import curve_plot, gallery
+from leaderboards.rendering.drawing import Plot
+from leaderboards.rendering.printed import Paper
 from leaderboards.rendering.style import line_styles, with_adapted
-from leaderboards.statistics.bootstrap import Blank, Estimate
 from tests.support.browsing.plots import told_by
 from tests.support.models.runs import CommandLine
 from tests.support.records.synthetic_records import realistic_records, summary_row
@@ -37,7 +31,6 @@ ROWS = [
     row("random", 0.5, 0.4),
     row("random", 0.9, 0.4),
 ]
-A_CLIFF = Cliff(0.7, 0.25, 0.7, Estimate(1.0, 0.5, 1.5, 40))
 
 
 def drawn_at(plot: Plot, kind: str) -> dict[str, list[tuple[float, float]]]:
@@ -80,56 +73,9 @@ def test_data_of_a_plot_cannot_close_its_script() -> None:
     assert json.loads(text)["names"]["1"] == "</script><b>\u2028"
 
 
-def test_the_cliff_stands_on_the_curve_with_its_interval() -> None:
-    plot = curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": A_CLIFF, "random": A_CLIFF})
-    (spot,) = [spot for spot in plot.spots if spot.lines[0].startswith("cliff")]
-    assert spot.x == 0.7
-    assert spot.y == pytest.approx(40), "half-way between 20 and 60, and none on a control"
-    assert spot.lines == (
-        "cliff, 95 % interval 0.25–0.70",
-        "+10.0 points for a tenth",
-        "95 % interval 5.0–15.0",
-    )
-    assert plot.note.startswith("A ring marks the cliff")
-    left, right = drawn_at(plot, "cliff")["snapkv"]
-    (x, y), _ = plot.drawing.places([(0.25, spot.y), (0.7, spot.y)])
-    assert left == pytest.approx((x, y), abs=0.06)
-    (x, y) = plot.drawing.places([(spot.x, spot.y)])[0]
-    assert right == pytest.approx((x, y), abs=0.06)
-    ring = re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', str(plot.svg()).split('class="cliff"')[1])
-    assert ring is not None
-    assert (float(ring[1]), float(ring[2])) == pytest.approx((x, y), abs=0.06)
-
-
-def test_a_cliff_that_may_be_none_says_so_and_is_no_cliff_of_another_measure() -> None:
-    unclear = Cliff(0.7, None, None, Estimate(1.0, -0.5, 1.5, 40))
-    plot = curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": unclear})
-    (spot,) = [spot for spot in plot.spots if spot.lines[0].startswith("cliff")]
-    assert spot.lines[-1] == "may be no rise at all"
-    assert drawn_at(plot, "cliff") == {}, "a ring without a bar"
-    assert str(plot.svg()).count('class="cliff"') == 1
-    other = curve_plot(
-        [one.model_copy(update={"right": 0.5}) for one in ROWS], "base", "agnostic", RIGHT, {"snapkv": A_CLIFF}
-    )
-    assert 'class="cliff"' not in str(other.svg())
-    assert 'class="cliff"' not in str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": Blank("")}).svg())
-
-
-def test_cliffs_of_a_run_are_those_of_its_standings() -> None:
-    records = realistic_records(tasks=["base"], contexts=12, questions=8)
-    rows = summarise(records)
-    found = {standing.policy: standing[CLIFF] for standing in all_standings(records, rows)["agnostic", "base"]}
-    plot = curve_plot(rows, "base", "agnostic", HALLUCINATION, found)
-    shown = {plot.names[spot.index]: spot.x for spot in plot.spots if spot.lines[0].startswith("cliff")}
-    methods = {style.policy for style in line_styles(rows).values() if not style.control}
-    expected = {name: one.ratio for name, one in found.items() if isinstance(one, Cliff) and name in methods}
-    assert shown == expected
-    assert len(expected) > 3
-
-
 def test_drawing_again_gives_the_same_bytes_though_frames_are_shared() -> None:
     first = str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION).svg())
-    curve_plot(ROWS[:3], "base", "agnostic", HALLUCINATION, {"snapkv": A_CLIFF}).svg()
+    curve_plot(ROWS[:3], "base", "agnostic", HALLUCINATION).svg()
     assert str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION).svg()) == first
 
 
@@ -177,14 +123,12 @@ def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
-def test_a_file_says_what_it_shows_and_is_the_same_each_time(tmp_path: Path, suffix: str) -> None:
+def test_a_file_is_the_same_each_time(tmp_path: Path, suffix: str) -> None:
     plot = curve_plot(summarise(realistic_records(contexts=3)), "base", "agnostic", RIGHT)
     first, second = tmp_path / f"1.{suffix}", tmp_path / f"2.{suffix}"
     for path in (first, second):
-        plot.save(path, Paper(3.25), "F1 over ratios. Numbers: run first.")
+        plot.save(path, Paper(3.25))
     assert first.read_bytes() == second.read_bytes()
-    for words in (plot.heading.encode(), b"Numbers: run first."):
-        assert words in first.read_bytes()
 
 
 def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandLine, toy_run: Path) -> None:
@@ -192,52 +136,32 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     some = ("--only", "right,ger", "--width", "3.25in", "--no-title", "--formats", "svg", "--tables")
     assert cli("figures", run, "--out", out, *some) == 0
     names = {path.name for path in out.iterdir()}
-    assert {name.split("-")[0] for name in names} == {"right", "ger", "board", "captions.md"}
-    captions = (out / "captions.md").read_text()
-    assert re.match(r"Numbers: run x of \d{4}-\d\d-\d\d, kvbench [\d.]+", captions)
-    assert captions.partition("\n")[0] in (out / "right-base-agnostic.svg").read_text()
-    assert {f"{stem}.svg" for stem in re.findall("^## (.+)$", captions, re.MULTILINE)} == {
-        name for name in names if name.endswith(".svg")
-    }
-    what = "Right (percent) over the asked ratio, base, agnostic: a line for each policy; higher is better."
-    data = f"Model {cli.model.name}; 1 context. The cache is compressed before the question is seen."
-    assert f"{what} {data}" in captions, "and no word of bands, which a single context does not have"
+    assert {name.split("-")[0] for name in names} == {"right", "ger", "board"}
     assert not [name for name in names if name.startswith("ger-hallucination")]
     latex, markdown = ((out / f"board-base-agnostic.{suffix}").read_text() for suffix in ("tex", "md"))
     table, _, caption = markdown.partition("\n\n")
     assert caption.startswith("Table: Board of base, agnostic. In brackets behind a value: its 95 % interval")
-    assert captions.partition("\n")[0] in caption
-    assert "In brackets" not in (out / "board-base-agnostic-narrow.md").read_text(), "there are none"
+    assert f"Model {cli.model.name}; 1 context." in caption
+    assert re.search(r"Numbers: run x of \d{4}-\d\d-\d\d, kvbench [\d.]+", caption)
     rows = [line.strip("| \n").split(" | ") for line in table.splitlines()]
     assert rows[0][0] == "policy"
     assert "right at 0.5" in rows[0]
     assert len({len(row) for row in rows}) == 1
     assert latex.count(r" \\") == len(rows) - 1
-    assert (out / "board-base-agnostic-narrow.tex").read_text().count(r" \\") == len(rows) - 1
     assert "streaming\\_llm" not in latex or "streaming_llm" not in latex
     assert "did you mean 'ger'" in cli.error("figures", run, "--out", out, "--only", "gre")
     assert "--width: '3' is no width" in cli.error("figures", run, "--out", out, "--width", "3")
 
 
-def test_a_caption_tells_of_bands_and_over_what_a_mean_is() -> None:
-    rows = summarise(realistic_records(tasks=["base", "hops"], contexts=3))
-    (right,) = [one for one in gallery(rows, "all", "agnostic", Details()).pictures if one.name == "right"]
-    text = picture_caption(right, data_sentences(rows, "all", "agnostic", "reference"))
-    assert "Bands are 95 % intervals" in text
-    assert "Model reference; at least 3 contexts of each task; means are over base, hops." in text
-
-
-def test_an_adapted_press_is_marked_in_legend_and_caption(tmp_path: Path) -> None:
+def test_an_adapted_press_is_marked_in_the_legend(tmp_path: Path) -> None:
     """A printed figure leaves the board behind, and with it which press ran with another window."""
     rows = summarise(realistic_records(policies=("full", "snapkv", "knorm"), tasks=["base"], contexts=3))
     styles = with_adapted(line_styles(rows), {"snapkv"})
-    (right,) = [one for one in gallery(rows, "base", "agnostic", Details(), styles).pictures if one.name == "right"]
+    (right,) = [one for one in gallery(rows, "base", "agnostic", styles).pictures if one.name == "right"]
     right.plot.save(tmp_path / "f1.svg", Paper(3.25))
     legend = re.findall(">([^<>]*)</text>", (tmp_path / "f1.svg").read_text())
     assert {"snapkv (adapted)", "knorm"} <= set(legend)
     assert "snapkv" not in legend
-    data = data_sentences(rows, "base", "agnostic", "reference", {"snapkv": "window_size 5 (paper: 64)"})
-    assert data.endswith(" Adapted (other arguments than the paper’s): snapkv: window_size 5 (paper: 64).")
 
 
 def test_a_legend_has_as_many_columns_as_its_names_leave_room_for() -> None:
@@ -249,15 +173,13 @@ def test_a_legend_has_as_many_columns_as_its_names_leave_room_for() -> None:
 
 def test_the_command_draws_every_figure_of_every_task(cli: CommandLine, toy_run: Path) -> None:
     run, out = toy_run / "runs/x", cli.folder / "figures"
-    assert cli("figures", run, "--out", out, "--formats", "svg", "--policies", "random") == 0
+    assert cli("figures", run, "--out", out, "--formats", "svg") == 0
     names = {path.name for path in out.iterdir()}
     assert {"right-base-agnostic.svg", "ger-hops-agnostic.svg", "slot-coverage-hops-agnostic.svg"} <= names
     assert {"abstention-hops-agnostic.svg", "ger-hallucination-base-agnostic.svg"} <= names
-    assert {"questions-right-random-base-agnostic.svg", "layers-ger-random-hops-agnostic.svg"} <= names
     assert [name for name in names if name.startswith("tasks-hallucination-") and name.endswith("-all-agnostic.svg")]
     (cli.folder / "file").write_text("")
     assert "did you mean 'png'" in cli.error("figures", run, "--out", out, "--formats", "pgn")
-    assert "did you mean 'random'" in cli.error("figures", run, "--out", out, "--policies", "randon")
     assert "cannot be written" in cli.error("figures", run, "--out", cli.folder / "file")
 
 
@@ -271,12 +193,11 @@ def test_a_task_without_gold_answers_shows_what_it_has_and_why_the_rest_is_blank
         summary_row(policy, ratio, task="ifeval", n=9, reason=reason, directives_obeyed=0.5)
         for policy, ratio in (("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9))
     ]
-    found = gallery(rows, "ifeval", "agnostic", Details())
+    found = gallery(rows, "ifeval", "agnostic")
     assert [picture.title for picture in found.pictures] == ["Directives obeyed"]
     assert len(found.pictures[0].plot.spots) == 3 + 2
     assert dict(found.blanks)["Right"] == reason
     assert {"Hallucination rate", "Global Eviction Ratio"} <= dict(found.blanks).keys()
-    assert found.correlations.rows == ()
 
 
 @pytest.mark.parametrize(("kind", "level", "gone", "drawn"), [("rate", 0.1, 0.0, False), ("ratio", 0.5, 0.5, True)])
@@ -297,26 +218,11 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
     ]
     assert is_told(RIGHT, rows)
     assert is_told(GER, rows) == is_told(REALISED_RATIO, rows) == drawn
-    found = gallery(rows, "base", "agnostic", Details())
+    found = gallery(rows, "base", "agnostic")
     names = {picture.name for picture in found.pictures}
     assert "right" in names
     assert ("ger" in names, "ger-hallucination" in names) == (drawn, drawn)
     assert ("Global Eviction Ratio", "no tokens are removed") in found.blanks or drawn
-
-
-def test_the_correlations_of_a_gallery_are_those_of_the_standings() -> None:
-    records = realistic_records(tasks=["base"], contexts=6)
-    rows = summarise(records)
-    standings = all_standings(records, rows)
-    found = gallery(rows, "base", "agnostic", Details(standings))
-    shown = {row[0]: row[2:] for row in found.correlations.rows if row[1] == HALLUCINATION.title}
-    assert {row[1] for row in found.correlations.rows} == {"Wrong of answered", "Hallucination rate"}
-    (snapkv,) = [one for one in standings["agnostic", "base"] if one.policy == "snapkv"]
-    correlation = snapkv[CORRELATION]
-    assert isinstance(correlation, Correlation)
-    assert shown["snapkv"][0] == f"{correlation.pearson:.2f}"
-    assert shown["snapkv"][-1] == "9"
-    assert shown["full"][0] == "–"
 
 
 def test_colours_follow_the_policy_and_not_its_place() -> None:

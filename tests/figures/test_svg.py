@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 from numpy.typing import NDArray
 
-from leaderboards.rendering.drawing import CORNERS, Drawing, pixel_of
+from leaderboards.rendering.drawing import Drawing, pixel_of
 from leaderboards.rendering.frames import CURVE, Axis, Frame
-from leaderboards.rendering.marks import HOLLOW, Band, Break, Dots, PolicyLine, Region
-from leaderboards.rendering.style import MARKERS, named_styles
+from leaderboards.rendering.marks import HOLLOW, Band, Dots, PolicyLine, Region
+from leaderboards.rendering.style import CORNERS, MARKERS, named_styles
 from policies.declaration.levels import BUDGET, Level
 
 STYLES = list(named_styles(["one", "<two>"]).values())
@@ -54,8 +54,6 @@ def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
 def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -> None:
     method, other = STYLES
     marks = (
-        Break(method, (0.5, 10.0), (0.4, 0.6), clear=True),
-        Break(other, (0.5, 20.0), (0.4, 0.6), clear=False),
         PolicyLine(method, ((0.0, 0.0), (1.0, 80.0))),
         Dots(other, ((0.2, 5.0), (0.3, 6.0), (0.4, 7.0))),
         Band.between(method, (0.0, 1.0), (-10.0, 60.0), (10.0, 80.0)),
@@ -64,7 +62,7 @@ def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -
     drawing = Drawing(FRAME, marks, "A <title>", "salt")
     root = ElementTree.fromstring(drawing.svg())
     groups = [(one.get("class"), one.get("data-policy")) for one in root.iter() if one.get("data-policy")]
-    assert groups == [("band", "0"), ("policy", "0"), ("policy", "1"), ("cliff", "0"), ("cliff", "1")]
+    assert groups == [("band", "0"), ("policy", "0"), ("policy", "1")]
     (dots,) = [one[0] for one in root.iter() if one.get("class") == "policy" and one.get("data-policy") == "1"]
     assert (dots.get("d") or "").count("M") == 3
     beside = Drawing(FRAME, marks, "A <title>", "other salt").svg()

@@ -71,7 +71,6 @@ from leaderboards.boards.standings import all_standings
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.tables import board_sheet
 from leaderboards.downloads.tables import cells_sheet
-from leaderboards.figures.gallery import Details
 from leaderboards.figures.gallery import gallery
 from tests.support.browsing.pages import build_pages
 from leaderboards.pages.method import Method
@@ -91,7 +90,7 @@ own = records[(records.task == "base") & (records.policy == "snapkv") & (records
 full = records[(records.task == "base") & (records.policy == "full")]
 both = own.merge(full, on=["example_id", "question_id"], suffixes=("", "_full"))
 right = both.f1_full >= 50
-curve = next(one for one in gallery(rows, "base", "agnostic", Details()).pictures if one.name == "words")
+curve = next(one for one in gallery(rows, "base", "agnostic").pictures if one.name == "words")
 print(json.dumps({
     "record": str(RECORDS.schema.field("words").type),
     "range": RECORDS.ranges["words"],

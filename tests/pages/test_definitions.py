@@ -5,25 +5,22 @@ import re
 import pytest
 
 from kvbench.store.tables import JOINED
-from leaderboards.aggregate.comparison.failures import contrasts
-from leaderboards.aggregate.comparison.paired import duels
-from leaderboards.aggregate.facets import facets
-from leaderboards.aggregate.imported import Imported
+from leaderboards.aggregate.comparison.paired import answer_kinds, duels
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.board import _at_level, _columns, boards_of
+from leaderboards.boards.board import _columns, boards_of
 from leaderboards.boards.standings import all_standings
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import judge
-from leaderboards.downloads.claims import register_sheet
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import (
+    Imported,
     board_sheet,
     cells_sheet,
-    contrasts_sheet,
     duels_sheet,
     imported_sheet,
-    questions_sheet,
+    kinds_sheet,
+    register_sheet,
 )
 from leaderboards.metrics import CURVES, METRICS, TABLES
 from leaderboards.pages.claims import build_claims
@@ -60,9 +57,8 @@ def sheets() -> list[Sheet]:
     return [
         cells_sheet(rows),
         board_sheet(found, boards_of(records, rows, found)),
-        questions_sheet(facets(records, rows)),
         duels_sheet("verdicts", duels(records, "snapkv", ["knorm"]), {}),
-        contrasts_sheet("failures", contrasts(records, "snapkv", "knorm")),
+        kinds_sheet("failures", answer_kinds(records, "snapkv", ["knorm"])),
         imported_sheet([IMPORTED]),
         register_sheet(JUDGED),
         *instructions_page("toy", small_study())[1].sheets,
@@ -77,7 +73,7 @@ def headings() -> set[str]:
     records = realistic_records(policies=["full", "random", "recency", "snapkv", "knorm"], contexts=4)
     pages = [
         *build_pages([results_of(records)]).values(),
-        build_comparison("toy", duels(records, "snapkv", ["knorm"]), {"knorm": contrasts(records, "snapkv", "knorm")}),
+        build_comparison("toy", duels(records, "snapkv", ["knorm"])),
         instructions_page("toy", small_study())[0],
         *(page for page, _ in treated_pages()),
         build_study(STUDY, next_tokens())[0],
@@ -101,7 +97,6 @@ def test_every_heading_of_every_page_is_defined() -> None:
         "cliff, wrong",
         "cliff, hallucinated",
         "GER at 0.9",
-        "only this one right",
         "gain",
         "rank at its ratio",
     } <= found
@@ -129,13 +124,12 @@ def test_every_measure_metric_and_column_of_the_records_is_defined() -> None:
 
 
 def test_every_column_of_the_board_is_defined_at_every_level() -> None:
-    """Also those in which no policy of a run has a value, and those that appear when a level is chosen."""
+    """Also those in which no policy of a run has a value."""
     at_half_and_most = _columns(HALF_AND_MOST, names_of(HALF_AND_MOST))
     mixed = [*HALF_AND_MOST, Level("bits", 2.0)]
     of_kinds = _columns(mixed, names_of(mixed))
-    at_another = _at_level(Level("ratio", 0.7), "0.7"), _at_level(Level("rate", 0.1), "rate 0.1")
-    names = [column.name for columns in (at_half_and_most, of_kinds, *at_another) for column, _ in columns]
-    assert {"right at 0.5", "F1 at ratio 0.5", "right at bits 2", "F1 at rate 0.1"} <= set(names)
+    names = [column.name for columns in (at_half_and_most, of_kinds) for column, _ in columns]
+    assert {"right at 0.5", "F1 at ratio 0.5", "right at bits 2"} <= set(names)
     assert len(names) > 18
     assert [name for name in names if not defined(name)] == []
 

@@ -109,36 +109,6 @@ def test_data_cannot_close_its_script_element() -> None:
     assert json.loads(data)["cells"]["snapkv"]["0.5"][0]["output"] == HOSTILE
 
 
-def observed_tables() -> dict[str, DataFrame]:
-    """Of question 2, which snapkv has wrong: a route through the token behind the answer; question 4 was not seen. One
-    token of a template stands before the context."""
-    cell = {"task": "base", "policy": "snapkv", "level_kind": "ratio", "level": 0.5, "before_context": 1}
-    cells = [{**cell, "repeat": repeat} for repeat in (0, 1)]
-    nothing = {"answer_width": None}
-    routes = [
-        {**cells[0], "question_id": "2", "unobserved": None, "answer_width": 0.75},
-        {**cells[1], "question_id": "2", "unobserved": None, "answer_width": 0.0},
-        {**cells[0], "question_id": "4", "unobserved": "it failed", **nothing},
-    ]
-    seen = {"most": np.array([4, 2]), "most_share": np.array([0.5, 0.25])}
-    attention = [
-        {**cells[0], "question_id": "2", "step": step, "layer": layer, **seen} for layer in (1, 0) for step in (0, 1)
-    ]
-    return {"routes": DataFrame(routes), "attention": DataFrame(attention)}
-
-
-@pytest.mark.parametrize("mode", ["agnostic", "aware"])
-def test_attention_and_route_stand_beside_the_answers_that_were_observed(mode: str) -> None:
-    found = examples_of(two_policies(mode=mode), observed_tables())
-    answers = {found["questions"][one["question"]]["id"]: one for one in found["cells"]["snapkv"]["0.5"]}
-    assert answers["2"]["attention"] == [[3, 0.5, 1, 0.25]] * 2, "of the question's last token, by layer"
-    assert (answers["2"]["unobserved"], answers["2"]["width"]) == (None, 0.75)
-    assert (answers["4"]["unobserved"], answers["4"]["width"]) == ("it failed", None)
-    assert "attention" not in answers["4"]
-    assert "width" not in answers["0"]
-    assert json.loads(as_data(found)) == found
-
-
 # --- in a browser
 
 
@@ -214,27 +184,3 @@ def test_a_share_of_right_answers_of_a_task_page_leads_to_the_examples_of_its_le
         browser.open(tmp_path / name, fragment=fragment)
         chosen = browser.evaluate("['policy', 'asked'].map((id) => document.getElementById(id).value)")
         assert chosen == ["snapkv", ratio]
-
-
-@needs_chromium
-def test_tokens_are_shaded_by_the_attention_of_a_layer_and_the_route_is_told(browser: Chromium, tmp_path: Path) -> None:
-    ends = np.array([3, 5, 11, 14, 20], dtype="<u4").tobytes()
-    kept_tokens = {"token_ends": ends, "token_kept": bytes([255, 0, 128, 1, 255])}
-    rows = two_policies(context="Åda 🦊 lives in Oslo.", **kept_tokens)
-    path = tmp_path / "examples-base.html"
-    path.write_text(build_examples("toy", "base", rows, tables=observed_tables()), encoding="utf-8")
-    browser.open_quietly(path, 390)
-    shade = "Number(getComputedStyle(each).getPropertyValue('--kept'))"
-    kept = f"[...document.querySelector('.strip').children].map(each => {shade})"
-    assert browser.evaluate(kept)[0] == 1
-    told = browser.evaluate("[...document.querySelectorAll('.route-text')].map(each => each.textContent)")
-    assert told == [
-        "Route from the gold answer: its narrowest step has 75 % of a head’s attention.",
-        "Route from the gold answer: not observed: it failed.",
-    ]
-    browser.evaluate("shades.value = 'attention, layer 1'; shades.dispatchEvent(new Event('change'))")
-    assert browser.evaluate("new URLSearchParams(location.hash.slice(1)).get('shade')") == "attention, layer 1"
-    browser.evaluate("draw()")
-    assert browser.evaluate(kept) == [0, 0.5, 0, 1, 0]
-    assert browser.evaluate("document.getElementById('scale').hidden") is True
-    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth") is True

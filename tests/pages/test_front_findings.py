@@ -51,9 +51,7 @@ def test_more_than_the_full_cache_is_no_gain_and_ten_contexts_go_first(findings:
 def test_the_second_finding_is_on_long_contexts(findings: dict[str, str]) -> None:
     """Four contexts with the same loss have an interval without width, and no oracle tells that they are too few."""
     long = (
-        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context) of about 150 tokens. "
-        "The highest candidate, snapkv at ratio 0.5, may be chance: paired gain of 9 points of right answers (the same "
-        "in each context)."
+        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context) of about 150 tokens."
     )
     assert findings[long] == "task-long_context.html#section-1-right-figure"
 
@@ -69,15 +67,6 @@ def _made(task: str, contexts: int, **losses: list[float]) -> list[dict[str, Any
             for policy, of_policy in losses.items()
         ]
     return made
-
-
-def test_without_long_contexts_what_is_safe_for_least_leads_to_the_task_that_decides_it() -> None:
-    made = [*_made("hops", 12, snapkv=[0.0]), *_made("base", 12, snapkv=[1.0]), *_made("knowledge", 12, snapkv=[20.0])]
-    results = results_of(frame(made), "reference")
-    pages = {task: task_page(task) for task in ("hops", "base", "knowledge")}
-    findings = {one.text: one.link for one in findings_of(results, use_matrix(results), "section-1", pages)}
-    least = "No policy is shown safe for short QA (base, knowledge) at any ratio."
-    assert findings[least] == "task-knowledge.html#section-1-right-figure"
 
 
 def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
@@ -98,8 +87,7 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     told = [one.text for one in findings_of(results, matrix, "section-1", {})]
     assert told[1] == (
         "Too few contexts (4; 10 at least) to call anything safe for long context (long_context) of about 150 tokens: "
-        "not even the oracle passes. The highest candidate, snapkv at ratio 0.5, may be chance: in none "
-        "of 4 contexts does anything change, which excludes a change in more than 53 % of contexts."
+        "not even the oracle passes."
     )
     page = build_pages([results])[FRONT]
     assert 'class="chance few"' in page
@@ -122,28 +110,7 @@ def test_wrong_answers_stand_with_interval_and_silence(findings: dict[str, str])
     wrong = list(findings)[2]
     assert wrong == (
         "At ratio 0.5, snapkv leaves 25 % of the questions unanswered (full cache 0 %). Of its answers 33 % are wrong "
-        "(full cache 0 %): a paired difference of 33.3 points, of which 4 contexts are too few to say more. Of all "
-        "questions it answers 25 % wrongly (full cache 0 %)."
-    )
-
-
-def test_fewer_wrong_answers_of_a_policy_that_falls_silent_are_said_to_be_due_to_silence() -> None:
-    """The full cache has 3 of 12 wrong; snapkv answers 4, of which 2 are wrong."""
-    made = []
-    for place in range(24):
-        wrong, right = {"hallucinated": True, "right": False, "f1": 0.0}, {"right": True}
-        silent = {"abstained": True, "hallucinated": False, "right": False, "f1": 0.0}
-        made.append(record(example_id=f"{place}", **(wrong if place % 4 == 0 else right)))
-        own = wrong if place % 12 in (0, 1) else right if place % 12 in (2, 3) else silent
-        made.append(record(example_id=f"{place}", policy="snapkv", ratio=0.5, **own))
-    wrong_finding = _told(made)[-1]
-    assert wrong_finding.startswith(
-        "At ratio 0.5, snapkv leaves 67 % of the questions unanswered (full cache 0 %). Of its answers 50 % are wrong "
-        "(full cache 25 %): a paired difference of 25.0 points (−"
-    )
-    assert re.search(r"\(−[\d.]+ to [\d.]+\), not distinguished from 0\.", wrong_finding)
-    assert wrong_finding.endswith(
-        "Of all questions it answers 17 % wrongly (full cache 25 %), fewer only because more go unanswered."
+        "(full cache 0 %). Of all questions it answers 25 % wrongly (full cache 0 %)."
     )
 
 
@@ -201,42 +168,17 @@ def test_of_system_prompts_that_nobody_attacks_obedience_alone_is_told() -> None
     )
 
 
-def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are_explained() -> None:
+def test_the_matrix_names_tasks_and_the_length_of_contexts() -> None:
     records = realistic_records(tasks=["base", "knowledge", "hops"], policies=["full", "snapkv"], contexts=4)
     records.loc[records["policy"] == "snapkv", "kv_bytes"] = records.loc[records["policy"] == "full", "kv_bytes"].max()
     records.loc[records["policy"] == "full", "kept_tokens"] = records["task"].map({"base": 1000.0, "knowledge": 3000.0})
     page = build_pages([results_of(records, "reference")])[FRONT]
     assert "<small>base, knowledge</small>" in page
     assert ">, about</span></th><td>2,000</td>" in page
-    assert "The line of snapkv in the chart is vertical: it masks tokens and frees no memory." in page
-    assert "In simulations, 95 % intervals from 4 contexts contain the true value in only 81 % of the runs." in page
     assert "Bytes held = 100 % − ratio, unless a policy only masks tokens." in page
     assert "kvbench run --model NAME --tasks long_context --context-tokens 32768 --limit 83" in Elements(page).text
     assert "The cache is compressed before the question is seen (mode agnostic)." in page
     assert "masks, 0 bytes" not in page, "nothing is safe, and no number promises anything"
-
-
-@pytest.mark.parametrize(
-    ("contexts", "told"),
-    [
-        ([1], "A single context has no interval."),
-        (
-            [8, 4, 24, 8],
-            "95 % intervals from 4 contexts contain the true value in only 81 % of the runs, from 8 contexts in 89 %.",
-        ),
-        ([10, 24], ""),
-    ],
-)
-def test_how_sure_an_interval_is_follows_the_contexts_of_the_run(contexts: list[int], told: str) -> None:
-    records = [
-        record(task=f"task-{task}", example_id=f"{task}-{place}")
-        for task, n in enumerate(contexts)
-        for place in range(n)
-    ]
-    page = build_pages([results_of(frame(records))])[FRONT]
-    assert told in page
-    assert ("contain the true value" in page) == (4 in contexts)
-    assert ("A single context has no interval." in page) == (1 in contexts)
 
 
 def test_a_policy_that_masks_says_beside_its_name_that_it_frees_nothing() -> None:
@@ -246,28 +188,6 @@ def test_a_policy_that_masks_says_beside_its_name_that_it_frees_nothing() -> Non
     text = Elements(build_pages([results_of(frame(made), "reference")])[FRONT]).text
     assert re.search(r"adakv_\u200bsnapkv 0 bytes", text)
     assert not re.search(r"(?<!\u200b)snapkv 0 bytes", text)
-
-
-def test_directives_that_are_lost_while_answers_are_still_right_are_told() -> None:
-    """Of two policies each loses directives in all contexts; the right answers of one fall with them."""
-    made = []
-    for n in range(12):
-        for policy, ratio, obeyed, f1 in (
-            ("full", 0.0, 1.0, 90.0),
-            ("snapkv", 0.2, 0.5, 88.0),
-            ("tova", 0.2, 0.25, 40.0),
-        ):
-            here = {"task": "instructions", "example_id": f"{n}", "policy": policy, "ratio": ratio}
-            made.append(record(**here, directives_obeyed=obeyed, f1=f1))
-    assert (
-        "Directives can be lost while answers stay right. This is shown for 1 of 2 cells (a policy at one level) of "
-        "instructions: they lose 5 points or more of directives obeyed, and less than 5 points of right answers. "
-        "snapkv at ratio 0.2 loses most: it obeys 50 % of the directives (full cache 100 %) and has 88 % of the "
-        "answers right (full cache 90 %)."
-    ) in _told(made)
-    for one in made:
-        one["right"] = 0.4 if one["policy"] != "full" else 0.9
-    assert not [text for text in _told(made) if text.startswith("Directives can be lost")]
 
 
 def test_what_is_shown_to_be_unsafe_further_on_is_told_from_what_few_contexts_do_not_show() -> None:
@@ -298,18 +218,6 @@ def test_a_finding_says_how_long_its_contexts_are() -> None:
     assert "of about 1,600 tokens: " in text
 
 
-def test_an_oracle_that_is_not_shown_to_be_safe_has_its_reason() -> None:
-    """Of four contexts the oracle loses 12 points in one: 3 on average, and more than 5 for all that can be told."""
-    made = [record(example_id=f"{n}", f1=80.0) for n in range(4)]
-    made += [record(example_id=f"{n}", policy="oracle", ratio=0.5, f1=68.0 if n == 3 else 80.0) for n in range(4)]
-    made += [record(example_id=f"{n}", policy="snapkv", ratio=0.5, f1=80.0) for n in range(4)]
-    page = build_pages([results_of(frame(made), "reference")])[FRONT]
-    assert (
-        "so few contexts do not exclude a loss of 5 points or more at the lowest ratio: in base up to 9 points (4 "
-        "contexts)." in page
-    )
-
-
 def test_the_contexts_of_a_mean_are_told_task_by_task_and_an_abbreviation_is_spelled_out() -> None:
     made = [*_made("hops", 12, snapkv=[0.0]), *_made("base", 12, snapkv=[1.0]), *_made("long_context", 4, snapkv=[1.0])]
     for n in range(3):
@@ -328,24 +236,4 @@ def test_the_contexts_of_a_mean_are_told_task_by_task_and_an_abbreviation_is_spe
     ) in page
     assert '<td>2<span class="wide"> of 3</span></td>' in page
     assert "each may lose less than 5 points; 2 of its 3 contexts have attacks under a defence" in page
-    assert (
-        "The area is of directives obeyed and leakage under a defence in instructions, of percent right elsewhere; the "
-        "column right is that in all of them: so the two differ even for the full cache."
-    ) in page
     assert re.search(r'<th [^>]*data-of="global eviction ratio">GER at 0.5</th>', page)
-
-
-def test_streaming_llm_below_recency_is_told_with_its_measure_its_tasks_and_what_the_safe_ratio_says() -> None:
-    """In base it loses 3 points everywhere, and recency 0 or 12: a larger area and no safe ratio. Elsewhere it loses
-    more."""
-    base = _made("base", 12, streaming_llm=[3.0], recency=[0.0, 0.0, 0.0, 0.0, 0.0, 12.0])
-    hops = _made("hops", 12, streaming_llm=[60.0], recency=[0.0])
-    page = build_pages([results_of(frame([*base, *hops]), "reference")])[FRONT]
-    note = re.search(r"StreamingLLM has a smaller area than recency[^<]*", page)
-    assert note is not None
-    assert re.match(r"[^(]*\(\d+ against \d+ over all tasks; smaller in each of them\): ", note[0])
-    assert note[0].endswith(" Its safe ratio is higher for short QA all the same.")
-    alone = build_pages([results_of(frame(_made("base", 12, streaming_llm=[0.0], recency=[3.0])), "reference")])[FRONT]
-    assert "StreamingLLM has" not in alone
-    close = build_pages([results_of(frame(_made("base", 12, streaming_llm=[0.5], recency=[0.0])), "reference")])[FRONT]
-    assert "StreamingLLM has" not in close, "half a point is nothing to explain"

@@ -25,14 +25,12 @@ from leaderboards.aggregate.row import (
     SummaryRow,
 )
 from leaderboards.aggregate.summary import summarise
-from leaderboards.figures.curves import curve_plot
-from leaderboards.figures.gallery import EXPECTED
+from leaderboards.figures.gallery import EXPECTED, curve_plot
 from leaderboards.metrics import Measure
 from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.pages.results import Results
-from leaderboards.pages.sections import note_of
 from leaderboards.rendering.style import line_styles
 from leaderboards.terminal.table import few_contexts, telling, terminal_table
 from tests.support.browsing.pages import HOSTILE, OF_EVERY_TASK, Elements, assert_inert, build_pages, results_of
@@ -339,19 +337,6 @@ def test_a_task_with_directives_leads_with_those_and_with_leakage() -> None:
         tables = re.findall(r'<caption id="section-1-([\w-]+)-caption">', built[page])
         pictures = re.findall(r'<figure [^>]*id="section-1-([\w-]+)-figure"', built[page])
         assert tables[: len(leading)] == pictures[: len(leading)] == leading
-
-
-def test_fewer_wrong_answers_that_go_with_disobedience_are_said_to_be_no_gain() -> None:
-    note = (
-        "In instructions fewer wrong answers go with fewer directives obeyed, and are no gain: h2o at ratio 0.5 has "
-        "0 % of its answers wrong and obeys 0 %, the full cache 20 and 100 %."
-    )
-    results = results_of(frame(of_directives(12)), "reference")
-    assert note_of(results, "instructions").endswith(note)
-    front = build_pages([results])[FRONT]
-    assert front.count(note) == 1, "at the board, and not at the figures again"
-    obeying = [one | ({"directives_obeyed": 1.0} if one["question_id"] != "5" else {}) for one in of_directives(12)]
-    assert "no gain" not in note_of(results_of(frame(obeying), "reference"), "instructions")
 
 
 def in_budgets(one: dict[str, Any]) -> dict[str, Any]:

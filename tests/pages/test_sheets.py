@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from kvbench.publish.downloads import RECORDS_FILE, write_records
 from kvbench.store.tables import JOINED, SCHEMA_VERSION
-from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import boards_of
 from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
-from leaderboards.downloads.tables import board_sheet, cells_sheet, questions_sheet
+from leaderboards.downloads.tables import board_sheet, cells_sheet
 from tests.support.records.synthetic_records import failing, realistic_records
 
 # What a spreadsheet would compute, and what would end a cell, a row or a script.
@@ -144,21 +143,6 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
     assert beaten["beats_random_p"].between(0, 1).all()
     assert table[table["policy"] == "random"]["beats_random_reason"].notna().all()
     assert table["beats_recency_reason"].notna().all(), "recency was not run"
-
-
-def test_kinds_of_questions_hold_what_the_rows_average_over() -> None:
-    """Of one kind alone, and of the mean over tasks: the numbers of the rows themselves."""
-    records = realistic_records(policies=["full", "snapkv"], ratios=[0.5], contexts=4)
-    rows = summarise(records)
-    table = pd.DataFrame(json.loads(questions_sheet(facets(records, rows)).json()))
-    assert set(table["part"]) == {"answer_type", "question_type"}
-    for row in rows:
-        own = table[(table.task == row.task) & (table.policy == row.policy) & (table.part == "answer_type")]
-        (line,) = own.to_dict("records")
-        assert (line["value"], line["questions"]) == ("location", 32 if row.task == "all" else 16)
-        for name in ("right", "hallucination_rate", "ger"):
-            assert line[name] == pytest.approx(getattr(row, name)), name
-        assert line["reason"] is None
 
 
 def test_sheets_of_one_name_are_one_and_say_whose_each_row_is() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.comparison.failures import contrasts
-from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.paired import answer_kinds, duels
 from leaderboards.aggregate.comparison.pooled import pool
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.examples import build_examples
@@ -73,8 +72,9 @@ def test_a_comparison_says_once_how_its_cells_are_read() -> None:
     others = ("knorm", "tova", "random", "recency")
     records = realistic_records(policies=("full", "snapkv", *others), ratios=(0.1, 0.5))
     verdicts = duels(records, "snapkv", others)
-    failures = {other: contrasts(records, "snapkv", other) for other in others}
-    page = build_comparison("toy", verdicts, failures, pooled=pool(records, "snapkv", others, {}))
+    page = build_comparison(
+        "toy", verdicts, answer_kinds(records, "snapkv", others), pooled=pool(records, "snapkv", others, {})
+    )
     assert page.count("(Holm)") == 1
     assert page.count("corrected over its 2 levels") == 1
     assert page.count("under each what the two have") == 1

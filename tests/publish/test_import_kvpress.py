@@ -9,7 +9,7 @@ import pytest
 from datasets_gen.examples.jsonl import golds_in
 from kvbench.publish.kvpress_results import read_result, results_in
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.imported import Imported
+from leaderboards.downloads.tables import Imported
 from leaderboards.pages.imported import build_imported
 from tests.support.browsing.pages import HOSTILE, Elements
 from tests.support.models.runs import CommandLine

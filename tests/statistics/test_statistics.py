@@ -17,7 +17,6 @@ from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.boards.area import area_under_curve, areas
 from leaderboards.boards.beats import against, area_test
 from leaderboards.boards.cliff import cliff, susceptibility
-from leaderboards.boards.correlation import correlation, ger_against
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profile
 from leaderboards.boards.rank import RankInterval, rank_intervals, ranks
@@ -327,29 +326,6 @@ def test_who_loses_nothing_is_safe_at_the_highest_asked(full: list[float], littl
 
 
 # Correlations
-
-
-def test_correlations_are_published_ones() -> None:
-    """F. J. Anscombe, The American Statistician 27 (1973), first set; and Wikipedia's IQ against hours of television,
-    where Spearman's is -29/165."""
-    x = np.array([10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5], dtype=np.float64)
-    y = np.array([8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68])
-    found = value(correlation(x, y))
-    assert (found.pearson, found.pearson_p) == (pytest.approx(0.8164, abs=5e-5), pytest.approx(0.00217, abs=5e-6))
-    iq = np.array([106, 100, 86, 101, 99, 103, 97, 113, 112, 110], dtype=np.float64)
-    hours = np.array([7, 27, 2, 50, 28, 29, 20, 12, 6, 17], dtype=np.float64)
-    found = value(correlation(iq, hours))
-    assert (found.spearman, found.spearman_p) == (pytest.approx(-29 / 165), pytest.approx(0.627188, abs=5e-7))
-
-
-def test_the_correlation_of_a_profile_leaves_the_full_cache_out() -> None:
-    found = value(ger_against(profile(ger=(9, 0.1, 0.2, 0.3), hallucination=(0.9, 0.1, 0.2, 0.3)), HALLUCINATION))
-    assert (found.pearson, found.spearman, found.n) == (pytest.approx(1), pytest.approx(1), 3)
-    assert found.pearson_p < 1e-6
-    assert ger_against(profile(ger=(0, 0, 0, 0)), HALLUCINATION) == Blank("all levels are equal")
-    levels = tuple(Level("ratio", ratio) for ratio in (0, 0.2, 0.4))
-    short = profile((9, 9, 9), (0, 0.1, 0.2), (0, 0.1, 0.2), (0, 0.2, 0.4), levels=levels)
-    assert ger_against(short, HALLUCINATION) == Blank("fewer than three levels")
 
 
 # Ranks

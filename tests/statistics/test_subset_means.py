@@ -8,7 +8,7 @@ from scipy.stats import permutation_test, ttest_1samp
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
-from leaderboards.statistics.subset_means import (
+from leaderboards.statistics.significance import (
     SUBSETS,
     Tails,
     fewest_clusters,

@@ -8,7 +8,7 @@ import pytest
 from pandas import DataFrame, concat
 from scipy import stats
 
-from leaderboards.figures.dots import dots_by_name
+from leaderboards.figures.panels import dots_by_name
 from leaderboards.pages.definitions import chapters
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import Estimate

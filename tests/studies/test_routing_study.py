@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.board import boards_of, values_of
 from leaderboards.routing.reach import EPSILON
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.registry import studies_of
 from leaderboards.studies.routing import heads, probes
-from leaderboards.studies.routing.routes import losses_of, reach_curves, telling_epsilon, with_routes
+from leaderboards.studies.routing.routes import reach_curves, telling_epsilon, with_routes
 from leaderboards.studies.routing.study import STUDY
 from policies.declaration.levels import UNTREATED, Level
 from tests.support.browsing.pages import Elements
@@ -103,23 +101,6 @@ def without_knorm() -> StudyInput:
     for column in ("answer_alive", "answer_width", "chance"):
         table[column] = table[column].astype(object).where(~of_knorm, None)
     return given
-
-
-def test_losses_stand_on_the_board_where_they_were_observed() -> None:
-    """Of 12 answers snapkv loses 5 at 0.5; the full cache has another one wrong. One of knorm's is reached."""
-    losses = losses_of(routing_input())
-    assert losses["base", "snapkv", HALF] == {"erased": 0.0, "unreachable": pytest.approx(5 / 12), "unused": 0.0}
-    of_knorm = {"erased": pytest.approx(10 / 12), "unreachable": 0.0, "unused": pytest.approx(1 / 12)}
-    assert losses["base", "knorm", MOST] == of_knorm
-    rows = summarise(records(), resamples=20)
-    board = boards_of(records(), rows, losses=losses)["agnostic", "base"]
-    line = next(line for line in board.methods if line.name == "knorm")
-    shown = {column.name: cell.text for column, cell in board.cells_of(line)}
-    assert [shown[f"{name} at 0.9"] for name in ("erased", "unreachable", "unused")] == ["83", "0", "8"]
-    assert ("base", "knorm", MOST) not in losses_of(without_knorm())
-    plain = boards_of(records(), rows)["agnostic", "base"]
-    assert not [column for column in plain.columns if column.name.startswith("erased")]
-    assert values_of(plain, "knorm")["erased at 0.5"] is None
 
 
 def test_answers_that_were_not_observed_are_counted() -> None:

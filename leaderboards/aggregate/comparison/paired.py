@@ -1,4 +1,5 @@
-"""Compares two policies on the same questions: the difference, its interval, and whether it is more than chance.
+"""Compares two policies on the same questions: the difference, its interval, whether it is more than chance, and in
+which ways they answer; and finds the worst answers beside the full cache.
 
 Questions about one context are not independent, so contexts are what is drawn: a cell's difference is tested by the
 means of random subsets of its contexts, which is exact also for few of them. The levels of a task are one family,
@@ -10,19 +11,45 @@ The draws of a random policy are averaged question by question before anything i
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, groupby
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame
+from pandas import DataFrame, MultiIndex, Series
 
-from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
-from leaderboards.aggregate.comparison.duel import COMPARED, OF_EVERY_TWO, Compared, Contest, Duel, MeanDifference
+from leaderboards.aggregate.comparison.duel import (
+    CELL,
+    COMPARED,
+    QUESTION,
+    AnswerTable,
+    Compared,
+    Contest,
+    Duel,
+    MeanDifference,
+    answer_tables,
+    sound_cells,
+)
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
-from leaderboards.statistics.significance import correct_p
-from leaderboards.statistics.subset_means import Tails, spread_of, step_down_levels, subsets, two_sided_p
+from leaderboards.statistics.significance import Tails, correct_p, spread_of, step_down_levels, subsets, two_sided_p
 from policies.declaration.levels import Level
+from policies.declaration.names import FULL
+
+SIDES = ("_one", "_other")
+JUDGED = ("right", "f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by
+KINDS = ("right", "abstained", "confused", "fabricated", "empty")
+
+
+@dataclass(frozen=True)
+class AnswerKind:
+    """How often two policies give answers of one kind."""
+
+    policy: str
+    other: str
+    kind: str
+    answers: int  # to questions that both answered
+    rate: float
+    other_rate: float
 
 
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
@@ -30,21 +57,11 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
     over the levels of the task."""
     pairs = [(policy, other) for other in others]
     tables = answer_tables(records[records["policy"].isin((policy, *others))])
-    met = list(_duels_of_pairs(tables, pairs, COMPARED, seed))
+    met = list(_duels_of_pairs(tables, pairs, seed))
     duels_of_others = [duel for other in others for duel in met if duel.other == other]
     if not duels_of_others:
         raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
     return duels_of_others
-
-
-def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[Duel]]:
-    """Compares any two policies, as ``duels`` of the two alone would, by the measures of :data:`OF_EVERY_TWO`."""
-    tables = answer_tables(records)
-    names = list(dict.fromkeys(name for table in tables for name in table.policies))
-    by_pair: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
-    for duel in _duels_of_pairs(tables, list(by_pair), OF_EVERY_TWO, seed):
-        by_pair[duel.policy, duel.other].append(duel)
-    return by_pair
 
 
 @dataclass(frozen=True)
@@ -71,13 +88,11 @@ class _Cell:
     sides: Mapping[str, tuple[float, float]]  # what either has of these measures, in their units
 
 
-def _duels_of_pairs(
-    tables: Sequence[AnswerTable], pairs: Sequence[tuple[str, str]], measures: Mapping[str, Compared], seed: int
-) -> Iterator[Duel]:
+def _duels_of_pairs(tables: Sequence[AnswerTable], pairs: Sequence[tuple[str, str]], seed: int) -> Iterator[Duel]:
     """Compares the pairs that answered some of the same questions, task by task."""
     for task, levels in groupby(tables, lambda table: table.task):
         # As of the rows: a mark and a verdict shall not differ by chance.
-        by_level = [_cells(table, pairs, measures, task_seed(seed, task)) for table in levels]
+        by_level = [_cells(table, pairs, task_seed(seed, task)) for table in levels]
         for pair in pairs:
             yield from _duels_of_task(pair, task, [cells[pair] for cells in by_level if pair in cells])
 
@@ -93,16 +108,14 @@ def _duels_of_task(pair: tuple[str, str], task: str, cells: Sequence[_Cell]) -> 
         yield Duel(one, other, task, cell.level, *counts, cell_duels, cell.only_one, cell.only_other)
 
 
-def _cells(
-    table: AnswerTable, pairs: Sequence[tuple[str, str]], measures: Mapping[str, Compared], seed: int
-) -> dict[tuple[str, str], _Cell]:
+def _cells(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int) -> dict[tuple[str, str], _Cell]:
     """Makes a cell of each pair that has a value of some measure."""
     places = {name: place for place, name in enumerate(table.policies)}
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
     samples: list[dict[str, _Sample]] = [{} for _ in known]
     sides: list[dict[str, tuple[float, float]]] = [{} for _ in known]
-    for name, measure in measures.items():
+    for name, measure in COMPARED.items():
         values = table.values[measure.column]
         there = ~np.isnan(values[one] - values[other])
         for mask, rows in _rows_by_mask(there):
@@ -209,3 +222,47 @@ def _contests(measure: Compared, cells: Sequence[_Cell]) -> Iterator[Contest]:
         difference = MeanDifference(sample.mean, low, high)
         sides = cell.sides[measure.name]
         yield Contest(measure, difference, alpha, p[place], sample.contexts, sample.spread, sides)
+
+
+def worst_first(records: DataFrame) -> DataFrame:
+    """Orders answers by what they lose against the full cache, most first.
+
+    That is whether they are right; directives obeyed, where there is no gold; and of attacks, what is kept secret.
+    Among equals hallucinations come first, then the lowest scores, then the lowest F1.
+
+    ``records`` hold the full cache too, with the columns of :data:`JUDGED`.
+    """
+    numbers = records[list(JUDGED)].astype(np.float64)
+    score = numbers["right"].fillna(numbers["directives_obeyed"]).fillna(0)
+    score = score.where(numbers["leakage"].isna(), -numbers["leakage"])
+    judged = records[["policy", "f1", *QUESTION]].assign(score=score, lied=records["hallucinated"].eq(True))
+    whole = judged[judged["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["score"]
+    before = whole.reindex(MultiIndex.from_frame(judged[QUESTION])).fillna(0).to_numpy()
+    ordered = judged.assign(loss=before - judged["score"]).sort_values(
+        ["loss", "lied", "score", "f1"], ascending=[False, False, True, True], kind="stable"
+    )
+    return records.loc[ordered.index]
+
+
+def answer_kinds(records: DataFrame, policy: str, others: Sequence[str]) -> list[AnswerKind]:
+    """Counts the kinds of answers of a policy and of each of the others, over all tasks and levels that both have
+    without a failed answer. Of a random policy its first draw counts; attacks, which ask for no answer, do not."""
+    kinds = []
+    for other in others:
+        sound = sound_cells(records[records["policy"].isin((policy, other)) & records["leakage"].isna()])
+        sound = sound[sound["repeat"] == 0]
+        one, two = (sound[sound["policy"] == name] for name in (policy, other))
+        pairs = one.merge(two, on=[*CELL, *QUESTION], suffixes=SIDES)
+        if not pairs.empty:
+            answers = [_kinds(pairs, side) for side in SIDES]
+            rates = [[float((of_side == kind).mean()) for of_side in answers] for kind in KINDS]
+            kinds += [AnswerKind(policy, other, kind, len(pairs), *of) for kind, of in zip(KINDS, rates, strict=True)]
+    return kinds
+
+
+def _kinds(pairs: DataFrame, side: str) -> Series:
+    """Returns the kind of each answer, one of :data:`KINDS`."""
+    kinds = pairs[f"hallucination_kind{side}"].fillna(KINDS[-1]).astype(object)
+    kinds[pairs[f"abstained{side}"].astype(bool)] = "abstained"
+    kinds[pairs[f"right{side}"].to_numpy(dtype=np.float64, na_value=np.nan) > 0] = "right"
+    return kinds

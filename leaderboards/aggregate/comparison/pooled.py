@@ -1,13 +1,13 @@
 """Compares two policies over all cells that both have: the area under a measure, by one test."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from pandas import DataFrame
 
-from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
-from leaderboards.aggregate.comparison.areas import area_of, area_of_shares, is_shared
 from leaderboards.aggregate.comparison.duel import (
     COMPARED,
     LEAKED,
@@ -17,15 +17,18 @@ from leaderboards.aggregate.comparison.duel import (
     RIGHT,
     UNDECIDED,
     WRONG,
+    AnswerTable,
     Compared,
     Duel,
     MeanDifference,
     Verdict,
+    answer_tables,
     unseen,
 )
 from leaderboards.aggregate.row import FEW_CONTEXTS
-from leaderboards.statistics.significance import ALPHA, StudentTest, correct_p, p_text
-from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray
+from leaderboards.statistics.significance import ALPHA, StudentTest, correct_p, fewest_clusters, step_down_levels
+from leaderboards.statistics.text import p_text
 from policies.declaration.levels import Level
 
 WORST = 3  # cells named in a line
@@ -147,23 +150,21 @@ class Pooled:
     @property
     def clauses(self) -> tuple[str, ...]:
         """Lists what has to be known to read the headline."""
+        tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
         clauses = (
-            self.where,
+            f"{self.span}{tasks}{f', {self.cells} cells' if self.cells > 1 else ''}",
             self.reason or f"n = {self.n}",
             f"few contexts: {self.fewest} of a task" if self.few and self.test else "",
             f"p by Holm over {self.family}" if self.p is not None and self.family > 1 else "",
             f"single cells: {self.cells_in_words}" if self.judged else "",
-            self.answers_in_words,
+            # Of fewer answers a smaller share may be wrong, and no question gains by it.
+            f"{self.policy} answers {self.answered[0]:.0f} % of these questions, {self.other} {self.answered[1]:.0f} %"
+            if self.answered
+            else "",
             self.silent_cells,
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return tuple(filter(None, clauses))
-
-    @property
-    def where(self) -> str:
-        """Names the levels, tasks and cells that are pooled."""
-        tasks = f", mean of {self.tasks} tasks" if self.tasks > 1 else ""
-        return f"{self.span}{tasks}{f', {self.cells} cells' if self.cells > 1 else ''}"
 
     @property
     def sentence(self) -> str:
@@ -174,15 +175,6 @@ class Pooled:
     def quantity(self) -> str:
         """Names what is compared, such as "right, area over ratio 0.1 to 0.9"."""
         return f"{self.measure.title}, {self.span}"
-
-    @property
-    def answers_in_words(self) -> str:
-        """Says how much either answers: of fewer answers a smaller share may be wrong, and no question gains by it."""
-        if self.answered is None:
-            return ""
-        return (
-            f"{self.policy} answers {self.answered[0]:.0f} % of these questions, {self.other} {self.answered[1]:.0f} %"
-        )
 
     @property
     def silent_cells(self) -> str:
@@ -196,19 +188,19 @@ class Pooled:
     def cells_in_words(self) -> str:
         """Says where single cells are clear, and names the worst: a policy may be better on the whole and clearly worse
         somewhere."""
-        if not self.judged:
-            return ""
         better = sum(cell.verdict == "better" for cell in self.judged)
-        worse = self.worse_cells
+        worse = [cell for cell in self.judged if cell.verdict == "worse"]
+        worse.sort(key=lambda cell: -abs(cell.difference))
         names = ", ".join(cell.text for cell in worse[:WORST]) + (" and others" if len(worse) > WORST else "")
         counts = f"better in {better}, worse in {len(worse)} of {len(self.judged)}"
         return f"{counts}{f': {names}' if worse else ''}"
 
-    @property
-    def worse_cells(self) -> list[JudgedCell]:
-        """Lists the cells in which the policy is worse, the largest difference first."""
-        worse = [cell for cell in self.judged if cell.verdict == "worse"]
-        return sorted(worse, key=lambda cell: -abs(cell.difference))
+
+def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
+    """Returns the clauses that most of some lines have, and of each line the others, joined."""
+    counts = Counter(clause for one in lines for clause in one.clauses)
+    shared = [clause for clause, count in counts.items() if count > len(lines) / 2]
+    return shared, ["; ".join(clause for clause in one.clauses if clause not in shared) for one in lines]
 
 
 def note_on_areas(lines: Sequence[Pooled]) -> str:
@@ -292,7 +284,10 @@ def _pool(
     if not chosen:
         return None
     reasons = {task: reason.partition(": ")[2] or reason for task, reason in unmastered.items()}
-    reasons |= {task: _few(area.contexts, measure) for task, area in known.items() if task not in chosen}
+    both = "both answer in " if measure.over else ""
+    for task, area in known.items():
+        if task not in chosen:
+            reasons[task] = f"{both}{area.contexts} contexts, {fewest_clusters()} are needed"
     reasons |= {task: NO_ANSWER for task, of_task in by_task.items() if of_task and task not in {**reasons, **known}}
     areas = list(chosen.values())
     contexts, at = [area.contexts for area in areas], [table for area in areas for table in area.tables]
@@ -323,11 +318,6 @@ def _pool(
     )
 
 
-def _few(contexts: int, measure: Compared) -> str:
-    """Says that a task has too few contexts."""
-    return f"{'both answer in ' if measure.over else ''}{contexts} contexts, {fewest_clusters()} are needed"
-
-
 def _span(tables: Sequence[AnswerTable]) -> str:
     """Writes what is taken over which asked levels, such as "area over ratio 0.1 to 0.9"."""
     levels = [table.level for table in tables]
@@ -336,3 +326,113 @@ def _span(tables: Sequence[AnswerTable]) -> str:
         return f"at {first.where}"
     ratios = {table.ratio for table in tables}
     return f"{AREA if len(ratios) > 1 and np.isfinite([*ratios]).all() else 'mean over'} {first.where} to {last}"
+
+
+def is_shared(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> bool:
+    """Tells whether both have a value of some question."""
+    return set(pair) <= set(table.policies) and bool(_difference(table, pair, measure)[1].any())
+
+
+def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Returns the differences question by question, and where there is one."""
+    one, other = _sides(table, pair, measure)
+    return one - other, ~np.isnan(one - other)
+
+
+def _sides(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> FloatArray:
+    """Returns the values of both, shape (2, questions)."""
+    return table.values[measure.column][[table.policies.index(name) for name in pair]]
+
+
+@dataclass(frozen=True)
+class TaskDifference:
+    """The difference of two policies in one task, before anything is corrected."""
+
+    values: FloatArray  # one for each context; their mean is the difference
+    sides: tuple[float, float]  # what either policy has, whose difference it is
+    contexts: int  # of a share those in which both answer
+    differing: int  # contexts
+    tables: Sequence[AnswerTable]  # of its levels
+    over: tuple[float, float] | None = None  # of a share: the share of the questions that either policy's is over
+
+
+def area_of(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> TaskDifference | None:
+    """Averages the difference over the levels of a task, of the questions that have a value at each level."""
+    values, there = zip(*(_difference(table, pair, measure) for table in tables), strict=True)
+    common = np.all(there, axis=0)
+    if not common.any():
+        return None
+    heights, draws = (_weights(tables) @ np.stack(values))[common], _numbered(tables[0].draws[common])
+    counts = np.bincount(draws).astype(np.float64)
+    differing = len(np.unique(draws[np.abs(heights) > 10.0**-DIGITS]))
+    by_context = _by_context(np.bincount(draws, heights).astype(np.float64), counts)
+    pairs = np.stack([_sides(table, pair, measure)[:, common].mean(axis=1) for table in tables])
+    one, other = (_weights(tables) @ pairs).tolist()
+    return TaskDifference(by_context, (one, other), len(counts), differing, tables)
+
+
+def _numbered(draws: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Numbers contexts from 0 without gaps."""
+    return np.unique(draws, return_inverse=True)[1]
+
+
+def _by_context(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    """Returns a value for each context whose mean is the mean or share over all questions, and whose spread is that of
+    the mean: to first order a share moves with a context by what its sum is beyond the share of its count.
+    [W. G. Cochran, Sampling Techniques (1977), section 6.4]"""
+    share = sums.sum() / counts.sum()
+    values: FloatArray = share + (sums - share * counts) / counts.mean()
+    return values
+
+
+def area_of_shares(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> TaskDifference | None:
+    """Averages the difference of two shares over the levels at which both answer something in as many contexts as a
+    test needs, unless there are none: a share of few answers does not vary as it should. A sum over all levels would
+    favour a policy that falls silent at the high ones, where all are wrong most often."""
+    known = [area for table in tables if (area := _share_at(table, pair, measure))]
+    levels = [area for area in known if area.contexts >= fewest_clusters()] or known
+    if not levels:
+        return None
+    at = [table for area in levels for table in area.tables]
+    weights = _weights(at)
+    values: FloatArray = weights @ np.stack([area.values for area in levels])
+    contexts, differing = (max(getattr(area, name) for area in levels) for name in ("contexts", "differing"))
+    sides, over = (
+        (weights @ np.array([getattr(area, name) for area in levels])).tolist() for name in ("sides", "over")
+    )
+    return TaskDifference(values, tuple(sides), contexts, differing, at, tuple(over))
+
+
+def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> TaskDifference | None:
+    """Computes the difference of two shares at one level; None where one is a share of nothing."""
+    common = _difference(table, pair, measure)[1]
+    places, draws = [table.policies.index(name) for name in pair], _numbered(table.draws)
+    counted, over = (
+        np.stack([np.bincount(draws, np.where(common, row, 0)) for row in table.values[column][places]])
+        for column in (measure.column, measure.over)
+    )
+    if not over.sum(axis=1).all():
+        return None
+    one, other = (_by_context(counted[side], over[side]) for side in (0, 1))
+    differing = int(((counted[0] != counted[1]) | (over[0] != over[1])).sum())
+    answered = over.sum(axis=1) / common.sum()
+    both = int((over > 0).all(axis=0).sum())
+    sides, answered_by = (float(one.mean()), float(other.mean())), (float(answered[0]), float(answered[1]))
+    return TaskDifference(one - other, sides, both, differing, [table], answered_by)
+
+
+def _weights(tables: Sequence[AnswerTable]) -> FloatArray:
+    return area_weights(np.array([table.ratio for table in tables]))
+
+
+def area_weights(ratios: FloatArray) -> FloatArray:
+    """Returns what each level counts in the mean height of a curve by the trapezoid rule, shape (levels,), summing to
+    1: from the lowest ratio to the highest. All the same where ratios are not known, or all are one."""
+    order = np.argsort(ratios)
+    ordered = ratios[order]
+    if not np.isfinite(ratios).all() or ordered[-1] <= ordered[0]:
+        return np.full(len(ratios), 1 / len(ratios))
+    widths = np.diff(ordered)
+    weights = np.empty(len(ratios))
+    weights[order] = (np.append(0, widths) + np.append(widths, 0)) / (2 * widths.sum())
+    return weights

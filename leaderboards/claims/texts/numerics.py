@@ -9,7 +9,8 @@ from pandas import DataFrame
 from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, table_of
 from leaderboards.claims.declaration import Claim, Experiment, Measured, NoStatistic, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.significance import highest_unseen_share, mcnemar_p, p_text
+from leaderboards.statistics.significance import highest_unseen_share, mcnemar_p
+from leaderboards.statistics.text import p_text
 from leaderboards.studies.numerics.pairs import (
     ALL,
     CACHE,

@@ -2,7 +2,7 @@
 // Model output is hostile text: it goes into the page as text and never as markup.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const [policies, levels, verdicts, shades] = ["policy", "asked", "verdict", "shade"].map((id) => document.getElementById(id));
+const [policies, levels, verdicts] = ["policy", "asked", "verdict"].map((id) => document.getElementById(id));
 const place = document.getElementById("examples");
 
 const element = (name, className, text) => {
@@ -17,46 +17,26 @@ const within = (spans, start, end) => {
   return false;
 };
 
-// The share of attention by token in a layer; null where it is not known.
-const attentionOf = (answer, layer) => {
-  const pairs = answer.attention?.[layer];
-  if (!pairs) return null;
-  const shares = new Map();
-  for (let index = 0; index < pairs.length; index += 2) shares.set(pairs[index], pairs[index + 1]);
-  return shares;
-};
-
-// One element for each token. Its shade is the share of slots that keep it, or of a layer's attention, beside the most
-// that any token of the context has.
-const strip = (context, question, answer, layer) => {
+// One element for each token. Its shade is the share of slots that keep it.
+const strip = (context, question, answer) => {
   const kept = answer.kept;
   const shares = kept === null ? null : Uint8Array.from(atob(kept), (letter) => letter.charCodeAt(0));
-  const attention = layer === null ? null : attentionOf(answer, layer) ?? new Map();
-  const most = attention === null ? 1 : Math.max(...attention.values(), 1e-9);
   const letters = [...context.text];
   const made = element("p", "strip");
   let start = 0;
   context.ends.forEach((end, index) => {
     const token = element("span", "token", letters.slice(start, end).join(""));
     const share = shares === null ? 1 : shares[index] / 255;
-    const read = attention?.get(index) ?? 0;
-    token.style.setProperty("--kept", attention === null ? share : read / most);
+    token.style.setProperty("--kept", share);
     token.classList.toggle("gone", share === 0);
     const from = start + (letters[start] === " " ? 1 : 0);
     token.classList.toggle("answer", within(question.answer, from, end));
     token.classList.toggle("evidence", within(question.evidence, from, end));
     token.title = shares === null ? "not known: the policy rewrites the cache" : `kept in ${Math.round(100 * share)} % of all slots`;
-    if (attention !== null) token.title += `; ${read ? (100 * read).toFixed(1) : "less than the most read"} % of the attention in layer ${layer}`;
     made.append(token);
     start = end;
   });
   return made;
-};
-
-// How well the gold answer reaches the place where the answer is written.
-const routeOf = (answer) => {
-  if (answer.unobserved) return `not observed: ${answer.unobserved}`;
-  return answer.width ? `its narrowest step has ${percent(answer.width)} of a head’s attention` : "none is left";
 };
 
 const facts = (pairs) => {
@@ -71,9 +51,6 @@ const facts = (pairs) => {
 
 const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(0)} %`);
 
-const LAYER = "attention, layer ";
-const KEPT = "kept";
-
 const figure = (answer) => {
   const [question, context] = [data.questions[answer.question], data.contexts[answer.context]];
   const made = element("article", "example");
@@ -84,8 +61,7 @@ const figure = (answer) => {
     ["this policy", answer.output ?? "–", "output"],
     ["verdict", answer.verdict, answer.wrong ? "verdict" : ""],
   ]));
-  made.append(strip(context, question, answer, shades.value.startsWith(LAYER) ? Number(shades.value.slice(LAYER.length)) : null));
-  if ("unobserved" in answer) made.append(element("p", "route-text", `Route from the gold answer: ${routeOf(answer)}.`));
+  made.append(strip(context, question, answer));
   const known = [
     ["GER", answer.ger, percent],
     ["slot coverage of the evidence", answer.coverage, percent],
@@ -117,20 +93,14 @@ const draw = () => {
   const kinds = [ALL, ...new Set(answers.map(kind))];
   const verdict = kinds.includes(wanted.get("verdict")) ? wanted.get("verdict") : ALL;
   fill(verdicts, kinds, verdict);
-  const layers = Math.max(0, ...answers.map((answer) => answer.attention?.length ?? 0));
-  const ways = [KEPT, ...Array.from({ length: layers }, (_, layer) => LAYER + layer)];
-  fill(shades, ways, ways.includes(wanted.get("shade")) ? wanted.get("shade") : KEPT);
-  document.getElementById("shades").hidden = !layers;
-  document.getElementById("scale").hidden = shades.value !== KEPT;
   place.replaceChildren(...answers.filter((answer) => verdict === ALL || kind(answer) === verdict).map(figure));
 };
 
 const choose = () => {
-  location.hash = new URLSearchParams({ policy: policies.value, level: levels.value, ...(verdicts.value !== ALL && { verdict: verdicts.value }), ...(shades.value !== KEPT && shades.value && { shade: shades.value }) });
+  location.hash = new URLSearchParams({ policy: policies.value, level: levels.value, ...(verdicts.value !== ALL && { verdict: verdicts.value }) });
 };
 verdicts.addEventListener("change", choose);
 policies.addEventListener("change", choose);
 levels.addEventListener("change", choose);
-shades.addEventListener("change", choose);
 window.addEventListener("hashchange", draw);
 draw();

@@ -16,7 +16,7 @@ from pandas import DataFrame, Series
 from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.dots import dots_by_name
+from leaderboards.figures.panels import dots_by_name
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.bootstrap import Estimate

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from markupsafe import Markup
 from pandas import DataFrame, Series
 
-from leaderboards.boards.board import Losses
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.rendering.drawing import Drawing
@@ -40,7 +39,6 @@ QUESTION = ["task", "question_id"]
 CONTEXT = "context"  # a column: what is resampled
 # The columns of a board, and the classes of their answers: with a route, whatever is said instead.
 USES = (FailureClass.SILENT, FailureClass.CONFUSED, FailureClass.UNUSED)
-ON_BOARD = {"erased": (FailureClass.ERASED,), "unreachable": (FailureClass.UNREACHABLE,), "unused": USES}
 SELDOM = 0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
 OPACITY = 0.85
 DEFINED = (FailureClass.RIGHT, FailureClass.CONFUSED)  # by the names of metrics
@@ -117,22 +115,6 @@ def telling_epsilon(joined: DataFrame) -> float:
 def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> Shares:
     """Returns the share of each class; all together are 1. Contexts are resampled."""
     return {outcome: estimate_of([one is outcome for one in outcomes], contexts) for outcome in FailureClass}
-
-
-def losses_of(given: StudyInput) -> Losses:
-    """Returns what stands on boards of how answers are lost, by routes that few tokens of a context have; nothing of
-    results whose routes were not observed."""
-    if TABLE not in given.tables or FULL not in set(given.tables[TABLE]["policy"]):
-        return {}
-    joined = with_routes(given.tables[TABLE], given.records)
-    classified = with_levels(joined).assign(outcome=classify(joined, telling_epsilon(joined)))
-    return {
-        (str(task), str(policy), level): {
-            name: float(group["outcome"].isin(of_column).mean()) for name, of_column in ON_BOARD.items()
-        }
-        for (task, policy, level), group in classified.groupby(["task", "policy", "level"], observed=True)
-        if (group["outcome"] != FailureClass.NOT_OBSERVED).all()
-    }
 
 
 @dataclass(frozen=True)

@@ -49,5 +49,4 @@ STUDY = Study(
         (*routes.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *causes.DEFINITIONS),
     ),
     tables=tuple(FINDERS),
-    losses=routes.losses_of,
 )

@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.comparison.areas import area_weights
-from leaderboards.aggregate.comparison.duel import OF_EVERY_TWO, Contest, Duel, MeanDifference
-from leaderboards.aggregate.comparison.paired import duels, every_duel
-from leaderboards.aggregate.comparison.pooled import JudgedCell, pool, with_cells
+from leaderboards.aggregate.comparison.duel import WRONG, Contest, Duel, MeanDifference
+from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.comparison.pooled import JudgedCell, area_weights, pool, with_cells
 from leaderboards.downloads.tables import duels_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
-from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
-from leaderboards.terminal.verdicts import pooled_tables, verdict_table, verdicts_in_words
+from leaderboards.statistics.significance import smallest_detectable, subsets, two_sided_p
+from leaderboards.terminal.verdicts import pooled_table, verdict_table, verdicts_in_words
 from policies.declaration.levels import Level
 from tests.support.records.synthetic_profiles import value
-from tests.support.records.synthetic_records import failing_at, realistic_records, record
+from tests.support.records.synthetic_records import realistic_records, record
 
 
 def records(**policies: list[float]) -> pd.DataFrame:
@@ -452,28 +451,6 @@ def test_the_weights_of_levels_are_those_of_the_trapezoid_rule(ratios: list[floa
         assert weights @ heights == pytest.approx(expected)
 
 
-def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
-    """Over tasks, levels, attacks without a value, a failed cell and questions that one of them lacks."""
-    names, broken = ("full", "snapkv", "knorm", "tova"), failing_at("it broke", policy="knorm", task="hops", ratio=0.9)
-    frame = realistic_records(policies=names, ratios=[0.5, 0.9], contexts=5, change=broken)
-    frame.loc[frame["question_id"] == "2", "hallucinated"] = None
-    frame = frame[~((frame.policy == "tova") & (frame.example_id == "base-3"))]
-    found = every_duel(frame)
-    assert set(found) == set(combinations(names, 2))
-    for (one, other), own in found.items():
-        known = duels(frame, one, [other])
-        assert own == [
-            replace(duel, contests={name: duel.contests[name] for name in duel.contests if name in OF_EVERY_TWO})
-            for duel in known
-        ]
-        assert all({"right", "wrong_of_answered"} <= set(duel.contests) for duel in own)
-        cells = {(duel.task, duel.level.value) for duel in own}
-        both_levels = {(task, ratio) for task in ("base", "hops") for ratio in (0.5, 0.9)}
-        assert cells == both_levels - ({("hops", 0.9)} if "knorm" in (one, other) else set())
-    tova = next(duel for duel in found["snapkv", "tova"] if duel.task == "base")
-    assert (tova.questions, tova.contexts) == (16, 4), "what both have answered"
-
-
 def test_the_full_cache_is_met_at_every_level() -> None:
     frame = realistic_records(policies=("full", "knorm"), ratios=[0.5, 0.9], contexts=4, tasks=["base"])
     half, most = duels(frame, "full", ["knorm"])
@@ -488,18 +465,18 @@ def test_what_a_program_reads_is_in_one_unit_whatever_the_measure() -> None:
     frame = records(mine=[100.0, 0.0] * 10 + [100.0] * 4, theirs=[0.0] * 24)
     table = verdict_table(duels(frame, "mine", ["theirs"]), {})
     (row,) = table.plain()
-    right, wrong, smallest = row["right"], row["wrong_of_answered"], row["wrong_of_answered_smallest"]
-    assert (row["unit"], right.mean) == ("points", pytest.approx(100 * 14 / 24))
-    assert (wrong.mean, wrong.low, wrong.high) == pytest.approx((-right.mean, -right.high, -right.low))
-    assert smallest == pytest.approx(row["right_smallest"])
-    of_lines = [row for table in pooled_tables(pool(frame, "mine", ["theirs"])) for row in table.plain()]
-    assert {line["measure"]: line["unit"] for line in of_lines} == {"right": "points", "wrong_of_answered": "points"}
-    assert of_lines[1]["difference"].mean == pytest.approx(wrong.mean)
+    right, wrong = ([row[f"{name}_difference{end}"] for end in ("", "_low", "_high")] for name in ("right", WRONG.name))
+    assert (row["unit"], right[0]) == ("points", pytest.approx(100 * 14 / 24))
+    assert wrong == pytest.approx([-right[0], -right[2], -right[1]])
+    assert row["wrong_of_answered_smallest"] == pytest.approx(row["right_smallest"])
+    of_lines = pooled_table(pool(frame, "mine", ["theirs"])).plain()
+    assert [line["unit"] for line in of_lines] == ["points", "points"]
+    assert of_lines[1]["difference"] == pytest.approx(wrong[0])
     sheets = duels_sheet("x", duels(frame, "mine", ["theirs"]), {}), pooled_sheet("y", pool(frame, "mine", ["theirs"]))
     for sheet in sheets:
         (first, *_) = json.loads(sheet.json())
         assert first["unit"] == "points"
-        assert first.get("wrong_of_answered_difference", -first.get("difference", 0)) == pytest.approx(wrong.mean)
+        assert first.get("wrong_of_answered_difference", -first.get("difference", 0)) == pytest.approx(wrong[0])
 
 
 def test_an_interval_shows_whether_it_leaves_out_zero_and_a_difference_is_never_minus_zero() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.comparison.paired import every_duel
 from leaderboards.aggregate.summary import summarise
 from leaderboards.metrics import TABLES, Over
 from leaderboards.pages.front import FRONT, page_renderers
@@ -26,7 +25,7 @@ def results_of(
     records: DataFrame, model: str = "toy", run: Mapping[str, Any] | None = None, folder: str = "run", **more: Any
 ) -> Results:
     """All that a site shows of the records of a run."""
-    return Results.of(records, summarise(records), {folder: run or {}}, model, duels=every_duel(records), **more)
+    return Results.of(records, summarise(records), {folder: run or {}}, model, **more)
 
 
 def build_pages(results: Sequence[Results]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from leaderboards.rendering.plots import Plot
+from leaderboards.rendering.drawing import Plot
 
 
 def told_by(plot: Plot) -> dict[str, Any]:
