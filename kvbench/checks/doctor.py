@@ -9,12 +9,21 @@ import torch
 from kvpress.utils import compute_n_kept
 
 from kvbench.checks.findings import Begin, Finding, Outcome, silent
-from kvbench.checks.lengths import budget_kept, nothing_at_zero, repeated
-from kvbench.checks.patient import CONTEXTS, MIDDLE, TYPICAL, Patient, Result, error_of
+from kvbench.checks.patient import (
+    CONTEXTS,
+    MIDDLE,
+    TYPICAL,
+    Patient,
+    Result,
+    budget_kept,
+    error_of,
+    nothing_at_zero,
+    repeated,
+)
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.run.workers import is_small
+from kvbench.run.local import is_small
 from policies import FULL, POLICIES, Policy, Situation, argument_warnings, arguments_of, at_ratios
 from policies.declaration.names import RANDOM
 from policies.declaration.same_code import presses_inside

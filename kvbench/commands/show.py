@@ -15,13 +15,17 @@ from kvbench.experiments.data import with_data, with_essays
 from kvbench.experiments.options import check_count
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.publish.coloured_context import Marked, colour_spans, legend, render_answers, verdict
 from kvbench.publish.worst_answers import (
+    Marked,
     WorstAnswer,
     chosen_level,
+    colour_spans,
     decoded_in_halves,
     first_policy,
+    legend,
     levels_of,
+    render_answers,
+    verdict,
     worst_answers,
 )
 from kvbench.store.store import Store

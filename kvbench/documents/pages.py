@@ -6,28 +6,156 @@ A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test
 import csv
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from datasets_gen import unknown_name
-from kvbench.benchmarks.measurement import Report, markdown
-from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, ReadProfile
+from kvbench.checks.fitness import NOTHING, SLOTS, UPPER_HALF, ReadProfile
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
-from kvbench.documents import claims_tables, treatment_tables
-from kvbench.estimate.plan import plan_of, rows_of
-from kvbench.estimate.shape import DecoderShape
+from kvbench.estimate.plan import DecoderShape, plan_of, rows_of
 from kvbench.experiments.catalogue import EVERYTHING
 from kvbench.models.shipped import MADE_BY, REFERENCE_MODELS, folder_of
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
-from kvbench.system.markdown import items, table
+from leaderboards.claims.registry import claims
 from policies import CONTROLS
+from policies.faults.options import FaultOptions
+from policies.faults.registry import KINDS as FAULTS
+from policies.quantisation.options import QuantisationOptions
+from policies.quantisation.registry import KINDS as QUANTISATIONS
+from policies.treatments.deployed import DEPLOYMENTS
+from policies.treatments.options import text_of
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def items(of_name: Iterable[tuple[str, str]]) -> str:
+    """Returns a Markdown list of what names stand for, which is shorter than a table of two columns."""
+    return "\n".join(f"- {name}: {text}" for name, text in of_name)
+
+
+NO_OPTIONS = "-"
+
+
+def faults() -> str:
+    """Returns what a damaged row is under every kind of fault, with the options that are its own."""
+    return items(
+        (_named(kind.name, _options(kind.options, FaultOptions)), kind.description) for kind in FAULTS.values()
+    )
+
+
+def _named(name: str, options: str) -> str:
+    return f"`{name}`" if options == NO_OPTIONS else f"`{name}` ({options})"
+
+
+def quantisations() -> str:
+    """Returns every kind of quantisation with its options and their defaults; kinds with equal ones share a line."""
+    names: dict[str, list[str]] = {}
+    for kind in QUANTISATIONS.values():
+        names.setdefault(_options(kind.options, QuantisationOptions), []).append(f"`{kind.name}`")
+    return items((", ".join(kinds), options) for options, kinds in names.items())
+
+
+def deployments() -> str:
+    """Returns every way to deploy a policy, as it is written behind the name of one."""
+    rows = (
+        (f"`+{way.name}`", way.description, _options(way.options, BaseModel), way.paper) for way in DEPLOYMENTS.values()
+    )
+    return table(("way", "what is kept", "options", "paper"), rows)
+
+
+def options_of_faults() -> str:
+    """Returns the options that every fault has, with their defaults."""
+    return ", ".join(f"{name} {default}" for name, default in _pairs(FaultOptions, BaseModel)) + "."
+
+
+def _options(declared: type[BaseModel], common: type[BaseModel]) -> str:
+    return ", ".join(f"{name}={default}" for name, default in _pairs(declared, common)) or NO_OPTIONS
+
+
+def _pairs(declared: type[BaseModel], common: type[BaseModel]) -> Iterable[tuple[str, str]]:
+    """Returns names and defaults of the options that are not the same among the common ones."""
+    shared = common.model_fields
+    for name, field in declared.model_fields.items():
+        if name not in shared or shared[name].default != field.default:
+            yield (
+                f"`{name}`" if common is BaseModel else name,
+                "none" if field.default is None else text_of(field.default),
+            )
+
+
+MEASURED = Path(__file__).parents[2] / "docs" / "claims"  # the register of each model, as the command wrote it
+NOT_MEASURED = "–"
+COLUMNS = ("reference", "reference-qwen", "reference-confident")  # the models on which most claims were examined
+IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
+COUNTED = {"holds": "hold", "does not hold": "do not hold", IN_PART: "hold in part", "undecided": "are undecided"}
+SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±"}
+
+
+def texts() -> str:
+    """Lists the texts, by the letters with which their claims begin."""
+    known = dict.fromkeys(one.text for one in claims().values())
+    return items((text.letter, f"{text.title}; {text.models}") for text in known)
+
+
+def verdicts_in_short() -> str:
+    """Counts the verdicts on all claims on the default model, in a sentence."""
+    verdicts = list(_verdicts("reference").values())
+    counts = ", ".join(f"{verdicts.count(verdict)} {words}" for verdict, words in COUNTED.items())
+    return f"Of {len(verdicts)} claims on `reference`: {counts}."
+
+
+def verdicts() -> str:
+    """Returns an item for each claim: the verdict on each of :data:`COLUMNS`, and what the text says."""
+    by_model = [_verdicts(model) for model in COLUMNS]
+    return items(
+        (
+            f"{claim.identifier} {' '.join(SIGNS.get(of_model.get(name, ''), NOT_MEASURED) for of_model in by_model)}",
+            claim.words,
+        )
+        for name, claim in claims().items()
+    )
+
+
+def reasons() -> str:
+    """Returns the first sentence of the reason of each claim that does not hold on one of the models."""
+    against = {row["claim"] for model in examined() for row in _rows(model) if row["claim_verdict"] == "does not hold"}
+    return items((name, first_sentence(claim.because)) for name, claim in claims().items() if name in against)
+
+
+def first_sentence(text: str) -> str:
+    return text.split(". ", 1)[0].removesuffix(".") + "."
+
+
+def examined() -> list[str]:
+    """Lists the shipped models on which claims were put to the test."""
+    return [model for model in REFERENCE_MODELS if (MEASURED / f"{model}.json").is_file()]
+
+
+def _rows(model: str) -> Sequence[Mapping[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((MEASURED / f"{model}.json").read_text(encoding="utf-8"))["claims"]
+    return rows
+
+
+def _verdicts(model: str) -> dict[str, str]:
+    """Returns the verdict on each claim; one whose parts have several holds in part."""
+    kinds: dict[str, set[str]] = {}
+    for row in _rows(model):
+        kinds.setdefault(row["claim"], set()).add(row["claim_verdict"])
+    return {claim: of_parts.pop() if len(of_parts) == 1 else IN_PART for claim, of_parts in kinds.items()}
+
 
 DOCS = Path(__file__).parents[2] / "docs"
 PRESS = DOCS / "loud_values.py"
-BENCH = DOCS / "bench.json"
 # How the rows of a plan begin that decide whether a run is started.
 IN_SHORT = ("answers", "memory", "devices", "time of all devices", "of it", "store")
 LARGE = DecoderShape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
@@ -127,11 +255,6 @@ def instructions() -> str:
     )
 
 
-def suite() -> str:
-    """Returns the table that ``make suite`` measured."""
-    return markdown(Report.model_validate_json(BENCH.read_text()))
-
-
 def plan(name: str) -> str:
     """Returns what decides whether a run is started, in a sentence: its time, its store, and what memory it takes."""
     shown = (f"{what}: {value}" for what, value in rows_of(plan_of(*PLANS[name])) if what.startswith(IN_SHORT))
@@ -147,15 +270,14 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "read profiles": read_profiles,
     "press": press,
     "instructions": instructions,
-    "suite": suite,
-    "faults": treatment_tables.faults,
-    "options of faults": treatment_tables.options_of_faults,
-    "quantisations": treatment_tables.quantisations,
-    "deployments": treatment_tables.deployments,
-    "texts": claims_tables.texts,
-    "verdicts": claims_tables.verdicts,
-    "verdicts in short": claims_tables.verdicts_in_short,
-    "reasons of verdicts": claims_tables.reasons,
+    "faults": faults,
+    "options of faults": options_of_faults,
+    "quantisations": quantisations,
+    "deployments": deployments,
+    "texts": texts,
+    "verdicts": verdicts,
+    "verdicts in short": verdicts_in_short,
+    "reasons of verdicts": reasons,
     **{name: partial(plan, name) for name in PLANS},
 }
 

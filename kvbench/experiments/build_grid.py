@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from datasets_gen import DatasetError, Task
-from kvbench.engine.treat.time_limit import TimeLimit
+from kvbench.engine.options import TimeLimit
 from kvbench.experiments.catalogue import (
     DEFAULT,
     EVERYTHING,
@@ -20,7 +20,7 @@ from kvbench.experiments.catalogue import (
     without,
 )
 from kvbench.experiments.data import check_judges, with_data, with_essays
-from kvbench.experiments.grid import Grid
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.options import (
     at_levels,
     cell_bound,
@@ -31,16 +31,13 @@ from kvbench.experiments.options import (
     parse_points,
     with_answers_of,
 )
-from kvbench.experiments.setting import Setting
 from kvbench.experiments.suites import Coverage, coverage_of, task_of_version
 from kvbench.models.names import model_source
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
-from kvbench.store.identity import Identity
-from kvbench.store.next_tokens import NEXT_TOKENS
 from kvbench.store.numerics import NUMERICS
-from kvbench.store.observed import OBSERVED, WEIGHTS
-from kvbench.store.run_file import Job, RunFile
+from kvbench.store.observed import NEXT_TOKENS, OBSERVED, WEIGHTS
+from kvbench.store.run_file import Identity, Job, RunFile
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES, LazyModule

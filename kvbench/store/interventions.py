@@ -10,14 +10,13 @@ the lowest level at which it loses any.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from kvbench.store.record import RANGES, AnswerRow
-from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
+from kvbench.store.tables import QUESTIONS, RANGES, RECORDS, AnswerRow, StoredTable, register
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 # They need torch, and a store is read without.
-intervene = LazyModule("kvbench.engine.intervene.rows")
-masks = LazyModule("kvbench.engine.treat.given")
+intervene = LazyModule("kvbench.engine.studies.interventions")
+masks = LazyModule("kvbench.engine.treat.branch")
 
 ASKED = 4  # of a context: more of its questions would tell less than those of another
 MAPPED = 4  # contexts of each task

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from kvbench.store.record import AnswerRow
-from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
+from kvbench.store.tables import QUESTIONS, RECORDS, AnswerRow, StoredTable, register
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 # They need torch, and a store is read without.
-layers = LazyModule("kvbench.engine.numerics.layers")
-logits = LazyModule("kvbench.engine.numerics.logits")
+layers = LazyModule("kvbench.engine.studies.layers")
+logits = LazyModule("kvbench.engine.studies.walks")
 precision = LazyModule("kvbench.models.precision")
-walks = LazyModule("kvbench.engine.numerics.walks")
+walks = LazyModule("kvbench.engine.studies.walks")
 
 CLOSER = 3  # contexts of a task of which one has null rows and drift
 IN_16_BITS = ("bfloat16", "float16")

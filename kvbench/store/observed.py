@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kvbench.store.record import AnswerRow
-from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
+from kvbench.store.tables import QUESTIONS, RECORDS, AnswerRow, StoredTable, register
 from leaderboards.metrics.judges.naming import values_said
 from leaderboards.metrics.judges.spoken import plain
 from leaderboards.routing.reach import chance_of_reach
@@ -18,7 +17,7 @@ from policies import LazyModule
 
 agreement = LazyModule("leaderboards.routing.agreement")
 evidence = LazyModule("leaderboards.routing.evidence")
-observation = LazyModule("kvbench.engine.observe.answers")  # it needs torch, and whoever reads a store does not
+observation = LazyModule("kvbench.engine.studies.observer")  # it needs torch, and whoever reads a store does not
 
 SAMPLE = 24  # contexts of each task
 STEPS = (0, 1)  # the last token of the question, and the first one of the answer
@@ -238,3 +237,50 @@ WEIGHTS = register(
     )
 )
 OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name
+
+
+class NextTokens(AnswerRow):
+    """Holds some tokens of a continuation that follow one another."""
+
+    first_token: int  # counted from 0; behind it are as many more as are before it, or one
+    tokens: int
+    accuracy: float  # the share of them that are the most likely one
+    nats: float | None  # the mean of their negative log-likelihoods; none where it is no number
+
+
+def bounds(length: int) -> Iterator[tuple[int, int]]:
+    """Divides places into parts that double: the first token, the second, the next two, the next four.
+
+    >>> list(bounds(6))
+    [(0, 1), (1, 2), (2, 4), (4, 6)]
+    """
+    start = 0
+    while start < length:
+        end = min(max(1, 2 * start), length)
+        yield start, end
+        start = end
+
+
+def _rows(answer: Any) -> Iterator[NextTokens]:
+    """Makes the rows of a kvbench.experiments.collect.FinishedAnswer; there are none of a question."""
+    gold = answer.generation.gold if answer.generation else None
+    if gold is None or answer.record.next_token_accuracy is None:
+        return
+    cell = RECORDS.key_of(answer.record)
+    for start, end in bounds(len(gold.nats)):
+        part = gold.part(start, end)
+        yield NextTokens(**cell, first_token=start, tokens=end - start, accuracy=part.accuracy, nats=part.mean_nats)
+
+
+NEXT_TOKENS = register(
+    StoredTable(
+        "next_tokens",
+        NextTokens,
+        (*RECORDS.key, "first_token"),
+        1,
+        QUESTIONS.name,
+        {"accuracy": (0.0, 1.0), "nats": (0.0, float("inf"))},
+        of_records_with="next_token_accuracy",
+        fill=_rows,
+    )
+)

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.store.store import Store
-from kvbench.store.tables import RECORDS
+from kvbench.store.tables import RECORDS, Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Answer, MetricError, Outcome
 from policies import FULL

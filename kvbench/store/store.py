@@ -22,15 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
 
-from kvbench.store.identity import Identity
+from kvbench.store.arrow import Places, join_tables, places_of_parents, read_parquet, write_parquet
 from kvbench.store.interventions import INTERVENTIONS as INTERVENTIONS  # registers itself, so that every store reads it
-from kvbench.store.joined import Places, join_tables, places_of_parents
-from kvbench.store.next_tokens import NEXT_TOKENS as NEXT_TOKENS  # registers itself, so that every store reads it
 from kvbench.store.numerics import NUMERICS as NUMERICS  # registers itself, so that every store reads it
+from kvbench.store.observed import NEXT_TOKENS as NEXT_TOKENS  # registers itself, so that every store reads it
 from kvbench.store.observed import OBSERVED as OBSERVED  # likewise
-from kvbench.store.parquet import read_parquet, write_parquet
-from kvbench.store.record import StoredAnswer
-from kvbench.store.run_file import RUN_FILE, Job, RunFile, read_run_file
+from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
 from kvbench.store.tables import (
     CONTEXTS,
     JOINED,
@@ -38,6 +35,7 @@ from kvbench.store.tables import (
     RECORDS,
     SCHEMA_VERSION,
     TABLES,
+    StoredAnswer,
     StoredTable,
     fault_in,
     fault_of_schema,

@@ -1,19 +1,20 @@
-"""Writes files that are either whole or not there."""
+"""Writes files that are either whole or not there, and lets one process at a time work in a folder."""
 
+import fcntl
 import os
+import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.places import is_remote
-from kvbench.system.process import is_running
-from kvbench.system.signals import INTERRUPTS
+from kvbench.system.process import interrupts_held, is_running
 from policies.declaration.lazy import LazyModule
 
 cloud = LazyModule("upath.implementations.cloud")
@@ -28,7 +29,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     A kill at any moment leaves the old file or the new one. A disk that refuses the file raises :class:`KVBenchError`.
     """
     try:
-        with INTERRUPTS.hold():
+        with interrupts_held():
             if is_remote(path):
                 _send(path, write)
             else:
@@ -114,3 +115,25 @@ def make_folder(option: str, folder: Path) -> None:
         raise KVBenchError(
             f"{option} {folder} cannot be written ({error.strerror or error}): name another folder"
         ) from error
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Holds a lock beside a local folder, which the system lets go when this process ends, however it does. Raises
+    :class:`KVBenchError` that names the process which holds it. A place at a URL has none."""
+    if is_remote(folder):
+        yield
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{folder.name}.lock").open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            owner = file.read(300) or "another process"
+            raise KVBenchError(
+                f"{owner} is at work in {folder}: wait for its end, or end it, then start again; or choose another name"
+            ) from error
+        file.truncate(0)
+        print(f"process {os.getpid()} on {platform.node()}", end="", file=file, flush=True)
+        yield

@@ -8,9 +8,18 @@ from transformers import MistralConfig, MistralForCausalLM
 
 from datasets_gen import TASKS
 from kvbench.checks import fitness
-from kvbench.checks.fitness import Examination, reads_table
+from kvbench.checks.fitness import (
+    NOTHING,
+    SLOTS,
+    UPPER_HALF,
+    Examination,
+    Reads,
+    destroyers,
+    layer_name,
+    reads_of,
+    reads_table,
+)
 from kvbench.checks.mastery import Mastery, mastery_table
-from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, Reads, destroyers, layer_name, reads_of
 from kvbench.system.errors import KVBenchError
 from tests.support.models.toy import KEY_HEADS, LAYERS, gemma3, model_of, sizes, toy_model
 

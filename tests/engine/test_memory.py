@@ -17,16 +17,14 @@ import kvbench.system.memory as memory
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.columns import Row
-from kvbench.engine.decode.wave import Wave
-from kvbench.engine.decode.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
+from kvbench.engine.decode.waves import PADDING, Wave, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.run.forecast import memory_plan, processes_within
+from kvbench.run.local import memory_plan, processes_within
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, by_policy

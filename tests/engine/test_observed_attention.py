@@ -8,8 +8,8 @@ import torch
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.waves import rows_of, waves
-from kvbench.engine.observe.answers import AnswerObserver, read_context_attention
-from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading
+from kvbench.engine.studies.observer import AnswerObserver, read_context_attention
+from kvbench.engine.studies.turn import ANSWER, QUESTION, TurnObserver, TurnReading
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.prompts.prompt import Prompt
@@ -189,7 +189,7 @@ def test_rows_that_are_merged_have_no_token(llama: LoadedModel, prompt: Prompt) 
 def test_the_attention_of_a_context_is_the_eager_one(
     architecture: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvbench.engine.observe.answers.WEIGHTS_AT_ONCE", at_once)
+    monkeypatch.setattr("kvbench.engine.studies.observer.WEIGHTS_AT_ONCE", at_once)
     model, prompt = model_of(architecture), toy_prompt()
     reading = read_context_attention(model, prompt)
     with torch.inference_mode(), attention(model.network, "eager"):

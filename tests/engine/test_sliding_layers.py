@@ -9,18 +9,17 @@ import torch
 from datasets_gen import TASKS
 from kvbench.checks.submission import examine
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.wave import Wave
-from kvbench.engine.decode.waves import forecast, rows_of, size_of, waves
-from kvbench.engine.observe.answers import read_context_attention
+from kvbench.engine.decode.waves import Wave, forecast, rows_of, size_of, waves
+from kvbench.engine.studies.observer import read_context_attention
 from kvbench.engine.treat.plan import plan
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import load_model, longest_sequence
 from kvbench.models.shape import shape_of
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.store.record import Record
 from kvbench.store.store import Store
+from kvbench.store.tables import Record
 from policies import POLICIES, HeadRows, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import (

@@ -8,7 +8,7 @@ import pytest
 
 from kvbench.cli.program import main
 from kvbench.publish.method import Reproduction, reproduction
-from kvbench.run.executor import Executor
+from kvbench.run.execute import Executor
 from kvbench.store.run_file import Job, RunFile
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError

@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 
 from datasets_gen import NATIVE, TASKS, Task
-from kvbench.benchmarks.pipeline import compare
-from kvbench.checks.read_profile import reads_of
+from kvbench.checks.fitness import reads_of
+from kvbench.checks.pipeline import compare
 from kvbench.documents.pages import model_card
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.prompts.mode import Mode

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 import torch
 
-from kvbench.engine.numerics.options import NumericsOptions
-from kvbench.engine.numerics.walks import NULL_STEPS
+from kvbench.engine.options import NumericsOptions
+from kvbench.engine.studies.walks import NULL_STEPS
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel
 from kvbench.store.numerics import DRIFT, NUMERICS, PATCHES

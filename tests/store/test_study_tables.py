@@ -14,10 +14,9 @@ from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.collect import FinishedAnswer
 from kvbench.experiments.suites import SUITES, Suite
 from kvbench.models.load import LoadedModel
-from kvbench.store.record import AnswerRow
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
-from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
+from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, AnswerRow, StoredTable, register
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import ToyRuns, execute, policies_of, record_calls
 

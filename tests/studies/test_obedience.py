@@ -15,7 +15,7 @@ from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.system_prompt import REFUSAL
 from kvbench.experiments.catalogue import check_scope
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.experiments.suites import SUITES, coverage_of
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts

@@ -105,7 +105,7 @@ def test_a_store_that_cannot_be_written_is_one_line_before_the_model_is_loaded(
         raise PermissionError(13, "Access Denied")
 
     monkeypatch.setattr(type(place_of(RUNS).fs), "_open", denied)  # type: ignore[attr-defined]
-    monkeypatch.setattr("kvbench.run.load.load_model", lambda *_: pytest.fail("the model was loaded"))
+    monkeypatch.setattr("kvbench.run.local.load_model", lambda *_: pytest.fail("the model was loaded"))
     assert "cannot write memory://bucket/runs/." in cli.error("run", "--out", RUNS)
 
 

@@ -23,7 +23,7 @@ from leaderboards.studies.treatments.parts import in_percent
 from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
 
-TABLE = "next_tokens"  # of a store (kvbench.store.next_tokens)
+TABLE = "next_tokens"  # of a store (kvbench.store.observed)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from kvbench.engine.decode.loop import Step
 from kvbench.engine.decode.waves import forecast, rows_of, size_of, waves
 from kvbench.engine.treat.plan import plan
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import ABSENT, POLICIES, CacheRows, Policy, Situation, at_ratios

@@ -13,9 +13,8 @@ import numpy.typing as npt
 import torch
 
 from kvbench.engine.decode.loop import Step
-from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading, observed, weights_of
-from kvbench.engine.treat.branch import Branch
-from kvbench.engine.treat.given import reason_without_mask
+from kvbench.engine.studies.turn import ANSWER, QUESTION, TurnObserver, TurnReading, observed, weights_of
+from kvbench.engine.treat.branch import Branch, reason_without_mask
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.reach import EPSILON, Edges, joined, widest
