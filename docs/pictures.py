@@ -33,4 +33,3 @@ def screenshot(page: Path, path: Path, part: str) -> None:
 if __name__ == "__main__":
     for name, (page, part) in PAGES.items():
         screenshot(page, DOCS / f"{name}.png", part)
-    shutil.copyfile("runs/instructions/instructions.json", DOCS / "instructions.json")

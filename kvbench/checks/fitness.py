@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from time import monotonic
 
 import pandas as pd
 
@@ -14,7 +13,6 @@ from kvbench.experiments.catalogue import find_policy, unfit_for
 from kvbench.models.load import LoadedModel, decoder_of, longest_sequence, rotation_switch
 from kvbench.models.shape import cache_shape
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
-from kvbench.run.local import Workers
 from kvbench.system.errors import KVBenchError
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -43,7 +41,6 @@ class ReadProfile:
 
     @property
     def most_needed_layer(self) -> int:
-        """Returns the number of the layer that the answers need most."""
         return self.without_layer.index(min(self.without_layer))
 
     @property
@@ -181,32 +178,6 @@ class Examination:
     def layers(self) -> int:
         return int(self.model.network.config.get_text_config().num_hidden_layers)
 
-    def forecast(self) -> str:
-        """Says how long the examination takes, from the time of one context: if each task is decided at its highest
-        level, and at most. Nothing where no task can be asked."""
-        seconds = next(filter(None, map(self._seconds_a_word, self.tasks)), None)
-        if seconds is None:
-            return ""
-        seconds /= Workers(self.model, self.contexts).count
-        least = sum(self._words(task) * enough(task, 1) for task in self.tasks)
-        levels = sum(self._words(task) * enough(task, self.contexts) * (task.top_level + 1) for task in self.tasks)
-        places = self.layers + 3  # nothing, the upper half, and slots
-        reads = sum(self._words(task) * self.contexts * places for task, _ in self._parts)
-        return f"takes {_minutes(seconds * least)} to {_minutes(seconds * (levels + reads))}"
-
-    def _seconds_a_word(self, task: Task) -> float | None:
-        started = monotonic()
-        try:
-            answers_of(self.model, task, [POLICIES[FULL]], 1, self.seed)
-        except KVBenchError:  # the examination says why
-            return None
-        return (monotonic() - started) / self._words(task)
-
-    def _words(self, task: Task) -> int:
-        """Counts the words of a context and its questions, which its time grows with."""
-        example = task.example(self.seed, 0)
-        return sum(len(text.split()) for text in (example.context, *(one.text for one in example.questions)))
-
     def findings(self, begin: Begin) -> Iterator[Finding]:
         """Yields all findings in turn, and measures what they rest on."""
         yield Finding("loaded as", *self.loaded_as())
@@ -305,10 +276,6 @@ class Examination:
         return f"reads by many routes and masters {len(mastered)} of {len(self.masteries)} tasks: {fit}"
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
 def _contradiction(reads: Reads) -> str:
     """Says what a board cannot show because of where these answers are read; nothing if it can show all."""
     profile = reads.profile
@@ -330,42 +297,27 @@ def _contradiction(reads: Reads) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Criterion:
-    """A bound on what a model may lose where rows are destroyed, and what a board can show if it keeps to it or not."""
-
-    name: str
-    place: str  # where rows are destroyed
-    bound: float  # points that may be lost
-    is_met: bool
-    follows: str  # if it is met
-    follows_else: str
-
-
-def _criteria(profile: ReadProfile) -> Iterator[Criterion]:
-    budgets = "head and layer budgets and GER"
-    is_met = profile.worst_layer <= MOST_BY_A_LAYER
-    place = layer_name(profile.most_needed_layer)
-    follows, follows_else = f"{budgets} mean something", f"{budgets} say nothing"
-    yield Criterion("one layer", place, MOST_BY_A_LAYER, is_met, follows, follows_else)
-    is_met = profile.slots <= MOST_BY_SLOTS
-    follows, follows_else = "what one slot loses is read in another", "what few slots lose is missed"
-    yield Criterion("slots", SLOTS, MOST_BY_SLOTS, is_met, follows, follows_else)
-    is_met = profile.upper_half >= LEAST_BY_UPPER_HALF
-    follows, follows_else = "presses show at all depths", "what a press does there cannot show"
-    yield Criterion("depth", UPPER_HALF, LEAST_BY_UPPER_HALF, is_met, follows, follows_else)
-
-
 def _of_reads(reads: Reads) -> Iterator[Finding]:
     """Yields what is lost with the worst layer, with scattered slots and with the upper half."""
-    before = reads.losses[NOTHING].right
-    for one in _criteria(reads.profile):
-        loss = reads.losses[one.place]
-        text = f"{before:.0f} to {loss.right:.0f} without {one.place}{_interval(loss)}: "
-        text += one.follows if one.is_met else one.follows_else
-        if loss.low is not None and loss.high is not None and loss.low < one.bound < loss.high:
-            text += f"; the bound of {one.bound:g} is within the interval: see --limit"
-        yield Finding(f"{one.name}, {reads.part}", "ok" if one.is_met else "note", text)
+    before, profile = reads.losses[NOTHING].right, reads.profile
+    worst, budgets = layer_name(profile.most_needed_layer), "head and layer budgets and GER"
+    met = (
+        profile.worst_layer <= MOST_BY_A_LAYER,
+        profile.slots <= MOST_BY_SLOTS,
+        profile.upper_half >= LEAST_BY_UPPER_HALF,
+    )
+    criteria = (  # where rows are destroyed, how many points may be lost, and what follows if so, or if not
+        ("one layer", worst, MOST_BY_A_LAYER, f"{budgets} mean something", f"{budgets} say nothing"),
+        ("slots", SLOTS, MOST_BY_SLOTS, "what one slot loses is read in another", "what few slots lose is missed"),
+        ("depth", UPPER_HALF, LEAST_BY_UPPER_HALF, "presses show at all depths", "what a press does there cannot show"),
+    )
+    for is_met, (name, place, bound, follows, follows_else) in zip(met, criteria, strict=True):
+        loss = reads.losses[place]
+        text = f"{before:.0f} to {loss.right:.0f} without {place}{_interval(loss)}: "
+        text += follows if is_met else follows_else
+        if loss.low is not None and loss.high is not None and loss.low < bound < loss.high:
+            text += f"; the bound of {bound:g} is within the interval: see --limit"
+        yield Finding(f"{name}, {reads.part}", "ok" if is_met else "note", text)
 
 
 def _interval(loss: Loss) -> str:

@@ -18,24 +18,7 @@ from kvbench.cli.result import check_words, print_result
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
 from kvbench.system.process import answer_interrupts, leave_to_parent
-from policies.declaration.levels import KINDS
 
-OTHER = "Options"
-_LEVELS = " ".join(f"{kind.plural} {kind.name}" for kind in KINDS.values())
-_PANELS: Mapping[str, str] = {
-    "What": (
-        "suite tasks profile limit phrasings context_tokens questions depth data defence essays max_new_tokens "
-        "answer_prefix difficulty seed index question tag split task worst against family what kind only "
-        "every_task observe keep_attention replay dtypes sampling accept_terms"
-    ),
-    "Model": (
-        "model larger beside dtype device_map tokenizer layers heads key_heads head_size parameters bytes_per_number"
-    ),
-    "Treatment": f"press policies policy {_LEVELS} repeats mode compress",
-    "Resources": ("device cell_seconds max_kv_gb executor address workers cpus_per_worker gpus_per_worker machine"),
-    "Output": "out name site formats width title tables as_json quiet",
-}
-PANEL_OF = {option: panel for panel, options in _PANELS.items() for option in options.split()}
 # Commands of the first use, which a reader can copy. Those that need a run take the one of the first.
 EXAMPLES: Mapping[str, str] = {
     "run": "run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --name first",
@@ -54,11 +37,6 @@ EXAMPLES: Mapping[str, str] = {
     "import-kvpress": "import-kvpress results",
     "check-submission": "check-submission runs/first",
 }
-
-
-def panel_of(parameter: str) -> str:
-    """Returns the panel of an option; one that no panel names stands with ``--help``."""
-    return PANEL_OF.get(parameter, OTHER)
 
 
 INTERRUPTED = 130
@@ -155,11 +133,7 @@ def application(name: str) -> Any:
     )
     example = f"For example: kvbench {EXAMPLES[name]}"
     line.command(help=COMMANDS[name], epilog=example)(print_result(name, with_level_options(module.command)))
-    command: Any = typer.main.get_command(line)
-    for parameter in command.params:
-        if parameter.param_type_name == "option":
-            parameter.rich_help_panel = panel_of(parameter.name)
-    return command
+    return typer.main.get_command(line)
 
 
 def _call(name: str, arguments: Sequence[str]) -> int:

@@ -13,7 +13,6 @@ import typer
 
 from kvbench.system.console import SafeConsole, console, is_visible, warn
 from kvbench.system.errors import KVBenchError
-from kvbench.system.places import is_place, is_remote
 from leaderboards.terminal.result_table import ResultTable
 
 LONGEST = 20_000  # characters of a word: the names of all policies, with options, are fewer
@@ -39,7 +38,7 @@ def check_values(values: Mapping[str, Any]) -> None:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, int | float):
                 _check_number(parameter, one)
-            elif is_place(one) and not is_remote(one):
+            elif isinstance(one, Path):
                 _check_path(one)
 
 
@@ -131,7 +130,7 @@ def _plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return str(value) if is_place(value) else value
+    return str(value) if isinstance(value, Path) else value
 
 
 def print_result(name: str, command: Callable[..., Result]) -> Callable[..., None]:

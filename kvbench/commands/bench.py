@@ -10,9 +10,11 @@ from datasets_gen import RULER, TASKS
 from kvbench.cli.parameters import Device, Dtype, MaxKVGB, Mode, Model, Seed
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies, unfit_for, without
+from kvbench.experiments.grid import Setting
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.prompts.answers import asked_of
 from kvbench.system.console import console
+from kvbench.system.process import settle
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
 from policies.declaration.levels import RATIO
@@ -20,11 +22,9 @@ from policies.declaration.levels import RATIO
 if TYPE_CHECKING:
     from kvbench.checks.pipeline import PipelineComparison
 
-grids = LazyModule("kvbench.experiments.grid")
 models = LazyModule("kvbench.models.load")
 model_shape = LazyModule("kvbench.models.shape")
 pipeline = LazyModule("kvbench.checks.pipeline")
-process = LazyModule("kvbench.system.process")
 
 
 def command(
@@ -52,9 +52,9 @@ def command(
         chosen = without(chosen, unfit_for(chosen, shape), policies)
     chosen_tasks = asked_of(chosen_tasks, model)
     work = [(task, task.example(seed, index)) for task in chosen_tasks for index in contexts]
-    setting = grids.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
+    setting = Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
     loaded = models.load_model(model, device, dtype)
-    process.settle()
+    settle()
     cells = sum(len(policy.points_among(points)) for policy in chosen)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:

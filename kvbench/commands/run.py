@@ -67,7 +67,6 @@ def command(
         str | None,
         typer.Option(help=f"Of the first {SAMPLE} contexts of each task: attention, states, routes; comma-separated."),
     ] = None,
-    keep_attention: options.KeepAttention = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     device_map: options.DeviceMap = None,

@@ -101,9 +101,8 @@ def collect(
 
 
 def _observers(model: LoadedModel, prompt: Prompt, tables: Sequence[str]) -> dict[str, Observer]:
-    """Makes the observers of a prompt, by the tables that they are for."""
     by_table = {name: observe for name in tables if (observe := TABLES[name].observe)}
-    made = {observe: observe(model, prompt, tables) for observe in dict.fromkeys(by_table.values())}
+    made = {observe: observe(model, prompt) for observe in dict.fromkeys(by_table.values())}
     return {name: observer for name, observe in by_table.items() if (observer := made[observe]) is not None}
 
 

@@ -45,7 +45,6 @@ def parse_points(
 
 
 def _default_levels(kind: str, policies: Sequence[Policy], comparing: bool) -> str:
-    """Joins the default levels of the policies that take a kind."""
     if comparing:
         return KINDS[kind].few
     taking = (policy for policy in policies if kind in policy.kinds)

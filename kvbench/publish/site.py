@@ -363,7 +363,6 @@ def write_comparison_tables(store: Store, comparison: PublishedComparison) -> li
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:
-    """Lists the failed cells of some policies with their reasons, a line each."""
     failed = records[(records["status"] != "ok") & records["policy"].isin(policies)]
     cells = with_levels(failed).groupby(["policy", "task", "level"], sort=False, observed=True)
     return [f"{policy} at {level.where} of {task}: {cell['reason'].iloc[0]}" for (policy, task, level), cell in cells]

@@ -108,7 +108,6 @@ def link_pages(folder: Path) -> None:
 
 
 def link_sites(folder: Path) -> None:
-    """Shows the links of all sites to the one in a folder, where that lies in the folder of all sites."""
     if _is_listed(folder):
         for name, _ in _entries(folder.parent):
             link_pages(folder.parent / name)

@@ -44,7 +44,6 @@ def first_policy(identity: Identity) -> str:
 
 
 def levels_of(identity: Identity, policy: str) -> list[Level]:
-    """Lists the levels at which a policy was run."""
     (points,) = (entry.points for entry in identity.policies if entry.name == policy)
     return list(dict.fromkeys(point.level for point in points))
 

@@ -4,7 +4,6 @@ core."""
 import os
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -15,8 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from datasets_gen import Task
-from kvbench.engine.decode.waves import Forecast, forecast
+from kvbench.engine.decode.waves import count_too_large
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
 from kvbench.experiments.catalogue import unfit_for
@@ -172,55 +170,39 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
 
 
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:
-    """Describes the bound, and the waves (branches that are decoded together) of the task whose first context takes
-    most, in one line."""
-    expected = _first_forecasts(model, grid, max_kv_bytes)
+    """Describes the bound on live keys and values, and the branches that it is too small for, in one line."""
     each = f" in each of {workers} processes" if workers > 1 else ""
     bound = f"at most {size_text(max_kv_bytes)} of keys and values at once{each}"
-    lost = max((one.too_large for _, one in expected), default=0)
-    failures = f"; {lost} branches need more and will fail: see --max-kv-gb" if lost else ""
-    with_waves = [(task, one) for task, one in expected if one.waves]
-    if not with_waves:
-        return bound + failures
-    task, most = max(with_waves, key=lambda pair: max(size for _, size in pair[1].waves))
-    counts = Counter(rows for rows, _ in most.waves)
-    waves = " and ".join(
-        f"{times} wave{'s' * (times > 1)} of {rows} branch{'es' * (rows > 1)}"
-        for rows, times in sorted(counts.items(), reverse=True)
-    )
-    size = size_text(max(size for _, size in most.waves))
-    return f"{bound}; most in {task.name}: {waves}, the largest {size}{failures}"
+    lost = max(_too_large(model, grid, max_kv_bytes), default=0)
+    return f"{bound}; {lost} branches need more and will fail: see --max-kv-gb" if lost else bound
 
 
 def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, most: int) -> int:
     """Returns how many processes may share the bound. They are fewer than ``most`` where a branch fits into the bound
     but not into a share of it, because results must not depend on the cores of the machine."""
-
-    def count_too_large(count: int) -> int:
-        return sum(one.too_large for _, one in _first_forecasts(model, grid, max_kv_bytes // count))
-
-    return next(count for count in range(most, 0, -1) if count == 1 or count_too_large(count) == count_too_large(1))
+    alone = _too_large(model, grid, max_kv_bytes)
+    counts = range(most, 1, -1)
+    return next((count for count in counts if _too_large(model, grid, max_kv_bytes // count) == alone), 1)
 
 
-def _first_forecasts(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[tuple[Task, Forecast]]:
-    """Forecasts the waves of the first prompt of each task."""
-    setting, forecasts = grid.setting, []
+def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
+    """Counts the branches of the first prompt of each task that do not fit."""
+    setting, counts = grid.setting, []
     for task, _ in grid.tasks:
         for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[:1]:
-            scorings = plan(grid.policies_on(task), setting.points, prompt, setting.seed)
-            steps = task.max_new_tokens
-            forecasts.append((task, forecast(model, prompt, with_reference(scorings, prompt), steps, max_kv_bytes)))
-    return forecasts
+            scorings = with_reference(plan(grid.policies_on(task), setting.points, prompt, setting.seed), prompt)
+            counts.append(count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes))
+    return counts
 
 
 class _Context(NamedTuple):
     """One context of a unit."""
 
     unit: Unit
-    index: int
+    place: int  # the index of its example
 
     def __str__(self) -> str:
-        return f"{self.unit.task} {self.index} ({some_of(self.unit.policies)})"
+        return f"{self.unit.task} {self.place} ({some_of(self.unit.policies)})"
 
 
 def on_this_machine(job: Job, model: LoadedModel | None = None) -> "LocalExecutor":

@@ -5,7 +5,7 @@ import os
 import platform
 import signal
 import socket
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +28,8 @@ from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected_error
 from kvbench.system.memory import is_out_of_memory
 
-ATTEMPTS = 3  # workers that may end over one unit, or one after the other while they load
+ATTEMPTS = 3  # workers that may end, one after the other
+LOADED = "loaded the model"
 REACHABLE_WITHIN = 5.0  # seconds
 Result = TypeVar("Result")
 
@@ -171,7 +172,7 @@ def _connect(address: str | None) -> Any:
 
 
 class RayExecutor:
-    """Gives each worker one unit at a time. A worker that dies is replaced, and a free worker does its unit again."""
+    """Gives each worker one unit at a time."""
 
     def __init__(self, ray: Any, job: Job, cluster: Cluster, grid: Grid) -> None:
         self.ray = ray
@@ -182,16 +183,14 @@ class RayExecutor:
         self.most = min(room, cluster.workers or room)
         if not gpus:  # Ray hides a machine's GPUs, or not, by its version
             job = job.model_copy(update={"device": "cpu"})
-        actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0)
+        again = {"max_restarts": ATTEMPTS - 1, "max_task_retries": ATTEMPTS - 1}
+        actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, **again)
         threads, together = max(1, int(cluster.cpus)), sharing(nodes, cluster.cpus, gpus, self.most)
         self._new_worker = lambda: actor.remote(job, Path.cwd(), threads, together)
         where = f"on Ray, in {self.most} worker(s) at most, as soon as the cluster has a place"
         console.print(f"loading {job.model} {where}", soft_wrap=True)
         self.workers = [self._new_worker()]
-        try:
-            ready: Readiness = self._result(self.workers[0].prepare.remote())
-        except ray.exceptions.RayError as error:
-            raise KVBenchError(f"the first worker ended while it loaded {job.model}: {_reason(error)}") from error
+        ready: Readiness = self._result(self.workers[0].prepare.remote(), LOADED)
         self.grid = leave_out(grid, ready.missing, job)
         self.identity = ready.identity
         self._memory = ready.memory
@@ -208,56 +207,32 @@ class RayExecutor:
                 self.ray.kill(worker)
 
     def _answers(self, units: Sequence[Unit]) -> Iterator[UnitRows]:
+        """Gives a unit to each worker that is ready. Ray starts a worker anew that dies, and repeats its unit there."""
         waiting, left = deque(units), len(units)
         doing: dict[Any, tuple[Any, Unit | None]] = {worker.prepare.remote(): (worker, None) for worker in self.workers}
-        idle: list[Any] = []
-        lost: Counter[Unit | None] = Counter()
         while left:
             (reference,), _ = self.ray.wait(list(doing), num_returns=1)
             worker, unit = doing.pop(reference)
-            contexts: list[RowsByTable] = []
-            try:
-                answer = self._result(reference)
-            except self.ray.exceptions.RayError as error:
-                lost[unit] += 1
-                _report_loss(unit, lost[unit], error)
-                waiting.extendleft([unit] if unit else [])
-                worker = self._replace(worker)
-                doing[worker.prepare.remote()] = (worker, None)
-            else:
-                idle.append(worker)
-                if unit is not None:
-                    contexts, left, lost[None] = answer, left - 1, 0
-            while waiting and idle:
-                worker, next_unit = idle.pop(), waiting.popleft()
+            answer = self._result(reference, f"worked on {unit} ({some_of(unit.policies)})" if unit else LOADED)
+            if waiting:
+                next_unit = waiting.popleft()
                 doing[worker.work.remote(next_unit, self.identity)] = (worker, next_unit)
-            for rows in contexts:
-                assert unit is not None
-                yield unit, rows
+            if unit is not None:
+                left -= 1
+                yield from ((unit, rows) for rows in answer)
 
-    def _result(self, reference: Any) -> Any:
-        """Returns the result of a worker, or raises its error; raises Ray's own error if the worker ended."""
+    def _result(self, reference: Any, what: str) -> Any:
+        """Returns the result of a worker, or raises its error in one line."""
         try:
             return self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             cause = error.cause
             raise (cause if isinstance(cause, KVBenchError) else unexpected_error(cause)) from None
-
-    def _replace(self, worker: Any) -> Any:
-        """Replaces a worker that ended, or that is out of reach and could come back."""
-        self.ray.kill(worker)
-        self.workers[self.workers.index(worker)] = new = self._new_worker()
-        return new
-
-
-def _report_loss(unit: Unit | None, times: int, error: Exception) -> None:
-    what = f"worked on {unit} ({some_of(unit.policies)})" if unit else "loaded the model"
-    if times == ATTEMPTS:
-        raise KVBenchError(
-            f"{times} workers ended while they {what} ({_reason(error)}), most likely for lack of memory: start the "
-            "same command again with a smaller --max-kv-gb or fewer --workers"
-        ) from error
-    console.print(f"a worker ended while it {what}: it is replaced", style="yellow", soft_wrap=True)
+        except self.ray.exceptions.RayError as error:
+            raise KVBenchError(
+                f"{ATTEMPTS} workers ended while they {what} ({_reason(error)}), most likely for lack of memory: start "
+                "the same command again with a smaller --max-kv-gb or fewer --workers"
+            ) from error
 
 
 def _reason(error: Exception) -> str:

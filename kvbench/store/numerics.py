@@ -6,7 +6,7 @@ On running text both paths are teacher-forced, so that the way to choose tokens 
 walked.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -159,19 +159,12 @@ def _patches(answers: Sequence[Answer]) -> Iterator[NumericsPatch]:
                 yield NumericsPatch(**where, **asdict(patch))
 
 
-def _rescore(row: NumericsPair, scores_of: Callable[[str], Mapping[str, Any]]) -> NumericsPair:
-    if row.text is None or row.other_text is None:
-        return row
-    right, other_right = (scores_of(text)["right"] for text in (row.text, row.other_text))
-    return row.model_copy(update={"right": right, "other_right": other_right})
-
-
-def _table(name: str, row: type[AnswerRow], version: int, key: tuple[str, ...], make: Any, **more: Any) -> StoredTable:
+def _table(name: str, row: type[AnswerRow], version: int, key: tuple[str, ...], make: Any) -> StoredTable:
     full_key = (*RECORDS.key, "dtype", *key)
-    return register(StoredTable(name, row, full_key, version, QUESTIONS.name, fill_together=make, **more))
+    return register(StoredTable(name, row, full_key, version, QUESTIONS.name, fill_together=make))
 
 
 PAIR = ("sampling", "draw", "regime", "pair")
-NUMERICS = _table("numerics_pairs", NumericsPair, 3, PAIR, _pairs, rescore=_rescore)
+NUMERICS = _table("numerics_pairs", NumericsPair, 3, PAIR, _pairs)
 DRIFT = _table("numerics_drift", NumericsDrift, 2, ("layer",), _drifts)
 PATCHES = _table("numerics_patches", NumericsPatch, 2, ("rows", "layer"), _patches)

@@ -1,10 +1,10 @@
 """The tables of what is observed while answers are written: attention, hidden states and routes.
 
 A run that lists them observes the first :data:`SAMPLE` contexts of each task. They hold what measures need and no more:
-edges are too large to store, so routes are found in memory, and raw attention is kept only on request.
+edges and raw attention are too large to store, so routes are found in memory.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,19 +71,8 @@ class RouteRow(AnswerRow):
     chance: list[float] | None  # share of the context's tokens that are as wide as each of EPSILONS (routing.reach)
 
 
-class Weights(AnswerRow):
-    """Holds the raw attention of one layer at one step."""
-
-    step: int
-    layer: int
-    tokens: int
-    weights: bytes  # little-endian float16, shape (heads, tokens): of the context, the question and the answer
-
-
-def _observe(model: Any, prompt: Any, tables: Collection[str]) -> Any:
-    if prompt.example.index >= SAMPLE:
-        return None
-    return observation.AnswerObserver(model, prompt, keep_attention=WEIGHTS.name in tables)
+def _observe(model: Any, prompt: Any) -> Any:
+    return observation.AnswerObserver(model, prompt) if prompt.example.index < SAMPLE else None
 
 
 def _readings(answer: Any, table: str, steps: Sequence[int] = STEPS) -> Iterator[tuple[int, Any]]:
@@ -178,15 +167,6 @@ def _tokens_said(answer: Any) -> list[int]:
     return sorted({token for value in named for token in stated[value]})
 
 
-def _weights(answer: Any) -> Iterator[Weights]:
-    names = RECORDS.key_of(answer.record)
-    for step, reading in _readings(answer, "weights"):
-        for number, layer in enumerate(reading.layers):
-            tokens = layer.attention.shape[1]
-            weights = _float16(layer.attention)
-            yield Weights(**names, step=step, layer=number, tokens=tokens, weights=weights)
-
-
 SHARE = (0.0, 1.0)
 ATTENTION = register(
     StoredTable(
@@ -222,18 +202,6 @@ ROUTES = register(
         {f"{of}_width": SHARE for of in ("answer", "evidence", "said")},
         fill=_routes,
         observe=_observe,
-    )
-)
-WEIGHTS = register(
-    StoredTable(
-        "weights",
-        Weights,
-        (*RECORDS.key, "step", "layer"),
-        1,
-        QUESTIONS.name,
-        fill=_weights,
-        observe=_observe,
-        is_download=False,
     )
 )
 OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name

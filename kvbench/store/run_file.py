@@ -44,8 +44,6 @@ Name = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_only_v
 
 
 class TaskIdentity(BaseModel):
-    """Identifies a task of a run."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
@@ -64,8 +62,6 @@ class TaskIdentity(BaseModel):
 
 
 class PolicyIdentity(BaseModel):
-    """Identifies a policy of a run."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
@@ -213,15 +209,15 @@ class Job(BaseModel):
     mode: Mode = "agnostic"
     compress: Scope | None = None
     observe: str | None = None  # tables, beside those of the suite
-    keep_attention: bool = False
     cell_seconds: float = CELL_SECONDS
     max_kv_gb: float | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _without_removed_options(cls, given: Any) -> Any:
-        """Leaves out an option that runs once took, so that an earlier run.json is read and not called damaged."""
-        return {name: value for name, value in given.items() if name != "deterministic"} if given else given
+        """Leaves out options that runs once took, so that an earlier run.json is read and not called damaged."""
+        removed = ("deterministic", "keep_attention")
+        return {name: value for name, value in given.items() if name not in removed} if given else given
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:

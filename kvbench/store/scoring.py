@@ -1,7 +1,5 @@
 """Scores what is stored: it needs the output text and no model."""
 
-from collections.abc import Callable, Mapping
-
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS, Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.system.errors import KVBenchError
@@ -43,7 +41,6 @@ def outcome_scores(outcome: Outcome) -> dict[str, object]:
 
 
 def scores_of(answer: StoredAnswer) -> dict[str, object]:
-    """Returns the scores that follow from what is stored of an answer."""
     return text_scores(answer.record.output_text, answer.question, answer.context)
 
 
@@ -62,27 +59,7 @@ def rescore(store: Store) -> tuple[int, int]:
             store.write_rows(RECORDS, path, scored)
         total += len(answers)
         changed += differing
-    _rescore_tables(store)
     return total, changed
-
-
-def _rescore_tables(store: Store) -> None:
-    """Scores the texts that tables of studies hold again, beside those of the records."""
-    tables = [(table, table.rescore) for table in store.study_tables if table.rescore is not None]
-    if not tables:
-        return
-    answers = (answer for _, of_file in store.read_files() for answer in of_file)
-    asked = {(answer.record.task, answer.question.question_id): answer for answer in answers}
-    for table, rescored in tables:
-        for path in store.files(table):
-            rows = store.read_rows(table, path)
-            scored = [rescored(row, _scores_for(asked[row.task, row.question_id])) for row in rows]
-            if scored != rows:
-                store.write_rows(table, path, scored)
-
-
-def _scores_for(answer: StoredAnswer) -> Callable[[str], Mapping[str, object]]:
-    return lambda text: text_scores(text, answer.question, answer.context)
 
 
 def _tokens_of_full(store: Store) -> dict[tuple[str, str], list[int] | None]:

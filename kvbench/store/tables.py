@@ -4,7 +4,7 @@
 its own with :func:`register`, and a run that lists it (``Setting.tables``) fills it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import NoneType, UnionType
@@ -153,13 +153,11 @@ class StoredTable:
     fill: Callable[[Any], Iterable[BaseModel]] | None = None
     # Makes rows of all finished answers of a prompt at once, where it decodes more of that prompt.
     fill_together: Callable[[Sequence[Any]], Iterable[BaseModel]] | None = None
-    # Makes an observer of the decoding of one prompt, from the loaded model, the prompt and the names of all tables
-    # that the run fills; none of a context that is not in the sample. Tables with the same function share one.
+    # Makes an observer of the decoding of one prompt, from the loaded model and the prompt; none of a context that is
+    # not in the sample. Tables with the same function share one.
     # ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps twice where memory ended and a wave is begun
     # again: it keys what it notes by branch, question and step.
-    observe: Callable[[Any, Any, Collection[str]], Any] | None = None
-    # Scores a row again by a function from the text of an answer to its question to the scores of that text.
-    rescore: Callable[[Any, Callable[[str], Mapping[str, Any]]], BaseModel] | None = None
+    observe: Callable[[Any, Any], Any] | None = None
     of_records_with: str = ""  # a column: records without a value there have no rows. None: any may have some
     is_download: bool = True  # whether a site gives it out
 

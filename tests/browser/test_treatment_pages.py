@@ -10,6 +10,7 @@ from leaderboards.studies.declaration import Study, StudyInput, build_study
 from leaderboards.studies.errors.study import STUDY as ERRORS_STUDY
 from leaderboards.studies.faults.study import STUDY as FAULTS_STUDY
 from leaderboards.studies.next_tokens.study import STUDY as NEXT_TOKENS
+from policies.declaration.naming import split_outside_brackets
 from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.records.damaged_records import treated_records
@@ -45,9 +46,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pages with the treatments of whole suites, most of which lose a quarter."""
     folder = tmp_path_factory.mktemp("site")
     rates = [float(rate) for rate in ("0", *RATES.split(",")) if rate != "0"]
-    of_suites: dict[Study, tuple[tuple[str, ...], list[float]]] = {
-        FAULTS_STUDY: (FAULTS.policies, [0.0, *rates]),
-        ERRORS_STUDY: (ERRORS.policies, [0.0, 0.05, 1.0]),
+    of_suites: dict[Study, tuple[list[str], list[float]]] = {
+        FAULTS_STUDY: (split_outside_brackets(str(FAULTS.policies)), [0.0, *rates]),
+        ERRORS_STUDY: (split_outside_brackets(str(ERRORS.policies)), [0.0, 0.05, 1.0]),
     }
     for study, (policies, levels) in of_suites.items():
         others = dict.fromkeys(set(policies) - {"bitflip"}, quarter_lost)

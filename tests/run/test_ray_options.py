@@ -136,8 +136,8 @@ def test_workers_share_the_memory_of_their_machine_or_of_a_gpu_that_is_given_in_
 
 def test_workers_that_share_a_memory_keep_within_the_bound_together(toy_folder: Path) -> None:
     whole, half = (Worker(job("cpu", model=str(toy_folder)), ROOT, 1, workers).prepare().memory for workers in (1, 2))
-    assert whole.startswith("at most 500 MB of keys and values at once; ")
-    assert half.startswith("at most 250 MB of keys and values at once in each of 2 processes; ")
+    assert whole.startswith("at most 500 MB of keys and values at once")
+    assert half.startswith("at most 250 MB of keys and values at once in each of 2 processes")
 
 
 def test_a_worker_that_would_write_another_run_refuses(toy_folder: Path) -> None:

@@ -382,7 +382,6 @@ class WaveSource:
         return BranchCache(BundleRows(bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read))
 
     def _rows_of(self, group: AnswerGroup, answers: Sequence[int]) -> BundleRows:
-        """Gives access to the rows of some answers of a group."""
         bundle = self._places[group.numbers[0]][0]
         branches = [group.branches[answer] for answer in answers]
         places = [self._places[group.numbers[answer]][1:] for answer in answers]

@@ -40,15 +40,6 @@ class CacheSize:
         return self.layer_bytes * sum(of_layer + room for of_layer in held)
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """Tells what to expect of a context."""
-
-    waves: tuple[tuple[int, int], ...]  # rows of each wave, copies among them, and the bytes that it takes
-    alone: int  # branches whose answers are written one by one
-    too_large: int  # branches that do not fit alone
-
-
 Rows = list[Row[Of]]  # of a bundle
 
 
@@ -67,26 +58,22 @@ def waves(trace: Trace, steps: int, max_kv_bytes: int, gold: bool = True) -> lis
     return in_waves(rows, max_kv_bytes, trace.keys[0].device)
 
 
-def forecast(
+def count_too_large(
     model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring], steps: int, max_kv_bytes: int
-) -> Forecast:
-    """Predicts the waves of a prompt before it is read, with no less memory than they take: a policy that spreads its
-    budget over heads or layers may leave one of them whole."""
+) -> int:
+    """Counts the rows of a prompt that will not fit alone, before it is read. It counts no less memory than they take:
+    a policy that spreads its budget over heads or layers may leave one of them whole."""
     length = len(prompt.token_ids)
     size = CacheSize(token_bytes_of(model) // len(model.windows), length, model.windows)
-    rows, alone = [], 0
+    count = 0
     for treatment in (treatment for scoring in scorings for treatment in scoring.treatments):
-        if treatment.policy.while_decoding:
-            alone += 1
+        policy = treatment.policy
+        if policy.while_decoding:  # its answers are written one by one
             continue
-        known = treatment.policy.counted == "head"
-        kept = compute_n_kept(length, treatment.ratio) if known else length
-        even = known and not treatment.policy.rewrites
-        rows += _rows(treatment, treatment, kept, even, prompt, steps, size)
-    fitting = [row for row in rows if row.size <= max_kv_bytes]
-    of_waves = in_waves(fitting, max_kv_bytes, model.device)
-    sizes = tuple((sum(1 + row.paired for row in rows_of([wave])), size_of(wave)) for wave in of_waves)
-    return Forecast(sizes, alone, len(rows) - len(fitting))
+        kept = compute_n_kept(length, treatment.ratio) if policy.counted == "head" else length
+        rows = _rows(treatment, treatment, kept, policy.counted == "head" and not policy.rewrites, prompt, steps, size)
+        count += sum(row.size > max_kv_bytes for row in rows)
+    return count
 
 
 def rows_of(waves: Iterable[Iterable[Rows[Of]]]) -> list[Row[Of]]:

@@ -42,7 +42,6 @@ class Intervention:
 
 
 def places(layers: int, heads: int) -> list[Place]:
-    """Lists all layers together, each layer, and each head."""
     alone = [(layer, head) for layer in range(layers) for head in (ALL, *range(heads))]
     return [EVERYWHERE, *alone]
 
