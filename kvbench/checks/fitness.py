@@ -313,15 +313,12 @@ def _of_reads(reads: Reads) -> Iterator[Finding]:
     )
     for is_met, (name, place, bound, follows, follows_else) in zip(met, criteria, strict=True):
         loss = reads.losses[place]
-        text = f"{before:.0f} to {loss.right:.0f} without {place}{_interval(loss)}: "
+        interval = "" if loss.low is None else f" ({loss.low:.0f} to {loss.high:.0f})"
+        text = f"{before:.0f} to {loss.right:.0f} without {place}, {loss.cost:.0f} points{interval}: "
         text += follows if is_met else follows_else
         if loss.low is not None and loss.high is not None and loss.low < bound < loss.high:
             text += f"; the bound of {bound:g} is within the interval: see --limit"
         yield Finding(f"{name}, {reads.part}", "ok" if is_met else "note", text)
-
-
-def _interval(loss: Loss) -> str:
-    return f", {loss.cost:.0f} points" + ("" if loss.low is None else f" ({loss.low:.0f} to {loss.high:.0f})")
 
 
 def reads_table(reads: Sequence[Reads]) -> ResultTable:

@@ -145,7 +145,13 @@ def publish_register(
     beside: str | None = None,
 ) -> Register:
     """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
-    judgements = judge(claims, {name: _evidence(store, seed) for name, store in stores.items()})
+    evidence = {
+        name: Evidence(
+            store.frame(), seed, {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
+        )
+        for name, store in stores.items()
+    }
+    judgements = judge(claims, evidence)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
     content = {
         "model": model,
@@ -168,8 +174,3 @@ def publish_register(
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     verdict = f"{len(claims)} claims in {len(judgements)} statistics on {model}: {summary}"
     return Register(judgements, verdict, {"page": page, "register": register})
-
-
-def _evidence(store: Store, seed: int) -> Evidence:
-    tables = {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
-    return Evidence(store.frame(), seed, tables)

@@ -41,13 +41,9 @@ NO_OPTIONS = "-"
 
 def faults() -> str:
     """Returns what a damaged row is under every kind of fault, with the options that are its own."""
-    return items(
-        (_named(kind.name, _options(kind.options, FaultOptions)), kind.description) for kind in FAULTS.values()
-    )
-
-
-def _named(name: str, options: str) -> str:
-    return f"`{name}`" if options == NO_OPTIONS else f"`{name}` ({options})"
+    options = {kind.name: _options(kind.options, FaultOptions) for kind in FAULTS.values()}
+    own = {name: "" if text == NO_OPTIONS else f" ({text})" for name, text in options.items()}
+    return items((f"`{kind.name}`{own[kind.name]}", kind.description) for kind in FAULTS.values())
 
 
 def quantisations() -> str:

@@ -73,7 +73,9 @@ def build_grid(job: Job, count: Count) -> Grid:
     time_limit = TimeLimit(cell_bound(job.cell_seconds))
     bound = kv_bytes(job.max_kv_gb)
     of_text = (NEXT_TOKENS.name,) if any(task.role == "text" for task in tasks) else ()
-    tables = tuple(dict.fromkeys((*coverage.tables, *of_text, *_observed(job.observe))))
+    known = {table.name: table.name for table in OBSERVED}
+    observed = choose("table", job.observe, known) if job.observe is not None else []
+    tables = tuple(dict.fromkeys((*coverage.tables, *of_text, *observed)))
     numerics = numerics_options(job, repeats, NUMERICS.name in tables)
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
@@ -106,12 +108,6 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
         if (task := next(same, None)) is not None:
             found[planned.name] = task
     return found
-
-
-def _observed(names: str | None) -> tuple[str, ...]:
-    """Returns the tables of what is observed that are asked for."""
-    known = {table.name: table.name for table in OBSERVED}
-    return tuple(choose("table", names, known)) if names is not None else ()
 
 
 def check_job(job: Job) -> Grid:

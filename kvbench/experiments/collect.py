@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel
 
 from datasets_gen import Example, Question, Span, Task
 from kvbench.engine.decode.answers import check_length, decode
@@ -32,7 +31,6 @@ from kvbench.store.tables import (
     RowsByTable,
     StoredContext,
     StoredQuestion,
-    StoredTable,
 )
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
@@ -96,7 +94,10 @@ def collect(
             answers = list(finished)
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
-                rows.add(name, _rows_of_study(TABLES[name], answers))
+                table = TABLES[name]
+                for answer in answers:
+                    rows.add(name, table.fill(answer) if table.fill else ())
+                rows.add(name, table.fill_together(answers) if table.fill_together else ())
     return rows
 
 
@@ -104,12 +105,6 @@ def _observers(model: LoadedModel, prompt: Prompt, tables: Sequence[str]) -> dic
     by_table = {name: observe for name in tables if (observe := TABLES[name].observe)}
     made = {observe: observe(model, prompt) for observe in dict.fromkeys(by_table.values())}
     return {name: observer for name, observe in by_table.items() if (observer := made[observe]) is not None}
-
-
-def _rows_of_study(table: StoredTable, answers: Sequence[FinishedAnswer]) -> Iterator[BaseModel]:
-    for answer in answers:
-        yield from table.fill(answer) if table.fill else ()
-    yield from table.fill_together(answers) if table.fill_together else ()
 
 
 def _donor(

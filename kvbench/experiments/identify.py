@@ -83,13 +83,13 @@ def identify(
         held_out=held_out,
         tables=setting.tables,
         options=setting.options_of_tables,
-        tasks=tuple(task_identity(task, contexts, _prompt(model, task, setting, held_out)) for task, contexts in tasks),
+        tasks=tuple(
+            task_identity(task, contexts, prompt_as_sent(model.tokenizer, task, first, setting.mode))
+            for task, contexts in tasks
+            for first in [task.example(setting.seed, 0, held_out=held_out)]
+        ),
         policies=tuple(_policy(policy, [task for task, _ in tasks], setting) for policy in setting.policies),
     )
-
-
-def _prompt(model: LoadedModel, task: Task, setting: Setting, held_out: bool) -> str:
-    return prompt_as_sent(model.tokenizer, task, task.example(setting.seed, 0, held_out=held_out), setting.mode)
 
 
 def _policy(policy: Policy, tasks: Sequence[Task], setting: Setting) -> PolicyIdentity:

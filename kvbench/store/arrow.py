@@ -70,7 +70,8 @@ def join_tables(
     """Returns one row for each record, with all columns of the three tables. ``of_records``: for each record the place
     of its question; ``of_questions``: for each question that of its context. What is said once is held once: a text, or
     a list, is the same object in all its rows."""
-    frame = records.to_pandas(types_mapper=_type_of_lists)  # few of its lists are looked at
+    # Few of its lists are looked at.
+    frame = records.to_pandas(types_mapper=lambda kind: pd.ArrowDtype(kind) if pa.types.is_list(kind) else None)
     columns: dict[str, NDArray[np.generic]] = {}
     for declared, table, places in (
         (CONTEXTS, contexts, of_questions[of_records]),
@@ -87,7 +88,3 @@ def _values(column: pa.ChunkedArray) -> NDArray[np.generic]:
     lists = np.empty(len(column), dtype=object)
     lists[:] = column.to_pylist()
     return lists
-
-
-def _type_of_lists(kind: pa.DataType) -> pd.ArrowDtype | None:
-    return pd.ArrowDtype(kind) if pa.types.is_list(kind) else None

@@ -1,7 +1,7 @@
 """Uses runs together: groups them for one site, and lends the records of one to another."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin
@@ -90,18 +90,14 @@ def _settings(groups: Sequence[Sequence[Store]]) -> list[str]:
     settings = []
     for identity, board in zip(firsts, boards, strict=True):
         alike = [other.setting for other, its_board in zip(firsts, boards, strict=True) if its_board == board]
-        settings.append(", ".join(_distinctions(identity.setting, alike)))
+        fields = identity.setting.items()
+        distinctions = (f"{name} {_brief(value)}" for name, value in fields if any(o.get(name) != value for o in alike))
+        settings.append(", ".join(distinctions))
     counts = Counter(zip(boards, settings, strict=True))
     return [
         ", ".join(store.folder.name for store in group) if counts[board, setting] > 1 else setting
         for group, board, setting in zip(groups, boards, settings, strict=True)
     ]
-
-
-def _distinctions(setting: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for name, value in setting.items():
-        if any(other.get(name) != value for other in others):
-            yield f"{name} {_brief(value)}"
 
 
 def _brief(value: Any) -> str:

@@ -48,8 +48,13 @@ def rescore(store: Store) -> tuple[int, int]:
     """Scores all stored outputs again, also by metrics that the version which wrote them did not have; rewrites the
     files that change. Returns (records, records changed)."""
     total = changed = 0
-    of_full = _tokens_of_full(store) if store.record_files_without_metrics() else {}
     incomplete = store.record_files_without_metrics()
+    of_full: dict[
+        tuple[str, str], list[int] | None
+    ] = {}  # the full cache's tokens, by task and question
+    if incomplete:
+        records = (answer.record for _, answers in store.read_files(add_metrics=True) for answer in answers)
+        of_full = {(one.task, one.question_id): one.output_token_ids for one in records if one.policy == FULL}
     for path, answers in store.read_files(add_metrics=True):
         scored = [answer.record.model_copy(update=scores_of(answer)) for answer in answers]
         if path in incomplete:
@@ -60,12 +65,6 @@ def rescore(store: Store) -> tuple[int, int]:
         total += len(answers)
         changed += differing
     return total, changed
-
-
-def _tokens_of_full(store: Store) -> dict[tuple[str, str], list[int] | None]:
-    """Returns the tokens of the full cache's answers, by task and question."""
-    records = (answer.record for _, answers in store.read_files(add_metrics=True) for answer in answers)
-    return {(record.task, record.question_id): record.output_token_ids for record in records if record.policy == FULL}
 
 
 def _with_outcome(record: Record, full: list[int] | None) -> Record:
