@@ -86,7 +86,8 @@ def read_result(folder: Path) -> Imported:
         path = folder / PREDICTIONS
         predictions = _predictions(path)
     except ValidationError as error:
-        raise _unreadable(path, fault_of_fields(error)) from error
+        forms = "it is no number, no scores by name, and no scores by name of each task"
+        raise _unreadable(path, fault_of_fields(error) if path.name == CONFIG else forms) from error
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise _unreadable(path, first_line(error)) from error
     scores, tasks = _mean_scores(metrics)

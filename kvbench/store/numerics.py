@@ -1,9 +1,8 @@
 """The tables of numerics: cache on against cache off over an answer, layer by layer, and patched.
 
-Asked is the first question of a context: those of another context tell more than its others. Null rows and drift, which
-take as long as the rest, are of one context in three of a task. Lists have a number for each step that both paths have.
-On running text both paths are teacher-forced, so that the way to choose tokens does not matter and only greedy is
-walked.
+It asks the first question of each context, as another context tells more than another question. Null rows and drift,
+which take as long as the rest, are measured on one context in three. Lists have a number for each step that both paths
+have. On running text both paths are teacher-forced, so that sampling does not matter and only greedy runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

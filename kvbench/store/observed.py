@@ -248,7 +248,6 @@ NEXT_TOKENS = register(
         1,
         QUESTIONS.name,
         {"accuracy": (0.0, 1.0), "nats": (0.0, float("inf"))},
-        of_records_with="next_token_accuracy",
         fill=_rows,
     )
 )

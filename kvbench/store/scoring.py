@@ -49,9 +49,7 @@ def rescore(store: Store) -> tuple[int, int]:
     files that change. Returns (records, records changed)."""
     total = changed = 0
     incomplete = store.record_files_without_metrics()
-    of_full: dict[
-        tuple[str, str], list[int] | None
-    ] = {}  # the full cache's tokens, by task and question
+    of_full: dict[tuple[str, str], list[int] | None] = {}  # the full cache's tokens, by task and question
     if incomplete:
         records = (answer.record for _, answers in store.read_files(add_metrics=True) for answer in answers)
         of_full = {(one.task, one.question_id): one.output_token_ids for one in records if one.policy == FULL}

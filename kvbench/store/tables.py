@@ -158,7 +158,6 @@ class StoredTable:
     # ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps twice where memory ended and a wave is begun
     # again: it keys what it notes by branch, question and step.
     observe: Callable[[Any, Any], Any] | None = None
-    of_records_with: str = ""  # a column: records without a value there have no rows. None: any may have some
     is_download: bool = True  # whether a site gives it out
 
     @property
