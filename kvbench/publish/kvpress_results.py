@@ -60,7 +60,9 @@ def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
     if not folder.is_dir():
         raise KVBenchError(f"there is no folder {folder}: give the one that kvpress's evaluation wrote (output_dir)")
     rows, broken = [], []
-    for result in sorted({path.parent for name in FILES for path in folder.rglob(name)}):
+    folders = {path.parent for name in FILES for path in folder.rglob(name)}
+    folders |= {path for path in folder.rglob("*") if path.is_dir() and not any(path.iterdir())}  # left empty
+    for result in sorted(folders):
         try:
             rows.append(read_result(result))
         except KVBenchError as error:
