@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test pytest test-all mutants lint torture bench suite claims readme docs pictures small-store clean
+.PHONY: run test pytest test-all mutants lint torture bench claims readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -61,11 +61,6 @@ mutants: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m kvbench bench
 
-# The whole table of targets, an hour on two cores, and the picture of it that docs/performance.md shows.
-suite: $(INSTALLED)
-	$(BIN)/python -m kvbench bench --suite --device cpu --out docs/bench.json
-	$(BIN)/python -m kvbench.benchmarks.drawing docs/bench.json docs/costs.png
-
 # The verdicts on the reference models that the README and docs/claims.md show: an hour on two cores.
 claims: $(INSTALLED)
 	mkdir -p docs/claims
@@ -88,7 +83,7 @@ pictures: $(INSTALLED)
 	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm --tasks base,hops --limit 16 \
 		--site site/compare
 	$(BIN)/python -m kvbench run --suite instructions --name instructions
-	$(BIN)/python -m kvbench.documents.pictures
+	$(BIN)/python docs/pictures.py
 
 # The store that tests/store/test_small_store.py holds literal numbers of: they are to be verified anew after this.
 SMALL := build/small_store

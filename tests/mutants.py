@@ -109,13 +109,13 @@ MUTANTS = (
         "tests/engine/decode/test_likelihood.py::test_it_is_that_of_a_plain_pass",
     ),
     Mutant(
-        f"{ENGINE}/decode/generation.py",
+        f"{ENGINE}/decode/loop.py",
         "sum(self.nats) / len(self.nats)",
         "sum(self.nats)",
         "tests/engine/decode/test_likelihood.py::test_it_is_that_of_a_plain_pass",
     ),
     Mutant(
-        f"{ENGINE}/decode/generation.py",
+        f"{ENGINE}/decode/loop.py",
         "self._met[numbers] > step",
         "self._met[numbers] >= step",
         "tests/engine/decode/test_step_treatment.py::test_what_it_writes_is_read_at_every_later_step",
@@ -268,10 +268,10 @@ MUTANTS = (
         "tests/store/test_store_of_strangers.py::test_a_number_that_no_measure_has_is_refused_in_one_line",
     ),
     Mutant(
-        f"{STORE}/lending.py",
-        'status == "ok" and cell in missing',
-        "cell in missing",
-        "tests/store/test_lending.py::test_what_failed_in_another_run_is_not_lent",
+        f"{STORE}/merging.py",
+        "policies[0].points == policies[1].points",
+        "True",
+        "tests/store/test_lending.py::test_a_run_at_other_levels_lends_nothing",
     ),
     Mutant(
         f"{STORE}/merging.py",
@@ -280,16 +280,16 @@ MUTANTS = (
         "tests/store/test_merging.py::test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board",
     ),
     Mutant(
-        f"{STORE}/parquet.py",
+        f"{STORE}/arrow.py",
         "write_atomically(path, lambda partial: _write(partial, table))",
         "_write(path, table)",
         "tests/store/test_store.py::test_a_full_disk_is_one_clear_line_and_loses_nothing",
     ),
     Mutant(
-        "kvbench/run/resume.py",
-        "if count == questions[cell[1]]}",
-        "if count}",
-        "tests/store/test_lending.py::test_a_context_that_another_run_has_in_part_is_not_lent",
+        f"{STORE}/merging.py",
+        "and other.has(task, chunk, policy, counts[2])",
+        "",
+        "tests/store/test_lending.py::test_what_another_run_has_in_part_is_not_lent",
     ),
 )
 

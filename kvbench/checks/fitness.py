@@ -1,34 +1,149 @@
 """Checks whether a model is fit for the benchmark, and what a board on it can show."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
+from functools import cached_property, partial
 
-from datasets_gen import Task
-from kvbench.checks.answering import answers_of
-from kvbench.checks.findings import Begin, Finding, Outcome
-from kvbench.checks.mastery import Mastery, enough, highest_mastered, percent_text
-from kvbench.checks.read_profile import (
-    NOTHING,
-    PARTS,
-    SLOT_SHARE,
-    SLOTS,
-    UPPER_HALF,
-    Loss,
-    ReadProfile,
-    Reads,
-    layer_name,
-    part_name,
-    reads_of,
-)
-from kvbench.experiments.catalogue import unfit_for
+import pandas as pd
+
+from datasets_gen import Question, Task
+from kvbench.checks.findings import Begin, Finding, Outcome, silent
+from kvbench.checks.mastery import Mastery, answers_of, enough, highest_mastered, percent_text
+from kvbench.experiments.catalogue import find_policy, unfit_for
 from kvbench.models.load import LoadedModel, decoder_of, longest_sequence, rotation_switch
 from kvbench.models.shape import cache_shape
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
-from kvbench.run.workers import Workers
 from kvbench.system.errors import KVBenchError
+from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies import FULL, POLICIES, attention_window
+from policies import FULL, POLICIES, Policy, attention_window
+
+SLOT_SHARE = 0.3  # of all (layer, head, token) slots, destroyed at random
+PARTS = (("base", None), ("hops", 2))  # a task, and of how many facts the questions are that count; None: all
+NOTHING, UPPER_HALF, SLOTS = "nothing", "the upper half", f"{SLOT_SHARE:.0%} of all slots"
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def part_name(task: str, hops: int | None) -> str:
+    return task if hops is None else f"{task}, {hops} facts"
+
+
+@dataclass(frozen=True)
+class ReadProfile:
+    """Exact match in percent: undisturbed, with the context's rows destroyed in each layer alone, in the upper half of
+    the layers, and in a share of all slots."""
+
+    part: str
+    undisturbed: float
+    without_layer: tuple[float, ...]
+    without_upper_half: float
+    without_slots: float
+
+    @property
+    def most_needed_layer(self) -> int:
+        return self.without_layer.index(min(self.without_layer))
+
+    @property
+    def worst_layer(self) -> float:
+        """Returns what that layer costs, in points."""
+        return self.undisturbed - min(self.without_layer)
+
+    @property
+    def upper_half(self) -> float:
+        """Returns what the upper half of the layers costs, in points."""
+        return self.undisturbed - self.without_upper_half
+
+    @property
+    def slots(self) -> float:
+        """Returns what the share of all slots costs, in points."""
+        return self.undisturbed - self.without_slots
+
+    @property
+    def bars(self) -> str:
+        """Draws what is still right without each layer, from 0 to 100 percent."""
+        return "".join(BLOCKS[min(len(BLOCKS) - 1, int(one / 100 * len(BLOCKS)))] for one in self.without_layer)
+
+    @property
+    def lines(self) -> list[str]:
+        """Writes the profile as lines to be printed."""
+        layers = " ".join(f"{percent:.0f}" for percent in self.without_layer)
+        return [
+            f"{self.part}: {self.undisturbed:.0f} right; rows destroyed in each layer alone: {layers}",
+            f"  costs: layer {self.most_needed_layer} {self.worst_layer:.0f}, {UPPER_HALF} {self.upper_half:.0f}, "
+            f"{SLOTS} {self.slots:.0f}",
+        ]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The score that a model loses when rows of the cache are destroyed in one place."""
+
+    destroyed: str  # the place
+    right: float  # exact match in percent
+    cost: float  # in points of it
+    low: float | None  # the ends of the interval of the cost, over contexts; None for a single context
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Reads:
+    """The answers that a read profile is made of."""
+
+    part: str
+    answers: pd.DataFrame  # one row for each question; a column for each place that is destroyed, by name: 0 or 100
+    contexts: Sequence[str]  # the context of each question
+
+    @cached_property
+    def losses(self) -> dict[str, Loss]:
+        """Returns the losses by place. Questions of a context stand together in a resample."""
+        return {place: self._loss(place) for place in self.answers.columns}
+
+    @property
+    def count(self) -> int:
+        """Counts the contexts."""
+        return len(set(self.contexts))
+
+    def _loss(self, place: str) -> Loss:
+        costs = (self.answers[NOTHING] - self.answers[place]).to_numpy(dtype=float)
+        means = resampled_means(costs, list(self.contexts), seed=0) if self.count > 1 else None
+        low, high = (None, None) if means is None else percentile_interval(means)
+        return Loss(place, float(self.answers[place].mean()), float(costs.mean()), low, high)
+
+    @property
+    def profile(self) -> ReadProfile:
+        right = {place: loss.right for place, loss in self.losses.items()}
+        layers = tuple(right[place] for place in right if place not in (NOTHING, UPPER_HALF, SLOTS))
+        return ReadProfile(self.part, right[NOTHING], layers, right[UPPER_HALF], right[SLOTS])
+
+
+def layer_name(number: int) -> str:
+    return f"layer {number}"
+
+
+def destroyers(layers: int) -> Mapping[str, Policy]:
+    """Returns the treatments of a profile by the place that each destroys, in the order of a profile."""
+    names = {NOTHING: FULL}
+    names |= {layer_name(number): f"gaussian_matched(layers={number},rate=1)" for number in range(layers)}
+    names |= {UPPER_HALF: "gaussian_matched(layers=H2,rate=1)", SLOTS: f"gaussian_matched(unit=row,rate={SLOT_SHARE})"}
+    return {place: find_policy(name) for place, name in names.items()}
+
+
+def counts(question: Question, hops: int | None) -> bool:
+    """Tells whether a question belongs to a part."""
+    return hops is None or question.hops == hops
+
+
+def reads_of(
+    model: LoadedModel, task: Task, hops: int | None, contexts: int, seed: int, begin: Begin = silent
+) -> Reads:
+    """Measures where a model reads, on contexts of a task's test split."""
+    places = destroyers(model.network.config.get_text_config().num_hidden_layers)
+    of_policy = {policy.name: place for place, policy in places.items()}
+    rows = answers_of(model, task, list(places.values()), contexts, seed, partial(counts, hops=hops), begin=begin)
+    right = rows.assign(place=rows["policy"].map(of_policy), right=rows["em"].astype(float))
+    table = right.pivot(index=["example_id", "question_id"], columns="place", values="right")[list(places)]
+    return Reads(part_name(task.name, hops), table, list(table.index.get_level_values("example_id")))
+
 
 # What a model that reads by many routes loses, in points of exact match.
 MOST_BY_A_LAYER = 25.0  # with any single layer
@@ -62,32 +177,6 @@ class Examination:
     @property
     def layers(self) -> int:
         return int(self.model.network.config.get_text_config().num_hidden_layers)
-
-    def forecast(self) -> str:
-        """Says how long the examination takes, from the time of one context: if each task is decided at its highest
-        level, and at most. Nothing where no task can be asked."""
-        seconds = next(filter(None, map(self._seconds_a_word, self.tasks)), None)
-        if seconds is None:
-            return ""
-        seconds /= Workers(self.model, self.contexts).count
-        least = sum(self._words(task) * enough(task, 1) for task in self.tasks)
-        levels = sum(self._words(task) * enough(task, self.contexts) * (task.top_level + 1) for task in self.tasks)
-        places = self.layers + 3  # nothing, the upper half, and slots
-        reads = sum(self._words(task) * self.contexts * places for task, _ in self._parts)
-        return f"takes {_minutes(seconds * least)} to {_minutes(seconds * (levels + reads))}"
-
-    def _seconds_a_word(self, task: Task) -> float | None:
-        started = monotonic()
-        try:
-            answers_of(self.model, task, [POLICIES[FULL]], 1, self.seed)
-        except KVBenchError:  # the examination says why
-            return None
-        return (monotonic() - started) / self._words(task)
-
-    def _words(self, task: Task) -> int:
-        """Counts the words of a context and its questions, which its time grows with."""
-        example = task.example(self.seed, 0)
-        return sum(len(text.split()) for text in (example.context, *(one.text for one in example.questions)))
 
     def findings(self, begin: Begin) -> Iterator[Finding]:
         """Yields all findings in turn, and measures what they rest on."""
@@ -187,10 +276,6 @@ class Examination:
         return f"reads by many routes and masters {len(mastered)} of {len(self.masteries)} tasks: {fit}"
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
 def _contradiction(reads: Reads) -> str:
     """Says what a board cannot show because of where these answers are read; nothing if it can show all."""
     profile = reads.profile
@@ -212,46 +297,28 @@ def _contradiction(reads: Reads) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Criterion:
-    """A bound on what a model may lose where rows are destroyed, and what a board can show if it keeps to it or not."""
-
-    name: str
-    place: str  # where rows are destroyed
-    bound: float  # points that may be lost
-    is_met: bool
-    follows: str  # if it is met
-    follows_else: str
-
-
-def _criteria(profile: ReadProfile) -> Iterator[Criterion]:
-    budgets = "head and layer budgets and GER"
-    is_met = profile.worst_layer <= MOST_BY_A_LAYER
-    place = layer_name(profile.most_needed_layer)
-    follows, follows_else = f"{budgets} mean something", f"{budgets} say nothing"
-    yield Criterion("one layer", place, MOST_BY_A_LAYER, is_met, follows, follows_else)
-    is_met = profile.slots <= MOST_BY_SLOTS
-    follows, follows_else = "what one slot loses is read in another", "what few slots lose is missed"
-    yield Criterion("slots", SLOTS, MOST_BY_SLOTS, is_met, follows, follows_else)
-    is_met = profile.upper_half >= LEAST_BY_UPPER_HALF
-    follows, follows_else = "presses show at all depths", "what a press does there cannot show"
-    yield Criterion("depth", UPPER_HALF, LEAST_BY_UPPER_HALF, is_met, follows, follows_else)
-
-
 def _of_reads(reads: Reads) -> Iterator[Finding]:
     """Yields what is lost with the worst layer, with scattered slots and with the upper half."""
-    before = reads.losses[NOTHING].right
-    for one in _criteria(reads.profile):
-        loss = reads.losses[one.place]
-        text = f"{before:.0f} to {loss.right:.0f} without {one.place}{_interval(loss)}: "
-        text += one.follows if one.is_met else one.follows_else
-        if loss.low is not None and loss.high is not None and loss.low < one.bound < loss.high:
-            text += f"; the bound of {one.bound:g} is within the interval: see --limit"
-        yield Finding(f"{one.name}, {reads.part}", "ok" if one.is_met else "note", text)
-
-
-def _interval(loss: Loss) -> str:
-    return f", {loss.cost:.0f} points" + ("" if loss.low is None else f" ({loss.low:.0f} to {loss.high:.0f})")
+    before, profile = reads.losses[NOTHING].right, reads.profile
+    worst, budgets = layer_name(profile.most_needed_layer), "head and layer budgets and GER"
+    met = (
+        profile.worst_layer <= MOST_BY_A_LAYER,
+        profile.slots <= MOST_BY_SLOTS,
+        profile.upper_half >= LEAST_BY_UPPER_HALF,
+    )
+    criteria = (  # where rows are destroyed, how many points may be lost, and what follows if so, or if not
+        ("one layer", worst, MOST_BY_A_LAYER, f"{budgets} mean something", f"{budgets} say nothing"),
+        ("slots", SLOTS, MOST_BY_SLOTS, "what one slot loses is read in another", "what few slots lose is missed"),
+        ("depth", UPPER_HALF, LEAST_BY_UPPER_HALF, "presses show at all depths", "what a press does there cannot show"),
+    )
+    for is_met, (name, place, bound, follows, follows_else) in zip(met, criteria, strict=True):
+        loss = reads.losses[place]
+        interval = "" if loss.low is None else f" ({loss.low:.0f} to {loss.high:.0f})"
+        text = f"{before:.0f} to {loss.right:.0f} without {place}, {loss.cost:.0f} points{interval}: "
+        text += follows if is_met else follows_else
+        if loss.low is not None and loss.high is not None and loss.low < bound < loss.high:
+            text += f"; the bound of {bound:g} is within the interval: see --limit"
+        yield Finding(f"{name}, {reads.part}", "ok" if is_met else "note", text)
 
 
 def reads_table(reads: Sequence[Reads]) -> ResultTable:

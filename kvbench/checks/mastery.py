@@ -1,30 +1,74 @@
 """Finds whether a model can do a task with the full cache, and at which level."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 from scipy.stats import binomtest
 
-from datasets_gen import Task, at_level
-from kvbench.checks.answering import MODE, answers_of
+from datasets_gen import Question, Task, at_level
 from kvbench.checks.findings import Begin, silent
-from kvbench.engine.decode.generation import OverflowingModelError
+from kvbench.engine.decode.loop import OverflowingModelError, fault_of_model
 from kvbench.experiments.build_grid import leave_out_tasks
-from kvbench.experiments.grid import Grid
+from kvbench.experiments.collect import collect
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.suites import dtype_of
 from kvbench.models.load import LoadedModel, load_model
+from kvbench.prompts.mode import Mode
+from kvbench.run.local import Workers
 from kvbench.store.run_file import Job
+from kvbench.store.tables import CONTEXTS
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.lead import ABOVE_CHANCE, DIRECTIVES, lead_of
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies import FULL, POLICIES
+from policies import FULL, POLICIES, Policy
 
-CONTEXTS = 8  # at each level, at most
+MODE: Mode = "agnostic"
+TEXTS = {"context", "token_ends"}  # columns of a context that say nothing of an answer
+
+
+def answers_of(
+    model: LoadedModel,
+    task: Task,
+    policies: Sequence[Policy],
+    contexts: int,
+    seed: int,
+    chosen: Callable[[Question], bool] = lambda question: True,
+    held_out: bool = False,
+    begin: Begin = silent,
+    first: int = 0,
+) -> pd.DataFrame:
+    """Returns one row for each answer, with the columns of its context, question and record. All policies share the
+    prefill of a context; ``chosen`` says which questions are asked, ``begin`` hears of each context, and ``first`` is
+    the number of the first. Raises :class:`OverflowingModelError`."""
+    workers, fault = Workers(model, contexts), fault_of_model(model)
+    setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
+
+    def answers(replica: LoadedModel, index: int) -> list[dict[str, object]]:
+        example = task.example(seed, index, held_out=held_out)
+        example = replace(example, questions=tuple(filter(chosen, example.questions)))
+        if not example.questions:
+            return []
+        collected = collect(replica, task, [example], setting)
+        if any(record.reason == fault for record in collected.records):
+            raise OverflowingModelError(fault)
+        questions = {question.question_id: question.model_dump() for question in collected.questions}
+        (context,) = (row.model_dump(exclude=TEXTS) for row in collected.tables[CONTEXTS.name])
+        return [context | questions[record.question_id] | record.model_dump() for record in collected.records]
+
+    rows: list[dict[str, object]] = []
+    with workers.map(answers, range(first, first + contexts)) as results:
+        for _ in range(contexts):
+            begin(task.name)
+            rows += next(results)
+    return pd.DataFrame(rows)
+
+
+LEVEL_CONTEXTS = 8  # at each level, at most
 SEED = 7919  # of the contexts by which a level is chosen, apart from those that are measured then
 LEAST = 60.0  # percent: what is asked at a level that is just mastered falls to the floor at the smallest loss
 STEP = 4  # contexts that are asked at once, at most
@@ -152,7 +196,7 @@ def with_levels_found(job: Job, grid: Grid) -> Job:
     found: list[Mastery] = []
     for task in tasks:
         console.print(f"asking {task.name}, from level {task.top_level} down", soft_wrap=True)
-        found.append(highest_mastered(model, task, CONTEXTS, job.seed))
+        found.append(highest_mastered(model, task, LEVEL_CONTEXTS, job.seed))
         console.print(found[-1].line, soft_wrap=True)
     lacking = [one.task for one in found if one.reason]
     if lacking:

@@ -18,19 +18,15 @@ from datasets_gen import Example, Task
 from kvbench.checks.findings import Begin, Finding, finding_of, silent, unchecked
 from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.experiments.catalogue import find_policy
-from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.identify import arguments_at, device_name, package_versions
-from kvbench.experiments.question_fields import described_context, described_question
-from kvbench.experiments.setting import Setting
-from kvbench.experiments.source import source_hash
+from kvbench.experiments.collect import collect, described_context, described_question
+from kvbench.experiments.grid import Grid, Setting
+from kvbench.experiments.identify import arguments_at, device_name, package_versions, source_hash
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
 from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows
-from kvbench.store.record import Record, StoredAnswer
 from kvbench.store.scoring import SCORES, scores_of
 from kvbench.store.store import SUMMARY_FILE, Store
-from kvbench.store.tables import CONTEXTS
+from kvbench.store.tables import CONTEXTS, Record, StoredAnswer
 from kvbench.system.errors import KVBenchError, first_line
 from policies import Point
 from policies.composition import built_in

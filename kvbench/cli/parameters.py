@@ -13,7 +13,7 @@ from datasets_gen.examples.task import NATIVE, USUAL, USUAL_TOKENS
 from datasets_gen.tasks.ifeval import Placement
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
 from kvbench.cli.result import OUTPUT_OPTIONS, Result
-from kvbench.system.places import local_folder, place_of
+from kvbench.system.places import local_folder
 from policies.declaration.levels import KINDS
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
@@ -41,8 +41,8 @@ Seed = Annotated[int, typer.Option(help="Seed of the examples and of random poli
 Mode = Annotated[
     Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
 ]
-Run = Annotated[Path, typer.Argument(help="Folder or URL of a run, such as runs/x.", parser=place_of, metavar="FOLDER")]
-Runs = Annotated[Path, typer.Option(help="Folder or URL that holds the runs.", parser=place_of, metavar="FOLDER")]
+Run = Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.", parser=local_folder, metavar="FOLDER")]
+Runs = Annotated[Path, typer.Option(help="Folder that holds the runs.", parser=local_folder, metavar="FOLDER")]
 Site = Annotated[
     Path | None,
     typer.Option(
@@ -64,7 +64,9 @@ ContextTokens = Annotated[
 ShownTokens = Annotated[
     int | None, typer.Option("--context-tokens", help="Tokens of the context, set in prose. Default: its own length.")
 ]
-Depth = Annotated[float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")]
+Depth = Annotated[
+    float | None, typer.Option(help="Position of the facts in the context, 0 (start) to 1 (end). Default: spread out.")
+]
 Tokenizer = Annotated[str | None, typer.Option(help="What counts tokens, as --model takes it. Default: reference.")]
 ExampleSeed = Annotated[int, typer.Option(help="Seed of the examples.")]
 ExampleSplit = Annotated[Literal["train", "test"], typer.Option(help="train or test.")]
@@ -95,7 +97,7 @@ Policies = Annotated[
         help="Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: default."
     ),
 ]
-MaxNewTokens = Annotated[int | None, typer.Option(help="Most new tokens of an answer. Default: the task's.")]
+MaxNewTokens = Annotated[int | None, typer.Option(help="Maximum new tokens of an answer. Default: the task's.")]
 Difficulty = Annotated[
     str | None,
     typer.Option(
@@ -119,9 +121,6 @@ Sampling = Annotated[
 Compress = Annotated[
     Literal["context", "system"] | None,
     typer.Option(help="Any context (default), or only contexts that are system prompts."),
-]
-KeepAttention = Annotated[
-    bool, typer.Option("--keep-attention", help="Keep their raw attention too, by layer and head.")
 ]
 RunName = Annotated[str | None, typer.Option(help="Name of the run. Default: made from its identity.")]
 ExecutorName = Annotated[

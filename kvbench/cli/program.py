@@ -1,6 +1,5 @@
 """``kvbench COMMAND``: finds the command, and turns errors into one line and an exit status."""
 
-import gc
 import importlib
 import os
 import re
@@ -18,28 +17,8 @@ from kvbench.cli.parameters import with_level_options
 from kvbench.cli.result import check_words, print_result
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
-from kvbench.system.signals import INTERRUPTS, leave_to_parent
-from policies.declaration.levels import KINDS
+from kvbench.system.process import answer_interrupts, leave_to_parent
 
-OTHER = "Options"
-_LEVELS = " ".join(f"{kind.plural} {kind.name}" for kind in KINDS.values())
-_PANELS: Mapping[str, str] = {
-    "What": (
-        "suite tasks profile limit phrasings context_tokens questions depth data defence essays max_new_tokens "
-        "answer_prefix difficulty seed index question tag split task worst against family what kind only tiny "
-        "every_task observe keep_attention replay dtypes sampling accept_terms"
-    ),
-    "Model": (
-        "model larger beside dtype device_map tokenizer layers heads key_heads head_size parameters bytes_per_number"
-    ),
-    "Treatment": f"press policies policy {_LEVELS} repeats mode compress",
-    "Resources": (
-        "device cell_seconds max_kv_gb executor address workers cpus_per_worker gpus_per_worker machine memory_gb "
-        "constants measure"
-    ),
-    "Output": "out name site formats width title tables as_json quiet",
-}
-PANEL_OF = {option: panel for panel, options in _PANELS.items() for option in options.split()}
 # Commands of the first use, which a reader can copy. Those that need a run take the one of the first.
 EXAMPLES: Mapping[str, str] = {
     "run": "run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --name first",
@@ -60,11 +39,6 @@ EXAMPLES: Mapping[str, str] = {
 }
 
 
-def panel_of(parameter: str) -> str:
-    """Returns the panel of an option; one that no panel names stands with ``--help``."""
-    return PANEL_OF.get(parameter, OTHER)
-
-
 INTERRUPTED = 130
 LONGEST_LINE = 2000  # characters of an error
 COMMANDS = {
@@ -78,16 +52,12 @@ COMMANDS = {
     "fetch": "Fetch a natural model by its name; afterwards no command needs a network for it",
     "export": "Write a task as a Hugging Face dataset",
     "compare": "Tell where a press is better, worse or not distinguished from others, with its intervals",
-    "claims": "Put what five texts say of KV caches to the test: holds, does not hold, or undecided",
+    "claims": "Check published claims about KV caches: holds, does not hold, or undecided",
     "doctor": "Examine a press (budget, determinism, time), or a model: is it fit, what can a board show",
     "show": "Print an example of a task, or the worst answers of a run, with their evidence in colour",
     "import-kvpress": "Put results of kvpress's own evaluation on a page, marked as imported",
     "check-submission": "Validate a run made by somebody else, its scores computed again from its outputs",
 }
-# Commands that multiply thousands of small matrices. On busy cores numpy's threads spin for each other: a product takes
-# 10 ms, and 0.3 in one thread. Numpy reads the variable when it is imported.
-OF_SMALL_PRODUCTS = ("site", "figures")
-THREADS_OF_NUMPY = "OPENBLAS_NUM_THREADS"
 
 
 def overview() -> str:
@@ -112,14 +82,9 @@ def overview() -> str:
 
 def program() -> None:
     """Runs the command of this process and ends it: ``kvbench`` and ``python -m kvbench`` both call it."""
-    INTERRUPTS.install()
-    is_short = sys.argv[1:2] == ["site"]
-    if is_short:
-        gc.disable()  # a process of a few seconds: the collector takes 13 % of its time, and frees 2 of 280 MB
+    answer_interrupts()
     status = main()
-    if is_short:
-        gc.freeze()  # or Python collects when it ends, which takes another 4 %
-    leave_to_parent()  # all is said
+    leave_to_parent()  # all is said, and Python's own end would answer with a traceback
     sys.exit(status)
 
 
@@ -168,18 +133,16 @@ def application(name: str) -> Any:
     )
     example = f"For example: kvbench {EXAMPLES[name]}"
     line.command(help=COMMANDS[name], epilog=example)(print_result(name, with_level_options(module.command)))
-    command: Any = typer.main.get_command(line)
-    for parameter in command.params:
-        if parameter.param_type_name == "option":
-            parameter.rich_help_panel = panel_of(parameter.name)
-    return command
+    return typer.main.get_command(line)
 
 
 def _call(name: str, arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise KVBenchError(unknown_name("command", name, COMMANDS))
-    if name in OF_SMALL_PRODUCTS:
-        os.environ.setdefault(THREADS_OF_NUMPY, "1")
+    if name in ("site", "figures"):
+        # They multiply thousands of small matrices. On busy cores numpy's threads spin for each other: a product takes
+        # 10 ms, and 0.3 in one thread. Numpy reads the variable when it is imported.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         status = application(name)(list(arguments), prog_name=f"python -m kvbench {name}", standalone_mode=False)
     except (KVBenchError, DatasetError):

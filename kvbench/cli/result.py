@@ -13,7 +13,6 @@ import typer
 
 from kvbench.system.console import SafeConsole, console, is_visible, warn
 from kvbench.system.errors import KVBenchError
-from kvbench.system.places import is_place, is_remote
 from leaderboards.terminal.result_table import ResultTable
 
 LONGEST = 20_000  # characters of a word: the names of all policies, with options, are fewer
@@ -37,28 +36,19 @@ def check_values(values: Mapping[str, Any]) -> None:
     are those of a command's parameters, by name."""
     for parameter, value in values.items():
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, int | float):
-                _check_number(parameter, one)
-            elif is_place(one) and not is_remote(one):
-                _check_path(one)
-
-
-def _check_number(parameter: str, number: float) -> None:
-    if LARGEST < abs(number) < float("inf") or 0 < abs(number) < LEAST:
-        raise KVBenchError(
-            f"--{parameter.replace('_', '-')} {number} cannot be computed with: give 0, or a number whose size is "
-            f"between {LEAST:g} and {LARGEST:g}"
-        )
-
-
-def _check_path(path: Path) -> None:
-    if str(path).startswith("~"):
-        raise KVBenchError(f"{path}: the shell leaves ~ as it is here: write the whole path")
-    try:
-        path.resolve().exists()
-    except (OSError, RuntimeError) as error:  # a link that leads to itself, a name that is too long
-        reason = getattr(error, "strerror", None) or "its links lead in a circle"
-        raise KVBenchError(f"{path} is no path ({reason}): name another") from error
+            if isinstance(one, int | float) and (LARGEST < abs(one) < math.inf or 0 < abs(one) < LEAST):
+                raise KVBenchError(
+                    f"--{parameter.replace('_', '-')} {one} cannot be computed with: give 0, or a number whose size is "
+                    f"between {LEAST:g} and {LARGEST:g}"
+                )
+            if isinstance(one, Path) and str(one).startswith("~"):
+                raise KVBenchError(f"{one}: the shell leaves ~ as it is here: write the whole path")
+            if isinstance(one, Path):
+                try:
+                    one.resolve().exists()
+                except (OSError, RuntimeError) as error:  # a link that leads to itself, a name that is too long
+                    reason = getattr(error, "strerror", None) or "its links lead in a circle"
+                    raise KVBenchError(f"{one} is no path ({reason}): name another") from error
 
 
 VERSION = 4  # of the JSON object; one that lacks or renames anything gets another
@@ -131,7 +121,7 @@ def _plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return str(value) if is_place(value) else value
+    return str(value) if isinstance(value, Path) else value
 
 
 def print_result(name: str, command: Callable[..., Result]) -> Callable[..., None]:

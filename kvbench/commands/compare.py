@@ -9,7 +9,7 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.engine.treat.time_limit import CELL_SECONDS
+from kvbench.engine.options import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
 from kvbench.experiments.options import AUTO, check_name

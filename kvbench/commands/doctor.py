@@ -96,8 +96,6 @@ def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
 def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
     exam = fitness.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
-    if forecast := exam.forecast():
-        console.print(forecast)
     findings = findings_of(exam.steps, exam.findings)
     tables = [findings_table(model, findings), mastery.mastery_table(exam.masteries)]
     tables += [fitness.reads_table(exam.reads)] if exam.reads else []

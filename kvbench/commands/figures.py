@@ -13,7 +13,7 @@ from rich.progress import track
 from kvbench.cli.parameters import EveryTask, PrintTables, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
-from kvbench.publish.print_tables import model_name, origin_of, write_tables
+from kvbench.publish.downloads import model_name, origin_of, write_tables
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable

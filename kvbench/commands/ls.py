@@ -69,7 +69,7 @@ def _suites() -> ResultTable:
         (
             suite.name,
             ", ".join([*(task.name for task in suite.tasks), *(f"{task.name} if named" for task in suite.if_named)]),
-            ", ".join(suite.policies),
+            str(suite.policies),
             suite.description,
         )
         for suite in SUITES.values()

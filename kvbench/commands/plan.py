@@ -19,7 +19,7 @@ from policies import LazyModule
 
 plans = LazyModule("kvbench.estimate.plan")
 precision = LazyModule("kvbench.models.precision")
-shapes = LazyModule("kvbench.estimate.shape")
+shapes = LazyModule("kvbench.estimate.plan")
 
 
 def command(

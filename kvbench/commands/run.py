@@ -11,7 +11,7 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.engine.treat.time_limit import CELL_SECONDS
+from kvbench.engine.options import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job, left_out_before
 from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
@@ -23,10 +23,10 @@ from kvbench.system.files import check_writable
 from policies import LazyModule, Policy
 
 if TYPE_CHECKING:
-    from kvbench.run.executor import Executor
+    from kvbench.run.execute import Executor
     from kvbench.store.store import Store
 
-forecasts = LazyModule("kvbench.estimate.forecast")
+forecasts = LazyModule("kvbench.estimate.plan")
 levels_found = LazyModule("kvbench.checks.mastery")
 local = LazyModule("kvbench.run.local")
 mastery = LazyModule("leaderboards.aggregate.unmastered")
@@ -67,7 +67,6 @@ def command(
         str | None,
         typer.Option(help=f"Of the first {SAMPLE} contexts of each task: attention, states, routes; comma-separated."),
     ] = None,
-    keep_attention: options.KeepAttention = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     device_map: options.DeviceMap = None,

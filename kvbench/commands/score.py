@@ -7,7 +7,7 @@ from kvbench.cli.result import Result
 from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
-from kvbench.system.lock import working_in
+from kvbench.system.files import working_in
 from leaderboards.aggregate.summary import COLUMNS
 from leaderboards.terminal.result_table import Column, ResultTable
 

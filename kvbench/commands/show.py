@@ -15,18 +15,22 @@ from kvbench.experiments.data import with_data, with_essays
 from kvbench.experiments.options import check_count
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.publish.coloured_context import Marked, colour_spans, legend, render_answers, verdict
 from kvbench.publish.worst_answers import (
+    Marked,
     WorstAnswer,
     chosen_level,
+    colour_spans,
     decoded_in_halves,
     first_policy,
+    legend,
     levels_of,
+    render_answers,
+    verdict,
     worst_answers,
 )
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
-from kvbench.system.places import place_of
+from kvbench.system.places import local_folder
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import KINDS, LazyModule, Level
 
@@ -65,7 +69,7 @@ def command(
                 f"{option} is for {'tasks' if is_run else 'runs'}, and {what} is {'none' if is_run else 'no run'}"
             )
     if is_run:
-        run = Store.open(place_of(what))
+        run = Store.open(local_folder(what))
         return worst_of(run, policy, [Level(*one) for one in level.items()], check_count("--worst", worst))
     (task,) = with_essays(with_data([get_task(what)], data, defence), essays)
     chosen = lengthen_by_tokenizer(tokenizer if context_tokens else None, task, context_tokens, depth)

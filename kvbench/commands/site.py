@@ -11,13 +11,13 @@ from kvbench.publish import site_list
 from kvbench.publish.site import publish_sites
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
-from kvbench.system.places import place_of
+from kvbench.system.places import local_folder
 
 
 def command(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders or URLs of runs, such as runs/x.", parser=place_of),
+        typer.Argument(metavar="RUN...", help="Folders of runs, such as runs/x.", parser=local_folder),
     ],
     site: Annotated[Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")] = None,
     every_task: EveryTask = False,

@@ -1,45 +1,152 @@
-"""``python -m kvbench.documents.pages`` writes the tables of the README and of docs anew, and the model cards.
+"""``python -m kvbench.documents.pages`` writes the tables of the README and of docs anew.
 
 A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when one has drifted.
 """
 
-import csv
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from datasets_gen import unknown_name
-from kvbench.benchmarks.measurement import Report, markdown
-from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, ReadProfile
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
-from kvbench.documents import claims_tables, treatment_tables
-from kvbench.estimate.plan import plan_of, rows_of
-from kvbench.estimate.shape import DecoderShape
-from kvbench.experiments.catalogue import EVERYTHING
-from kvbench.models.shipped import MADE_BY, REFERENCE_MODELS, folder_of
-from kvbench.store.run_file import Job
+from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.system.errors import KVBenchError
-from kvbench.system.markdown import items, table
-from policies import CONTROLS
+from leaderboards.claims.registry import claims
+from policies.faults.options import FaultOptions
+from policies.faults.registry import KINDS as FAULTS
+from policies.quantisation.options import QuantisationOptions
+from policies.quantisation.registry import KINDS as QUANTISATIONS
+from policies.treatments.deployed import DEPLOYMENTS
+from policies.treatments.options import text_of
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def items(of_name: Iterable[tuple[str, str]]) -> str:
+    """Returns a Markdown list of what names stand for, which is shorter than a table of two columns."""
+    return "\n".join(f"- {name}: {text}" for name, text in of_name)
+
+
+NO_OPTIONS = "-"
+
+
+def faults() -> str:
+    """Returns what a damaged row is under every kind of fault, with the options that are its own."""
+    options = {kind.name: _options(kind.options, FaultOptions) for kind in FAULTS.values()}
+    own = {name: "" if text == NO_OPTIONS else f" ({text})" for name, text in options.items()}
+    return items((f"`{kind.name}`{own[kind.name]}", kind.description) for kind in FAULTS.values())
+
+
+def quantisations() -> str:
+    """Returns every kind of quantisation with its options and their defaults; kinds with equal ones share a line."""
+    names: dict[str, list[str]] = {}
+    for kind in QUANTISATIONS.values():
+        names.setdefault(_options(kind.options, QuantisationOptions), []).append(f"`{kind.name}`")
+    return items((", ".join(kinds), options) for options, kinds in names.items())
+
+
+def deployments() -> str:
+    """Returns every way to deploy a policy, as it is written behind the name of one."""
+    rows = (
+        (f"`+{way.name}`", way.description, _options(way.options, BaseModel), way.paper) for way in DEPLOYMENTS.values()
+    )
+    return table(("way", "what is kept", "options", "paper"), rows)
+
+
+def options_of_faults() -> str:
+    """Returns the options that every fault has, with their defaults."""
+    return ", ".join(f"{name} {default}" for name, default in _pairs(FaultOptions, BaseModel)) + "."
+
+
+def _options(declared: type[BaseModel], common: type[BaseModel]) -> str:
+    return ", ".join(f"{name}={default}" for name, default in _pairs(declared, common)) or NO_OPTIONS
+
+
+def _pairs(declared: type[BaseModel], common: type[BaseModel]) -> Iterable[tuple[str, str]]:
+    """Returns names and defaults of the options that are not the same among the common ones."""
+    shared = common.model_fields
+    for name, field in declared.model_fields.items():
+        if name not in shared or shared[name].default != field.default:
+            yield (
+                f"`{name}`" if common is BaseModel else name,
+                "none" if field.default is None else text_of(field.default),
+            )
+
+
+MEASURED = Path(__file__).parents[2] / "docs" / "claims"  # the register of each model, as the command wrote it
+NOT_MEASURED = "–"
+COLUMNS = ("reference", "reference-qwen", "reference-confident")  # the models on which most claims were examined
+IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
+COUNTED = {"holds": "hold", "does not hold": "do not hold", IN_PART: "hold in part", "undecided": "are undecided"}
+SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±"}
+
+
+def texts() -> str:
+    """Lists the texts, by the letters with which their claims begin."""
+    known = dict.fromkeys(one.text for one in claims().values())
+    return items((text.letter, f"{text.title}; {text.models}") for text in known)
+
+
+def verdicts_in_short() -> str:
+    """Counts the verdicts on all claims on the default model, in a sentence."""
+    verdicts = list(_verdicts("reference").values())
+    counts = ", ".join(f"{verdicts.count(verdict)} {words}" for verdict, words in COUNTED.items())
+    return f"Of {len(verdicts)} claims on `reference`: {counts}."
+
+
+def verdicts() -> str:
+    """Returns an item for each claim: the verdict on each of :data:`COLUMNS`, and what the text says."""
+    by_model = [_verdicts(model) for model in COLUMNS]
+    return items(
+        (
+            f"{claim.identifier} {' '.join(SIGNS.get(of_model.get(name, ''), NOT_MEASURED) for of_model in by_model)}",
+            claim.words,
+        )
+        for name, claim in claims().items()
+    )
+
+
+def reasons() -> str:
+    """Returns the first sentence of the reason of each claim that does not hold on one of the models."""
+    against = {row["claim"] for model in examined() for row in _rows(model) if row["claim_verdict"] == "does not hold"}
+    return items((name, first_sentence(claim.because)) for name, claim in claims().items() if name in against)
+
+
+def first_sentence(text: str) -> str:
+    return text.split(". ", 1)[0].removesuffix(".") + "."
+
+
+def examined() -> list[str]:
+    """Lists the shipped models on which claims were put to the test."""
+    return [model for model in REFERENCE_MODELS if (MEASURED / f"{model}.json").is_file()]
+
+
+def _rows(model: str) -> Sequence[Mapping[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((MEASURED / f"{model}.json").read_text(encoding="utf-8"))["claims"]
+    return rows
+
+
+def _verdicts(model: str) -> dict[str, str]:
+    """Returns the verdict on each claim; one whose parts have several holds in part."""
+    kinds: dict[str, set[str]] = {}
+    for row in _rows(model):
+        kinds.setdefault(row["claim"], set()).add(row["claim_verdict"])
+    return {claim: of_parts.pop() if len(of_parts) == 1 else IN_PART for claim, of_parts in kinds.items()}
+
 
 DOCS = Path(__file__).parents[2] / "docs"
 PRESS = DOCS / "loud_values.py"
-BENCH = DOCS / "bench.json"
-# How the rows of a plan begin that decide whether a run is started.
-IN_SHORT = ("answers", "memory", "devices", "time of all devices", "of it", "store")
-LARGE = DecoderShape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
-MIDDLE = DecoderShape("8.0 B, 32 layers", 32, 32, 8, 128, 8_030_000_000, 2)
-PLANS: Mapping[str, tuple[Job, DecoderShape, int]] = {  # with the tokens of a context
-    "full catalogue": (Job(tasks="long_context", limit=100, policies=EVERYTHING), LARGE, 131_072),
-    "default policies": (Job(tasks="long_context", limit=100), LARGE, 131_072),
-    "8 B at 32 k": (Job(tasks="long_context", limit=83), MIDDLE, 32_768),
-}
 OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
 BUILT_ON_OTHERS = ("protection", "deployed")  # families whose policies are another one with a suffix
-ALL_QUESTIONS = "all"  # as the scores of a task over its kinds of questions are called
 
 
 def metrics() -> str:
@@ -72,70 +179,9 @@ def commands() -> str:
     return items((f"`{name}`", text) for name, text in COMMANDS.items())
 
 
-def read_shipped(name: str) -> dict[str, str]:
-    """Reads a file that lies beside the weights, by reference model."""
-    return {model: (folder_of(model) / name).read_text() for model in REFERENCE_MODELS}
-
-
-def full_cache() -> str:
-    """Returns the score of each reference model in each task, at both lengths of contexts; ``python -m
-    kvbench.reference.evaluate`` measured them, and the cards have each kind of question."""
-    cells: dict[str, list[str]] = {}
-    for content in read_shipped("full_cache.json").values():
-        for rows in zip(*json.loads(content)["scores"].values(), strict=True):  # of a question, by length of contexts
-            if rows[0]["questions"] == ALL_QUESTIONS:
-                score = "em" if rows[0]["task"] == "arithmetic" else "f1"
-                cells.setdefault(f"`{rows[0]['task']}`", []).append("/".join(f"{row[score]:.0f}" for row in rows))
-    return table(
-        ("task", *(f"`{model}`" for model in REFERENCE_MODELS)), ((task, *scores) for task, scores in cells.items())
-    )
-
-
-def read_profiles() -> str:
-    """Returns what is still right of the task base where rows of the context are destroyed, of each model."""
-    rows = []
-    for model, content in read_shipped("full_cache.json").items():
-        (profile,) = (ReadProfile(**one) for one in json.loads(content)["read_profiles"] if one["part"] == "base")
-        worst = f"{min(profile.without_layer):.0f} (layer {profile.most_needed_layer})"
-        others = (profile.without_upper_half, profile.without_slots)
-        rows.append((f"`{model}`", f"{profile.undisturbed:.0f}", worst, *(f"{percent:.0f}" for percent in others)))
-    return table(("model", NOTHING, "the worst layer", UPPER_HALF, SLOTS), rows)
-
-
 def press() -> str:
     """Returns the press of the tutorial, which is a file so that it can be run."""
     return f"```python\n{PRESS.read_text()}```"
-
-
-def instructions() -> str:
-    """Returns what protection gains and where plain policies are shown to leak on the reference model, from the run of
-    the pictures."""
-    results = json.loads((DOCS / "instructions.json").read_text())
-    gains = items(
-        (f"`{gain['policy']}`", f"{gain['gain']:+z.2f} ({gain['low']:+z.2f} to {gain['high']:+z.2f})")
-        for gain in results["gains"]
-    )
-    leaks = (
-        f"`{leak['policy']}`, {leak['order']}, at {leak['level']}: {100 * leak['leaked_more']:+z.0f} points "
-        f"({100 * leak['low']:+z.0f} to {100 * leak['high']:+z.0f}), {100 * leak['obeyed']:.0f} % obeyed"
-        for leak in results["while_obeying"]
-        if leak["low"] > 0 and "+" not in leak["policy"] and leak["policy"] not in CONTROLS
-    )
-    return (
-        f"{gains}\n\nLeakage above the full cache's while 70 % of the directives are obeyed, where it is shown:\n\n"
-        + ("\n".join(f"- {leak}" for leak in leaks))
-    )
-
-
-def suite() -> str:
-    """Returns the table that ``make suite`` measured."""
-    return markdown(Report.model_validate_json(BENCH.read_text()))
-
-
-def plan(name: str) -> str:
-    """Returns what decides whether a run is started, in a sentence: its time, its store, and what memory it takes."""
-    shown = (f"{what}: {value}" for what, value in rows_of(plan_of(*PLANS[name])) if what.startswith(IN_SHORT))
-    return f"{'; '.join(shown)}."
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
@@ -143,114 +189,16 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "policies": policies,
     "metrics": metrics,
     "commands": commands,
-    "full cache": full_cache,
-    "read profiles": read_profiles,
     "press": press,
-    "instructions": instructions,
-    "suite": suite,
-    "faults": treatment_tables.faults,
-    "options of faults": treatment_tables.options_of_faults,
-    "quantisations": treatment_tables.quantisations,
-    "deployments": treatment_tables.deployments,
-    "texts": claims_tables.texts,
-    "verdicts": claims_tables.verdicts,
-    "verdicts in short": claims_tables.verdicts_in_short,
-    "reasons of verdicts": claims_tables.reasons,
-    **{name: partial(plan, name) for name in PLANS},
+    "faults": faults,
+    "options of faults": options_of_faults,
+    "quantisations": quantisations,
+    "deployments": deployments,
+    "texts": texts,
+    "verdicts": verdicts,
+    "verdicts in short": verdicts_in_short,
+    "reasons of verdicts": reasons,
 }
-
-
-TEXT = """---
-license: apache-2.0
-library_name: transformers
-pipeline_tag: text-generation
-language: en
-tags:
-- kvbench
-- kv-cache
----
-
-# kvbench reference model `{name}`
-
-{description}: {layers} layers of width {width}, {heads} query and {key_heads} key heads, a vocabulary of {vocabulary}
-words and bytes, float16 weights.
-
-## Use
-
-It is there to show what the compression of a KV cache breaks, on a laptop and without network, and ships with kvbench:
-`python -m kvbench run --model {name}`. It answers the questions of kvbench's generated texts and knows nothing else.
-
-## Training
-
-On the train splits of all tasks, which share no full name and no (subject, value) pair with the test splits, for
-{steps} steps, {tokens:,} tokens and {minutes} minutes on two CPU cores. Commit {made_by} holds the code that trained
-it.
-
-`learning_curve.csv` has exact match by task on contexts of the test split of a seed that no score is reported on.
-
-## Scores with the full cache
-
-On {contexts} contexts of each task's test split, seed {seed}, as `python -m kvbench.reference.evaluate --model {name}`
-measured them; F1 and right in percent, directives obeyed and leakage from 0 to 1.
-
-{scores}
-"""
-PROFILE = """
-## Where it reads
-
-Right answers in percent where keys and values of the context are replaced with noise of their own mean and spread,
-after the context has read itself undisturbed, on {contexts} contexts of the same seed.
-
-{profiles}
-"""
-
-
-def model_card(name: str) -> str:
-    """Writes the card as it is to be committed."""
-    folder = folder_of(name)
-    config = json.loads((folder / "config.json").read_text())
-    measured = json.loads((folder / "full_cache.json").read_text())
-    *_, last = csv.DictReader((folder / "learning_curve.csv").read_text().splitlines())
-    names = ("f1", "em", "directives_obeyed", "leakage")
-    rows = [
-        (length, row["task"], row["questions"], row["n"], *("" if row[n] is None else f"{row[n]:.2f}" for n in names))
-        for length, of_length in measured["scores"].items()
-        for row in of_length
-    ]
-    text = TEXT.format(
-        name=name,
-        description=REFERENCE_MODELS[name],
-        layers=config["num_hidden_layers"],
-        width=config["hidden_size"],
-        heads=config["num_attention_heads"],
-        key_heads=config["num_key_value_heads"],
-        vocabulary=config["vocab_size"],
-        steps=last["step"],
-        tokens=int(last["tokens"]),
-        minutes=round(float(last["minutes"])),
-        made_by=MADE_BY[name],
-        contexts=measured["contexts_per_task"],
-        seed=measured["seed"],
-        scores=table(("tokens", "task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),
-    )
-    profiles = [ReadProfile(**profile) for profile in measured["read_profiles"]]
-    return text + profile_section(profiles, measured["read_profile_contexts"])
-
-
-def profile_section(profiles: Sequence[ReadProfile], contexts: int) -> str:
-    """Draws a bar for each layer, as long as what is still right without it."""
-    columns = ("questions", "nothing", "each layer alone, from the first", UPPER_HALF, SLOTS)
-    rows = [
-        (
-            profile.part,
-            f"{profile.undisturbed:.0f}",
-            " ".join(f"{percent:.0f}" for percent in profile.without_layer) + f" `{profile.bars}`",
-            f"{profile.without_upper_half:.0f}",
-            f"{profile.without_slots:.0f}",
-        )
-        for profile in profiles
-    ]
-    return PROFILE.format(contexts=contexts, profiles=table(columns, rows))
 
 
 ROOT = DOCS.parent
@@ -284,5 +232,3 @@ def fill_tables(text: str, page: str) -> str:
 if __name__ == "__main__":
     for page in pages():
         page.write_text(fill_tables(page.read_text(), page.name))
-    for model in REFERENCE_MODELS:
-        (folder_of(model) / "README.md").write_text(model_card(model))

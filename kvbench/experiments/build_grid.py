@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from datasets_gen import DatasetError, Task
-from kvbench.engine.treat.time_limit import TimeLimit
+from kvbench.engine.options import TimeLimit
 from kvbench.experiments.catalogue import (
     DEFAULT,
     EVERYTHING,
@@ -20,7 +20,7 @@ from kvbench.experiments.catalogue import (
     without,
 )
 from kvbench.experiments.data import check_judges, with_data, with_essays
-from kvbench.experiments.grid import Grid
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.options import (
     at_levels,
     cell_bound,
@@ -31,16 +31,13 @@ from kvbench.experiments.options import (
     parse_points,
     with_answers_of,
 )
-from kvbench.experiments.setting import Setting
-from kvbench.experiments.suites import Coverage, coverage_of, task_of_version
+from kvbench.experiments.suites import Suite, coverage_of, task_of_version
 from kvbench.models.names import model_source
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
-from kvbench.store.identity import Identity
-from kvbench.store.next_tokens import NEXT_TOKENS
 from kvbench.store.numerics import NUMERICS
-from kvbench.store.observed import OBSERVED, WEIGHTS
-from kvbench.store.run_file import Job, RunFile
+from kvbench.store.observed import NEXT_TOKENS, OBSERVED
+from kvbench.store.run_file import Identity, Job, RunFile
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES, LazyModule
@@ -76,13 +73,15 @@ def build_grid(job: Job, count: Count) -> Grid:
     time_limit = TimeLimit(cell_bound(job.cell_seconds))
     bound = kv_bytes(job.max_kv_gb)
     of_text = (NEXT_TOKENS.name,) if any(task.role == "text" for task in tasks) else ()
-    tables = tuple(dict.fromkeys((*coverage.tables, *of_text, *_observed(job.observe, job.keep_attention))))
+    known = {table.name: table.name for table in OBSERVED}
+    observed = choose("table", job.observe, known) if job.observe is not None else []
+    tables = tuple(dict.fromkeys((*coverage.tables, *of_text, *observed)))
     numerics = numerics_options(job, repeats, NUMERICS.name in tables)
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
 
 
-def _tasks_of(job: Job, coverage: Coverage, count: Count) -> list[Task]:
+def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
     """Returns the tasks of a job as they are asked of its model."""
     tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
     tasks = lengthen(at_levels(tasks, job.difficulty), job.context_tokens, job.depth, count, job.model)
@@ -109,12 +108,6 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
         if (task := next(same, None)) is not None:
             found[planned.name] = task
     return found
-
-
-def _observed(names: str | None, keep_attention: bool) -> tuple[str, ...]:
-    """Returns the tables of what is observed that are asked for."""
-    chosen = choose("table", names, {table.name: table for table in OBSERVED}) if names is not None else []
-    return (*(table.name for table in chosen), *([WEIGHTS.name] if keep_attention else []))
 
 
 def check_job(job: Job) -> Grid:

@@ -39,7 +39,6 @@ def covers(policy: Policy, task: Task, mode: Mode) -> bool:
 
 
 def policies_for(policies: Sequence[Policy], task: Task, mode: Mode) -> list[Policy]:
-    """Lists the policies that mean anything on a task."""
     return [policy for policy in policies if covers(policy, task, mode)]
 
 

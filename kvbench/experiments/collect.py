@@ -1,34 +1,40 @@
 """Turns examples into rows of the store: prefill, treat, decode, score."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel
 
-from datasets_gen import Example, Task
+from datasets_gen import Example, Question, Span, Task
 from kvbench.engine.decode.answers import check_length, decode
-from kvbench.engine.decode.generation import Generation
-from kvbench.engine.decode.loop import Observer
+from kvbench.engine.decode.loop import Generation, Observer
 from kvbench.engine.treat.branch import Branch, Trace, lazy_donor
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
-from kvbench.experiments.question_fields import described_context, described_question
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import INSTRUCTIONS, Prompt, TokenizedQuestion, answer_text, build_prompts
-from kvbench.store.record import Record, StoredContext, StoredQuestion
 from kvbench.store.scoring import outcome_scores, text_scores
-from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, RowsByTable, StoredTable
+from kvbench.store.tables import (
+    CONTEXTS,
+    QUESTIONS,
+    RECORDS,
+    TABLES,
+    Record,
+    RowsByTable,
+    StoredContext,
+    StoredQuestion,
+)
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
+from leaderboards.metrics.judges.obedience import families
 from policies import FULL, HeadRows
 
 
@@ -88,21 +94,17 @@ def collect(
             answers = list(finished)
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
-                rows.add(name, _rows_of_study(TABLES[name], answers))
+                table = TABLES[name]
+                for answer in answers:
+                    rows.add(name, table.fill(answer) if table.fill else ())
+                rows.add(name, table.fill_together(answers) if table.fill_together else ())
     return rows
 
 
 def _observers(model: LoadedModel, prompt: Prompt, tables: Sequence[str]) -> dict[str, Observer]:
-    """Makes the observers of a prompt, by the tables that they are for."""
     by_table = {name: observe for name in tables if (observe := TABLES[name].observe)}
-    made = {observe: observe(model, prompt, tables) for observe in dict.fromkeys(by_table.values())}
+    made = {observe: observe(model, prompt) for observe in dict.fromkeys(by_table.values())}
     return {name: observer for name, observe in by_table.items() if (observer := made[observe]) is not None}
-
-
-def _rows_of_study(table: StoredTable, answers: Sequence[FinishedAnswer]) -> Iterator[BaseModel]:
-    for answer in answers:
-        yield from table.fill(answer) if table.fill else ()
-    yield from table.fill_together(answers) if table.fill_together else ()
 
 
 def _donor(
@@ -293,3 +295,50 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
         "decode_seconds": generation.seconds,
         "wave_halvings": generation.halvings,
     }
+
+
+def described_context(task: Task, example: Example) -> dict[str, object]:
+    """Returns by column what follows from the example alone: whoever generates it again can compare."""
+    return {
+        "task": task.name,
+        "task_version": task.full_version,
+        "example_index": example.index,
+        "example_id": example.id,
+        "draw_id": example.draw or example.id,
+        "arm": example.arm,
+        "context": example.context,
+        "stated_values": list(example.stated_values),
+        "abstentions": list(task.abstentions),
+        "answer_marker": task.answer_marker,
+        "defence": example.text_of("defence"),
+    }
+
+
+def described_question(task: Task, example: Example, question: Question) -> dict[str, object]:
+    """Describes a question by column: what is said of it once."""
+    directives = [str(directive) for directive in question.directives]
+    return {
+        "task": task.name,
+        "question_id": question.id,
+        "example_index": example.index,
+        "question": question.text,
+        "golds": list(question.golds),
+        "every_gold": question.every_gold,
+        "answer_prefix": question.answer_prefix if task.begins_answers else "",
+        "target": question.perfect_output,
+        "answerable": question.answerable,
+        "direction": question.direction,
+        "answer_type": question.answer_type,
+        "question_type": question.type,
+        "hops": question.hops,
+        "answer_spans": _characters(span for span in question.spans if span.kind == "answer"),
+        "evidence_spans": _characters(span for span in question.spans if span.kind != "answer"),
+        "other_values": list(question.others),
+        "directives": directives,
+        "directive_families": families(directives),
+        "protected": question.protected,
+    }
+
+
+def _characters(spans: Iterable[Span]) -> list[int]:
+    return [place for span in spans for place in (span.start, span.end)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from huggingface_hub import constants
 
-from datasets_gen import FROM_DATA, RULER, Directive, Example, Task
+from datasets_gen import FROM_DATA, RULER, Example, Task
 from datasets_gen.tasks import gsm8k, prose
 from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of
 from datasets_gen.tasks.ifeval_rows import read_rows, rows_of
@@ -75,14 +75,10 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
     for task in (task for task in tasks if task.name == IFEVAL.name):
         try:
             official()
-            check_directives(_directives_of(task))
+            questions = (question for example in _examples_of(task) for question in example.questions)
+            check_directives([(one.id, directive) for one in questions for directive in one.directives])
         except MetricError as error:
             raise KVBenchError(str(error)) from error
-
-
-def _directives_of(task: Task) -> list[tuple[str, Directive]]:
-    examples = _examples_of(task)
-    return [(one.id, directive) for one in examples for question in one.questions for directive in question.directives]
 
 
 def _examples_of(task: Task) -> Iterator[Example]:

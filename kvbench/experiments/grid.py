@@ -1,17 +1,56 @@
 """The grid of a run: tasks by policies by levels by repeats."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
 
 from datasets_gen import Example, Task
+from kvbench.engine.options import NumericsOptions, TimeLimit
 from kvbench.experiments.catalogue import policies_for
-from kvbench.experiments.setting import Setting
-from kvbench.store.identity import Identity, TaskIdentity
+from kvbench.prompts.mode import Mode, Scope
+from kvbench.store.run_file import Identity, TaskIdentity
 from policies import LazyModule, Point, Policy, by_kind
 
 if TYPE_CHECKING:
+    import torch
+
     from kvbench.models.load import LoadedModel
+
+memory = LazyModule("kvbench.system.memory")  # it needs torch, and options are checked before that is imported
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The options by which a run treats and decodes every example."""
+
+    policies: Sequence[Policy]
+    points: Sequence[Point]  # the levels, and the draws of random policies at each
+    seed: int = 0  # of random policies
+    mode: Mode = "agnostic"
+    max_kv_bytes: int | None = None  # of keys and values decoded at once; None for a share of what is free by then
+    time_limit: TimeLimit = field(default_factory=TimeLimit)  # of a press
+    scope: Scope = "context"  # what is compressed: the context of any task, or the system prompts of those with one
+    numerics: NumericsOptions = field(default_factory=NumericsOptions)  # where its tables are among those filled
+    tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
+
+    @property
+    def options_of_tables(self) -> dict[str, str]:
+        """Returns the options that decide what its tables hold, as texts."""
+        return self.numerics.as_texts() if any(name.startswith("numerics") for name in self.tables) else {}
+
+    def only(self, policies: Sequence[Policy]) -> Self:
+        """Returns the same with other policies."""
+        return replace(self, policies=policies)
+
+    def shared_by(self, workers: int, device: "torch.device") -> Self:
+        """Returns the same for each of several workers on a device: together they stay within the bound."""
+        return replace(self, max_kv_bytes=self.kv_bound(device) // workers)
+
+    def kv_bound(self, device: "torch.device") -> int:
+        """Returns the bound in bytes, now."""
+        share: int = memory.kv_share(device) if self.max_kv_bytes is None else self.max_kv_bytes
+        return share
+
 
 identification = LazyModule("kvbench.experiments.identify")  # it needs torch, and options are checked before that
 
@@ -62,6 +101,9 @@ class Grid:
                 "policies": stored.policies if alike else (),
             }
         )
+
+    def task(self, name: str) -> Task:
+        return next(task for task, _ in self.tasks if task.name == name)
 
     def example(self, task: Task, index: int) -> Example:
         return task.example(self.setting.seed, index, held_out=self.held_out)

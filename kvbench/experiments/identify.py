@@ -1,5 +1,6 @@
 """Fills the identity of a run: versions, model, seeds, tasks and policies with their arguments."""
 
+import hashlib
 import platform
 import subprocess
 from collections.abc import Sequence
@@ -11,12 +12,10 @@ import torch
 import kvbench
 from datasets_gen import Task
 from kvbench.experiments.catalogue import covers
-from kvbench.experiments.grid import task_identity
-from kvbench.experiments.setting import Setting
-from kvbench.experiments.source import source_hash
+from kvbench.experiments.grid import Setting, task_identity
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import prompt_as_sent
-from kvbench.store.identity import Identity, PolicyIdentity
+from kvbench.store.run_file import Identity, PolicyIdentity
 from kvbench.store.tables import SCHEMA_VERSION
 from policies import Policy, arguments_of, by_kind
 
@@ -84,13 +83,13 @@ def identify(
         held_out=held_out,
         tables=setting.tables,
         options=setting.options_of_tables,
-        tasks=tuple(task_identity(task, contexts, _prompt(model, task, setting, held_out)) for task, contexts in tasks),
+        tasks=tuple(
+            task_identity(task, contexts, prompt_as_sent(model.tokenizer, task, first, setting.mode))
+            for task, contexts in tasks
+            for first in [task.example(setting.seed, 0, held_out=held_out)]
+        ),
         policies=tuple(_policy(policy, [task for task, _ in tasks], setting) for policy in setting.policies),
     )
-
-
-def _prompt(model: LoadedModel, task: Task, setting: Setting, held_out: bool) -> str:
-    return prompt_as_sent(model.tokenizer, task, task.example(setting.seed, 0, held_out=held_out), setting.mode)
 
 
 def _policy(policy: Policy, tasks: Sequence[Task], setting: Setting) -> PolicyIdentity:
@@ -105,3 +104,40 @@ def _policy(policy: Policy, tasks: Sequence[Task], setting: Setting) -> PolicyId
         repeats=1 + max((point.repeat for point in policy.points_among(setting.points)), default=0),
         tasks=tuple(task.name for task in tasks if covers(policy, task, setting.mode)),
     )
+
+
+ROOT = Path(__file__).parents[2]  # the folder that holds the four packages
+
+SOURCES = (  # folders and files from whose code the values of a run's tables follow
+    "datasets_gen/examples",
+    "datasets_gen/writing",
+    "datasets_gen/tasks",
+    "policies",
+    "leaderboards/metrics",
+    "leaderboards/routing",
+    "kvbench/models",
+    "kvbench/prompts",
+    "kvbench/engine",
+    "kvbench/experiments",
+    "kvbench/store/interventions.py",
+    "kvbench/store/numerics.py",
+    "kvbench/store/observed.py",
+    "kvbench/store/scoring.py",
+    "kvbench/store/tables.py",
+)
+
+
+def source_files(root: Path = ROOT) -> list[Path]:
+    """Lists the Python files that results depend on, relative to the folder that holds the packages."""
+    places = [root / name for name in SOURCES]
+    paths = [path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])]
+    return sorted(path.relative_to(root) for path in paths)
+
+
+def source_hash(root: Path = ROOT) -> str:
+    """Hashes the names and the content of these files."""
+    digest = hashlib.sha256()
+    for path in source_files(root):
+        digest.update(path.as_posix().encode())
+        digest.update(hashlib.sha256((root / path).read_bytes()).digest())
+    return digest.hexdigest()[:16]

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from datasets_gen import Task, at_level, unknown_name
-from kvbench.engine.numerics.options import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
-from kvbench.store.identity import MOST_CONTEXTS, MOST_REPEATS, MOST_TOKENS
-from kvbench.store.run_file import Job
+from kvbench.engine.options import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
+from kvbench.store.run_file import MOST_CONTEXTS, MOST_REPEATS, MOST_TOKENS, Job
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of
 
@@ -46,7 +45,6 @@ def parse_points(
 
 
 def _default_levels(kind: str, policies: Sequence[Policy], comparing: bool) -> str:
-    """Joins the default levels of the policies that take a kind."""
     if comparing:
         return KINDS[kind].few
     taking = (policy for policy in policies if kind in policy.kinds)

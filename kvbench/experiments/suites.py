@@ -1,7 +1,7 @@
 """The registry of suites, and what a run covers by its options and by its suite."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from datasets_gen import (
     FAMILIES,
@@ -32,9 +32,9 @@ class Suite:
 
     name: str
     description: str
-    tasks: tuple[Task, ...]  # that it has unless others are named
-    if_named: tuple[Task, ...]  # that it has only if they are named
-    policies: tuple[str, ...]  # names, as ``--policies`` takes them
+    tasks: Sequence[Task]  # that it has unless others are named
+    if_named: Sequence[Task]  # that it has only if they are named
+    policies: str | None  # as ``--policies`` takes them
     scope: Scope  # what is compressed
     defence: Placement  # where a defence stands in prompts from elsewhere
     tables: tuple[str, ...] = ()  # of studies, which its runs fill (kvbench.store.tables)
@@ -43,6 +43,15 @@ class Suite:
     repeats: int = 1
     dtype: str | None = None  # as ``--dtype`` takes it
     limit: int | None = None  # contexts per task, where no other profile than the quick one is asked for
+
+    @property
+    def all_levels(self) -> dict[str, str]:
+        """Joins the texts of its levels, by kind."""
+        texts: dict[str, dict[str, None]] = {}
+        for levels in (self.levels, *self.own_levels.values()):
+            for kind, text in levels.items():
+                texts.setdefault(kind, {})[text] = None
+        return {kind: ",".join(of_kind) for kind, of_kind in texts.items()}
 
 
 def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
@@ -79,7 +88,7 @@ FAULTS = Suite(
     description="What a damaged cache breaks: by kind of fault, share, layers, tokens, and keys against values",
     tasks=(TASKS["base"],),
     if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "long_context", "instructions")),
-    policies=(*KINDS, *_OWN_LEVELS),
+    policies=",".join((*KINDS, *_OWN_LEVELS)),
     scope="context",
     defence="none",
     levels={"rate": RATES},
@@ -107,7 +116,7 @@ ERRORS = Suite(
     description="What small errors of every value break: fewer bits, noise, bias, wrong signs of equal size",
     tasks=(TASKS["instructions"], TASKS["base"], PROSE),
     if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "long_context")),
-    policies=(*BITS, "int4(tensor=K)", "int4(tensor=V)", *_OF_ERRORS),
+    policies=",".join((*BITS, "int4(tensor=K)", "int4(tensor=V)", *_OF_ERRORS)),
     scope="context",
     defence="none",
     own_levels=_OF_ERRORS,
@@ -137,7 +146,7 @@ BYTES = Suite(
     description="What is kept at equal bytes by eviction, fewer bits, and both, and by what an engine can free",
     tasks=(TASKS["base"], TASKS["long_context"]),
     if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "instructions")),
-    policies=(*EVICTED, *STORED, *_BOTH, *_DEPLOYED),
+    policies=",".join((*EVICTED, *STORED, *_BOTH, *_DEPLOYED)),
     scope="context",
     defence="none",
     levels={"ratio": "0.5,0.75,0.875,0.9375"},
@@ -161,7 +170,7 @@ SUITES: Mapping[str, Suite] = {
             description="What of a system prompt is obeyed, what leaks, and what protects (arXiv 2510.00231)",
             tasks=(INSTRUCTIONS_IN_ARMS,),
             if_named=(IFEVAL,),
-            policies=tuple(plain.name + way for way in ("", "+whitelist", "+fair") for plain in PROTECTED),
+            policies=",".join(plain.name + way for way in ("", "+whitelist", "+fair") for plain in PROTECTED),
             scope="system",
             defence="both",
         ),
@@ -173,7 +182,7 @@ SUITES: Mapping[str, Suite] = {
             description="Is the evidence still there, can it be reached, is it used (arXiv 2603.01426)",
             tasks=(TASKS["base"], TASKS["hops"]),
             if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "coreference", "long_context")),
-            policies=("streaming_llm", "snapkv", "knorm", "tova", "h2o"),
+            policies="streaming_llm,snapkv,knorm,tova,h2o",
             scope="context",
             defence="none",
             tables=("attention", "states", "routes", "interventions"),
@@ -185,7 +194,7 @@ SUITES: Mapping[str, Suite] = {
             description="Do presses keep needles in the order of kvpress's public board? (about 1,024 tokens)",
             tasks=tuple(task for name, task in RULER.items() if name.startswith("niah_")),
             if_named=(),
-            policies=PUBLISHED,
+            policies=",".join(PUBLISHED),
             scope="context",
             defence="none",
             levels={"ratio": "0.25,0.5,0.75"},
@@ -196,7 +205,7 @@ SUITES: Mapping[str, Suite] = {
             description="Is a cached answer the answer without the cache, by type of numbers (arXiv 2604.15409)",
             tasks=(TASKS["base"], PROSE),
             if_named=tuple(TASKS[name] for name in ("hops", "knowledge", "multi_entity", "long_context")),
-            policies=("full",),
+            policies="full",
             scope="context",
             defence="none",
             tables=("numerics_pairs", "numerics_drift", "numerics_patches"),
@@ -209,38 +218,14 @@ SUITES: Mapping[str, Suite] = {
 }
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """The tasks and policies of a run. Options replace its ``levels``, ``own_levels``, ``repeats`` and ``limit``."""
-
-    tasks: Sequence[Task]
-    policies: str | None  # as ``--policies`` takes them
-    scope: Scope
-    defence: Placement = "none"  # unless another is given
-    tables: tuple[str, ...] = ()
-    levels: LevelTexts = field(default_factory=dict)
-    own_levels: Mapping[str, LevelTexts] = field(default_factory=dict)  # by name of a policy
-    repeats: int = 1
-    limit: int | None = None
-
-    @property
-    def all_levels(self) -> dict[str, str]:
-        """Joins the texts of its levels, by kind."""
-        texts: dict[str, dict[str, None]] = {}
-        for levels in (self.levels, *self.own_levels.values()):
-            for kind, text in levels.items():
-                texts.setdefault(kind, {})[text] = None
-        return {kind: ",".join(of_kind) for kind, of_kind in texts.items()}
-
-
-def coverage_of(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Coverage:
-    """Combines ``--suite``, ``--tasks``, ``--policies`` and ``--compress``; a suite brings its tasks, and
-    whatever else is not named."""
+def coverage_of(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Suite:
+    """Combines ``--suite``, ``--tasks``, ``--policies`` and ``--compress``: a suite brings its tasks, and whatever else
+    is not named."""
     if suite is None:
         scope = compress or "context"
         known = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
         chosen = _choose_tasks(tasks, TASKS if tasks else known, {**RULER, **FROM_DATA})
-        return Coverage(chosen, policies, scope)
+        return Suite("", "", chosen, (), policies, scope, "none")
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
     named = SUITES[suite]
@@ -249,18 +234,8 @@ def coverage_of(suite: str | None, tasks: str | None, policies: str | None, comp
         chosen = _choose_tasks(tasks, by_default, if_named)
     except KVBenchError as error:
         raise KVBenchError(f"--suite {suite}: {error}") from error
-    names = policies or ",".join(named.policies)
-    return Coverage(
-        chosen,
-        names,
-        compress or named.scope,
-        named.defence,
-        named.tables,
-        named.levels,
-        named.own_levels if policies is None else {},
-        named.repeats,
-        named.limit,
-    )
+    named = replace(named, tasks=chosen, scope=compress or named.scope)
+    return named if policies is None else replace(named, policies=policies, own_levels={})
 
 
 def _choose_tasks(names: str | None, known: Mapping[str, Task], if_named: Mapping[str, Task]) -> list[Task]:

@@ -15,14 +15,6 @@ ADAPTERS: Mapping[str, str] = {
     "smollm2-routing": "smollm2 with adapters that were taught the tasks: a natural model that masters them",
 }
 SHIPPED: Mapping[str, str] = {**REFERENCE_MODELS, **ADAPTERS}
-# The commit that made the weights of each, with the code that trained them.
-MADE_BY: Mapping[str, str] = {
-    "reference": "b3d59b4",
-    "reference-qwen": "165c08b",
-    "reference-confident": "b3d59b4",
-    "reference-small": "b3d59b4",
-    "reference-narrow": "6278085",
-}
 # The options of ``claims`` for each: all claims are put to those that read by many routes.
 CLAIMS: Mapping[str, str] = {
     "reference": "--beside reference-qwen",

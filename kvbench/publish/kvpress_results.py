@@ -7,29 +7,51 @@ for each task (RULER, LooGLE). A repeated evaluation lies in a numbered folder w
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
-import pandas as pd
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from datasets_gen.examples.jsonl import golds_in
-from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.errors import KVBenchError, fault_of_fields, first_line
 from leaderboards.downloads.tables import Imported
 from leaderboards.metrics.judges.text import exact_match, token_f1
 
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")
-GOLDS = ("answer", "answers")
-# The entries of a configuration that make another setting of the same data set, with their usual values.
-SETTINGS = {
-    "fraction": 1.0,
-    "max_context_length": None,
-    "max_new_tokens": None,
-    "compress_questions": False,
-    "needle_depth": None,
-}
+SETTINGS = ("fraction", "max_context_length", "max_new_tokens", "compress_questions", "needle_depth")
+Name = Annotated[str, Field(min_length=1)]
+Scores = dict[str, float | None]
+METRICS_FORMS: TypeAdapter[Any] = TypeAdapter(float | Scores | dict[str, Scores] | None, config=ConfigDict(strict=True))
+
+
+class _Config(BaseModel):
+    """The entries of ``config.yaml`` that tell one result from another; the :data:`SETTINGS` with usual values."""
+
+    dataset: Name
+    data_dir: str | int | None = None
+    model: Name
+    press_name: Name
+    compression_ratio: Annotated[float, Field(ge=0, le=1, strict=True)]
+    press_init_command: str | None = None
+    fraction: float = 1.0
+    max_context_length: int | str | None = None
+    max_new_tokens: int | None = None
+    compress_questions: bool = False
+    needle_depth: float | None = None
+
+    @property
+    def setting(self) -> str:
+        """Names the entries that make another setting of the same data set."""
+        usual = {name: type(self).model_fields[name].default for name in SETTINGS}
+        return ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, default in usual.items()
+            if (value := getattr(self, name)) != default
+        )
 
 
 def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
@@ -38,7 +60,9 @@ def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
     if not folder.is_dir():
         raise KVBenchError(f"there is no folder {folder}: give the one that kvpress's evaluation wrote (output_dir)")
     rows, broken = [], []
-    for result in _folders(folder):
+    folders = {path.parent for name in FILES for path in folder.rglob(name)}
+    folders |= {path for path in folder.rglob("*") if path.is_dir() and not any(path.iterdir())}  # left empty
+    for result in sorted(folders):
         try:
             rows.append(read_result(result))
         except KVBenchError as error:
@@ -46,38 +70,41 @@ def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
     if not rows and not broken:
         raise KVBenchError(f"{folder} holds no results of kvpress: none of {', '.join(FILES)} is in it or below it")
     if not rows:
-        raise KVBenchError(
-            f"nothing can be imported: {broken[0]}" + (f" (and {len(broken) - 1} more)" if broken[1:] else "")
-        )
+        more = f" (and {len(broken) - 1} more)" if broken[1:] else ""
+        raise KVBenchError(f"nothing can be imported: {broken[0]}{more}")
     return merge_runs(rows), broken
-
-
-def _folders(folder: Path) -> Iterator[Path]:
-    """Yields the folders that hold any of the files, and those that an evaluation left empty."""
-    for path in (folder, *sorted(path for path in folder.rglob("*") if path.is_dir())):
-        if any((path / name).is_file() for name in FILES) or (path != folder and not any(path.iterdir())):
-            yield path
 
 
 def read_result(folder: Path) -> Imported:
     """Reads one evaluation; raises :class:`KVBenchError` with the file and its fault."""
-    missing = [name for name in FILES if not (folder / name).is_file()]
-    if missing:
-        raise KVBenchError(f"{folder}: {missing[0]} is missing: the evaluation did not finish, run it again")
-    config = _config(folder / CONFIG)
-    scores, tasks = _scores(folder / METRICS)
-    predictions = _predictions(folder / PREDICTIONS)
-    pairs = list(_answer_scores(predictions))
-    data_dir = config.get("data_dir")
+    for name in FILES:
+        if not (folder / name).is_file():
+            raise KVBenchError(f"{folder}: {name} is missing: the evaluation did not finish, run it again")
+    path = folder / CONFIG
+    try:
+        config = _Config.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        path = folder / METRICS
+        metrics = METRICS_FORMS.validate_python(json.loads(path.read_text(encoding="utf-8")))
+        path = folder / PREDICTIONS
+        predictions = _predictions(path)
+    except ValidationError as error:
+        forms = "it is no number, no scores by name, and no scores by name of each task"
+        raise _unreadable(path, fault_of_fields(error) if path.name == CONFIG else forms) from error
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
+        raise _unreadable(path, first_line(error)) from error
+    scores, tasks = _mean_scores(metrics)
+    pairs = [
+        (max(token_f1(row["predicted_answer"], gold) for gold in golds), exact_match(row["predicted_answer"], golds))
+        for row in predictions
+        if (golds := golds_in(row.get("answer", row.get("answers", ""))))
+    ]
     return Imported(
-        dataset=f"{config['dataset']}/{data_dir}" if data_dir else config["dataset"],
-        model=config["model"],
-        setting=", ".join(
-            f"{name} {config[name]}" for name, usual in SETTINGS.items() if config.get(name, usual) != usual
-        ),
-        press=config["press_name"],
-        ratio=float(config["compression_ratio"]),
-        arguments=str(config.get("press_init_command") or ""),
+        dataset=f"{config.dataset}/{config.data_dir}" if config.data_dir else config.dataset,
+        model=config.model,
+        setting=config.setting,
+        press=config.press_name,
+        ratio=config.compression_ratio,
+        arguments=config.press_init_command or "",
         scores=tuple(scores.items()),
         tasks=tasks,
         predictions=len(predictions),
@@ -87,86 +114,30 @@ def read_result(folder: Path) -> Imported:
     )
 
 
-def _config(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):  # a few lines can mean a billion
-            raise ValueError("it has aliases, which kvpress does not write")
-        config = yaml.safe_load(text)
-    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, first_line(error)) from error
-    if not isinstance(config, dict):
-        raise _unreadable(path, "it holds no settings")
-    for name in ("dataset", "model", "press_name"):
-        if not isinstance(config.get(name), str) or not config[name]:
-            raise _unreadable(path, f"{name} is {config.get(name)!r:.40}, not a name")
-    ratio = config.get("compression_ratio")
-    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
-        raise _unreadable(path, f"compression_ratio is {ratio!r:.40}, not a share")
-    return config
-
-
-def _scores(path: Path) -> tuple[dict[str, float | None], int]:
+def _mean_scores(metrics: Any) -> tuple[Scores, int]:
     """Returns scores by name, each the mean over the tasks that have it, and the number of tasks."""
-    try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, first_line(error)) from error
     if not isinstance(metrics, dict):
-        if metrics is not None and not _is_number(metrics):
-            raise _unreadable(path, f"it holds {type(metrics).__name__}, not scores")
-        return {"score": _finite(metrics)}, 1
-    nested = {task: scores for task, scores in metrics.items() if isinstance(scores, dict)}
-    if nested and len(nested) < len(metrics):
-        raise _unreadable(path, "some of its entries are tasks and some are scores")
-    tables = list(nested.values()) or [metrics]
+        return {"score": _mean([metrics])}, 1
+    nested = [scores for scores in metrics.values() if isinstance(scores, dict)]
+    tables = nested or [metrics]
     names = dict.fromkeys(name for scores in tables for name in scores)
-    for scores in tables:
-        for name, value in scores.items():
-            if value is not None and not _is_number(value):
-                raise _unreadable(path, f"'{name}' is {value!r:.40}, not a number")
-    means = {name: _mean([scores[name] for scores in tables if name in scores]) for name in names}
-    return means, len(tables)
+    return {name: _mean([scores[name] for scores in tables if name in scores]) for name in names}, len(tables)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if _is_number(value) and math.isfinite(value) else None
-
-
-def _mean(values: Sequence[Any]) -> float | None:
+def _mean(values: Sequence[float | None]) -> float | None:
     """Returns None if any value is no number: a mean of the others would be another score."""
-    finite = [_finite(value) for value in values]
-    known = [value for value in finite if value is not None]
-    return fmean(known) if len(known) == len(finite) else None
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return fmean(finite) if len(finite) == len(values) else None
 
 
-def _predictions(path: Path) -> pd.DataFrame:
-    """Reads the predictions as text, because an answer may be called NaN."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            widths = {len(row) for row in csv.reader(file) if row}
-        if len(widths) > 1:  # pandas would take the first column for an index, and shift the others
-            raise _unreadable(path, f"its rows have {' or '.join(map(str, sorted(widths)))} columns")
-        predictions = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:  # pandas raises ValueErrors
-        raise _unreadable(path, first_line(error)) from error
-    if "predicted_answer" not in predictions:
-        raise _unreadable(path, "it has no column predicted_answer")
-    return predictions
-
-
-def _answer_scores(predictions: pd.DataFrame) -> Iterator[tuple[float, float]]:
-    """Yields F1 and EM of every answer that has golds."""
-    column = next((name for name in GOLDS if name in predictions), None)
-    if column is None:
-        return
-    for answer, golds in zip(predictions["predicted_answer"], map(golds_in, predictions[column]), strict=True):
-        if golds:
-            yield max(token_f1(answer, gold) for gold in golds), exact_match(answer, golds)
+def _predictions(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    if any(None in row or None in row.values() for row in rows):
+        raise ValueError("its rows have other numbers of columns than its header")
+    if not rows or "predicted_answer" not in rows[0]:
+        raise ValueError("it has no column predicted_answer")
+    return rows
 
 
 def merge_runs(rows: Sequence[Imported]) -> list[Imported]:
@@ -179,21 +150,17 @@ def merge_runs(rows: Sequence[Imported]) -> list[Imported]:
 
 
 def _merge(group: Sequence[Imported]) -> Imported:
-    tables: list[Mapping[str, float | None]] = [dict(row.scores) for row in group]
+    tables = [dict(row.scores) for row in group]
     shared = [name for name in tables[0] if all(name in scores for scores in tables)]
-    means = [(row.f1, row.em, row.answers) for row in group if row.f1 is not None and row.em is not None]
-    f1s, ems, answers = zip(*means, strict=True) if means else ((), (), ())
-    first = group[0]
-    return Imported(
-        **{
-            name: getattr(first, name)
-            for name in ("dataset", "model", "setting", "press", "ratio", "arguments", "tasks")
-        },
+    judged = [row for row in group if row.answers]
+    weights = [row.answers for row in judged]
+    return replace(
+        group[0],
         scores=tuple((name, _mean([scores[name] for scores in tables])) for name in shared),
         predictions=sum(row.predictions for row in group),
-        answers=sum(answers),
-        f1=fmean(f1s, answers) if means else None,
-        em=fmean(ems, answers) if means else None,
+        answers=sum(weights),
+        f1=fmean([row.f1 or 0.0 for row in judged], weights) if judged else None,
+        em=fmean([row.em or 0.0 for row in judged], weights) if judged else None,
         runs=len(group),
     )
 

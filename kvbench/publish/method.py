@@ -10,8 +10,7 @@ from pandas import DataFrame, concat
 
 from datasets_gen import FROM_DATA, KNOWN_TASKS, NATIVE, TASKS, Task
 from kvbench.prompts.context_length import default_tokens
-from kvbench.store.identity import PolicyIdentity, TaskIdentity
-from kvbench.store.run_file import Job, RunFile
+from kvbench.store.run_file import Job, PolicyIdentity, RunFile, TaskIdentity
 from leaderboards.aggregate.arguments import argument_rows, arguments_of_records
 from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
 from policies import KINDS, POLICIES, TITLES

@@ -1,9 +1,8 @@
 """Writes what people look at: ``summary.json`` of a store, and the pages and downloads of a site."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from pandas import DataFrame
@@ -12,22 +11,30 @@ from kvbench.publish.downloads import (
     FOLDER,
     RECORDS_FILE,
     join_study_tables,
+    model_name,
+    origin_of,
     write_records,
     write_sheets,
     write_study_tables,
+    write_tables,
 )
 from kvbench.publish.method import method_of, run_entry
-from kvbench.publish.print_tables import model_name, origin_of, write_tables
-from kvbench.publish.site_files import remove_former_files
-from kvbench.publish.site_list import COMPARISON, ENTRY_FILES, RUN, enlist, folder_of, run_site_beside
+from kvbench.publish.site_list import (
+    COMPARISON,
+    ENTRY_FILES,
+    RUN,
+    enlist,
+    folder_of,
+    remove_former_files,
+    run_site_beside,
+)
 from kvbench.run.report import what_to_do
-from kvbench.store.identity import Identity
 from kvbench.store.merging import RunGroup, group_runs
+from kvbench.store.run_file import Identity
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import printable, warn
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
-from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.comparison.duel import Duel
 from leaderboards.aggregate.comparison.paired import AnswerKind, answer_kinds, duels
@@ -52,8 +59,6 @@ from leaderboards.pages.results import Results, examples_page, task_page
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study
 from leaderboards.studies.registry import studies, studies_of
-
-BESIDE_DOWNLOADS = 4  # one page in so many is made by the process that writes the downloads
 
 
 def planned_cells(identity: Identity, every_task: bool = False) -> PlannedCells:
@@ -126,10 +131,8 @@ def _write(
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
     inputs = [_study_input(*parts) for parts in zip(groups, records, strict=True)]
     studies_of_groups = [studies_of(one) for one in inputs]
-    results, (pages, answers, method) = side_by_side(
-        partial(_aggregate, groups, inputs, studies_of_groups, every_task),
-        partial(_from_records, groups, inputs, folder),
-    )
+    results = _aggregate(groups, inputs, studies_of_groups, every_task)
+    pages, answers, method = _from_records(groups, inputs, folder)
     first = [FRONT]
     sheets_of_studies: list[list[Sheet]] = []
     for number, (study_input, group, studies_of_group) in enumerate(
@@ -149,18 +152,15 @@ def _write(
             sheets_of_studies[-1] += content.sheets
             first.append(page)
 
-    def write_downloads() -> tuple[list[str], str]:
-        """Writes the sheets; returns their names, and the page that lists them."""
-        sheets = [
-            sheet.with_labels(_labels(group))
-            for one, group, of_studies in zip(results, groups, sheets_of_studies, strict=True)
-            for sheet in [*_sheets(one), *of_studies]
-        ]
-        together = join_sheets(sheets)
-        return write_sheets(folder, together), build_method(method, Downloads(together, RECORDS_FILE, answers))
-
-    downloads, rendered = _render(page_renderers(results, method.tasks), write_downloads)
-    pages |= rendered
+    pages |= {name: render() for name, render in page_renderers(results, method.tasks).items()}
+    sheets = [
+        sheet.with_labels(_labels(group))
+        for one, group, of_studies in zip(results, groups, sheets_of_studies, strict=True)
+        for sheet in [*_sheets(one), *of_studies]
+    ]
+    together = join_sheets(sheets)
+    downloads = write_sheets(folder, together)
+    pages[METHOD] = build_method(method, Downloads(together, RECORDS_FILE, answers))
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
     downloads += write_study_tables(folder, [(_labels(group), group.stores) for group in groups])
@@ -203,8 +203,8 @@ def _summarise(groups: Sequence[RunGroup], records: Sequence[DataFrame], every_t
 def _from_records(
     groups: Sequence[RunGroup], inputs: Sequence[StudyInput], folder: Path
 ) -> tuple[dict[str, str], int, Method]:
-    """Does what needs the records alone: returns the pages of examples, how many records were written, and
-    what the page of method tells."""
+    """Does what needs the records alone: returns the pages of examples, how many records were written, and what the
+    page of method tells."""
     tasks = {str(task) for one in inputs for task in one.records["task"].unique()}
     pages = {
         examples_page(str(task), number): build_examples(
@@ -217,22 +217,6 @@ def _from_records(
     runs = {str(store.folder): store.run for group in groups for store in group.stores}
     method = method_of(runs, [one.records for one in inputs])
     return pages, write_records(folder, labelled), method
-
-
-def _render(
-    renderers: Mapping[str, Callable[[], str]], write_downloads: Callable[[], tuple[list[str], str]]
-) -> tuple[list[str], dict[str, str]]:
-    """Renders pages while the downloads are written; returns the names of the downloads, and the pages."""
-    names = list(renderers)
-
-    def texts(part: Sequence[str]) -> dict[str, str]:
-        return {name: renderers[name]() for name in part}
-
-    ((downloads, method), few), most = side_by_side(
-        lambda: (write_downloads(), texts(names[1::BESIDE_DOWNLOADS])),
-        lambda: texts([name for place, name in enumerate(names) if place % BESIDE_DOWNLOADS != 1]),
-    )
-    return downloads, {**few, **most, METHOD: method}
 
 
 def _labels(group: RunGroup) -> dict[str, str]:
@@ -364,7 +348,6 @@ def write_comparison_tables(store: Store, comparison: PublishedComparison) -> li
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:
-    """Lists the failed cells of some policies with their reasons, a line each."""
     failed = records[(records["status"] != "ok") & records["policy"].isin(policies)]
     cells = with_levels(failed).groupby(["policy", "task", "level"], sort=False, observed=True)
     return [f"{policy} at {level.where} of {task}: {cell['reason'].iloc[0]}" for (policy, task, level), cell in cells]

@@ -2,14 +2,14 @@
 ``site/index.html`` leads to them."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kvbench.publish.site_files import remove_former_files
-from kvbench.store.lending import Lenders
+from kvbench.store.merging import runs_beside
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_atomically, write_text_atomically
@@ -108,7 +108,6 @@ def link_pages(folder: Path) -> None:
 
 
 def link_sites(folder: Path) -> None:
-    """Shows the links of all sites to the one in a folder, where that lies in the folder of all sites."""
     if _is_listed(folder):
         for name, _ in _entries(folder.parent):
             link_pages(folder.parent / name)
@@ -129,7 +128,7 @@ def run_site_beside(folder: Path, store: Store) -> RunBeside | None:
     tasks = {task.name for task in store.identity.tasks}
     shared = {
         other.folder.name: {task.name: task.contexts for task in other.identity.tasks if task.name in tasks}
-        for other in Lenders(store).others
+        for other in runs_beside(store)
     }
     sites = [(name, entry.runs) for name, entry in _entries(folder.parent) if entry.kind == RUN]
     lenders = (RunBeside(name, contexts_text(shared[run])) for name, runs in sites for run in runs if shared.get(run))
@@ -158,3 +157,30 @@ def _entry(folder: Path, kind: str) -> SiteEntry | None:
         return SiteEntry.model_validate(content)
     except (OSError, ValueError, ValidationError):
         return None
+
+
+LIST_FILE = "data/site.json"
+FILE_NAME = re.compile(r"(data/)?[^/\\]+")  # an edited list cannot lead out of the folder
+
+
+def remove_former_files(folder: Path, names: Collection[str]) -> None:
+    """Removes the files that an earlier site wrote and this one did not, and writes the new list. ``names`` are all
+    files of this site, relative to the folder."""
+    for name in _former_names(folder):
+        path = folder / name
+        if name not in names and path.is_file():
+            path.unlink()
+    write_text_atomically(folder / LIST_FILE, json.dumps(sorted(names), indent=1) + "\n")
+
+
+def _former_names(folder: Path) -> list[str]:
+    """Reads the list; it is empty where there is none or it cannot be read, and then files stay."""
+    try:
+        listed = json.loads((folder / LIST_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    if not isinstance(listed, list):
+        return []
+    return [
+        name for name in listed if isinstance(name, str) and FILE_NAME.fullmatch(name) and name.split("/")[-1] != ".."
+    ]

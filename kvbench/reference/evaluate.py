@@ -10,13 +10,12 @@ import pandas as pd
 import typer
 
 from datasets_gen import NATIVE, REFUSAL, TASKS, USUAL_TOKENS, Task
-from kvbench.checks.answering import answers_of
-from kvbench.checks.read_profile import PARTS, reads_of
+from kvbench.checks.fitness import PARTS, reads_of
+from kvbench.checks.mastery import answers_of
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import folder_of
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.files import write_text_atomically
-from kvbench.system.module_command import run_module
 from policies import FULL, POLICIES
 
 # Lists what a reference model has to master with the full cache: one that fails a task cannot show what breaks there.
@@ -154,4 +153,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run_module(main)
+    typer.run(main)

@@ -1,22 +1,42 @@
 """Runs every task, policy, level and draw of a grid into a store, and resumes one that was left."""
 
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from kvbench.run.executor import Executor
-from kvbench.run.resume import missing_chunks
-from kvbench.run.unit import Unit, count_in
-from kvbench.store.lending import Lenders
+from kvbench.experiments.grid import Grid
+from kvbench.run.unit import Unit
+from kvbench.store.merging import borrow, runs_beside
+from kvbench.store.run_file import Identity, Job
 from kvbench.store.store import Store
 from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
-from kvbench.system.lock import working_in
+from kvbench.system.files import working_in
 from kvbench.system.memory import is_out_of_memory
+
+CONTEXTS_IN_CHUNK = 5  # a chunk is what a kill can lose
+UnitRows = tuple[Unit, RowsByTable]
+
+
+class Executor(Protocol):
+    """Runs units somewhere: in processes of this machine, or on a Ray cluster.
+
+    The run alone writes the store. So a worker that dies leaves no half-done work, and a run that dies resumes from its
+    files.
+    """
+
+    grid: Grid  # the grid that can be run there
+    identity: Identity  # of the run that it would write
+    job: Job | None  # the options that made the grid; none where Python code made it
+
+    def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[UnitRows]]:
+        """Yields the rows of each context. Units come in any order, and the contexts of a unit in their order. An
+        exception in the body ends all work."""
 
 
 def complete(executor: Executor, folder: Path, command: str) -> Store:
@@ -58,35 +78,48 @@ def _note_failure(store: Store, reason: str) -> None:
 
 
 def _fill(executor: Executor, store: Store) -> None:
-    grid, lenders = executor.grid, Lenders(store)
-    chunks = {chunk.unit(grid): chunk for chunk in missing_chunks(grid, store, lenders)}
-    missing = sum(count_in(grid, part) for unit in chunks for part in unit.parts)
+    grid = executor.grid
+    units = missing_units(grid, store)
+    missing = sum(unit.count_answers(grid) for unit in units)
     if missing < (total := grid.generations()):
         console.print(f"{total - missing:,} of {total:,} generations are there already")
-    if not chunks:
+    if not units:
         return
-    if lenders.refusal:
-        console.print(lenders.refusal, soft_wrap=True)
     done: defaultdict[Unit, list[RowsByTable]] = defaultdict(list)  # by unit, the rows of its contexts so far
-    with executor.map(list(chunks)) as results, _progress() as progress:
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
+    with executor.map(units) as results, progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
             progress.update(bar, description=str(unit), advance=len(fresh.records))
             done[unit].append(fresh)
-            if len(done[unit]) == len(unit.parts):
+            if len(done[unit]) == len(unit.contexts):
                 rows = RowsByTable()
                 for of_context in done.pop(unit):
                     rows.extend(of_context)
-                store.write_chunk(unit.task, unit.number, chunks[unit].add_loans(rows, lenders))
+                store.write_chunk(unit.task, unit.number, rows.to_tables())
 
 
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    )
+def chunks(contexts: int) -> list[range]:
+    """Divides the contexts of a task into chunks."""
+    return [range(first, min(first + CONTEXTS_IN_CHUNK, contexts)) for first in range(0, contexts, CONTEXTS_IN_CHUNK)]
+
+
+def missing_units(grid: Grid, store: Store) -> list[Unit]:
+    """Finds the units that are not stored yet, and copies those that another run beside this one has whole."""
+    others = runs_beside(store)
+    units = []
+    for task, count in grid.tasks:
+        for number, contexts in enumerate(chunks(count)):
+            questions = sum(grid.questions(task, index) for index in contexts)
+            described = store.has_questions(task.name, number, len(contexts), questions)
+            missing = []
+            for policy in grid.policies_on(task):
+                answers = questions * len(grid.points(policy))
+                if described and store.has(task.name, number, policy.name, answers):
+                    continue
+                if not borrow(store, others, task.name, number, policy.name, (len(contexts), questions, answers)):
+                    missing.append(policy.name)
+            if missing:
+                units.append(Unit(task.name, number, contexts, tuple(missing)))
+    return units

@@ -1,29 +1,208 @@
-"""Runs units on this machine: in the calling process, or for a small model in one worker process on each core."""
+"""Loads a job and runs its units on this machine: in the calling process, or for a small model in one process on each
+core."""
 
-from collections.abc import Iterator, Sequence
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
+from multiprocessing import active_children, get_context
+from typing import Any, NamedTuple, TypeVar
 
+import torch
+
+from kvbench.engine.decode.waves import count_too_large
+from kvbench.engine.treat.plan import plan, with_reference
+from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
+from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
-from kvbench.models.load import LoadedModel
-from kvbench.run.executor import UnitRows
-from kvbench.run.forecast import memory_plan, processes_within
-from kvbench.run.load import load_job
-from kvbench.run.unit import Unit, UnitPart, rows_of
-from kvbench.run.workers import Workers
+from kvbench.experiments.suites import dtype_of
+from kvbench.models.load import LoadedModel, choose_device, choose_dtype, load_model, missing_weights
+from kvbench.models.precision import check_dtypes
+from kvbench.models.shape import shape_of
+from kvbench.prompts.context_length import count_by
+from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
+from kvbench.run.execute import UnitRows
+from kvbench.run.unit import Unit, check_first_contexts, rows_of, some_of
+from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError, first_line, unexpected_error
+from kvbench.system.memory import is_out_of_memory
+from kvbench.system.process import die_with_parent, interrupts_held, leave_to_parent, settle
+from leaderboards.metrics.declaration.sizes import size_text
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+SMALL = 200_000_000  # parameters: two threads of a model of 135 million wait for each other as those of a small one do
+CAN_FORK = sys.platform == "linux"  # macOS has the call, and system libraries that fail after it
+AHEAD = 4  # items of each worker that are begun or waiting: what is finished early is held in memory
+
+_job: Callable[[int], Any]  # of a worker process
 
 
-class _Item(NamedTuple):
-    """A piece of work for a worker."""
+def is_small(model: LoadedModel) -> bool:
+    """Tells whether the operations of a model are too short for several cores."""
+    return model.device.type == "cpu" and model.network.num_parameters() < SMALL
+
+
+class Workers:
+    """A pool of worker processes, not more than there are items. With a count of 1, the calling process works alone."""
+
+    def __init__(self, model: LoadedModel, items: int, count: int | None = None) -> None:
+        self.model = model
+        self.count = min(count or (torch.get_num_threads() if is_small(model) and CAN_FORK else 1), max(1, items))
+
+    @contextmanager
+    def map(self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]) -> Iterator[Iterator[Result]]:
+        """Yields results in the order of the items; processes pickle them. An exception in the body, also Ctrl-C, ends
+        all work at once."""
+        if self.count == 1:
+            yield (work(self.model, item) for item in items)
+            return
+
+        def job(number: int) -> Result:
+            return work(self.model, items[number])
+
+        former = set(active_children())
+        executor = ProcessPoolExecutor(self.count, get_context("fork"), _begin, (job, os.getpid()))
+        try:
+            # Raised while Python forks, an interrupt would be printed and forgotten; and Python 3.12 warns of forks
+            # beside threads, such as torch's: see _begin.
+            with interrupts_held(), warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                begun = {n: executor.submit(_run, n) for n in range(min(len(items), AHEAD * self.count))}
+            yield self._results(executor, begun, items)
+        except BaseException:
+            for child in set(active_children()) - former:
+                child.kill()
+            raise
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+    def _results(
+        self, executor: ProcessPoolExecutor, begun: dict[int, Future[Result]], items: Sequence[Item]
+    ) -> Iterator[Result]:
+        try:
+            for number in range(len(items)):
+                result = begun[number].result()
+                del begun[number]
+                if (later := number + AHEAD * self.count) < len(items):
+                    begun[later] = executor.submit(_run, later)
+                yield result
+        except BrokenProcessPool as error:
+            # Items are begun in their order: who was killed had one of the first that are not done.
+            late = [items[number] for number, future in begun.items() if future.exception() is not None]
+            what = " or ".join(map(str, late[: self.count]))
+            raise KVBenchError(
+                f"a worker process was killed over {what}, most likely for lack of memory: start the same command "
+                "again with a smaller --max-kv-gb, or without what takes most"
+            ) from error
+
+
+def _begin(job: Callable[[int], Any], parent: int) -> None:
+    """Sets up a new worker. A fork does not copy the threads of torch's pool, so a worker keeps to its own thread.
+
+    Ctrl-C reaches all processes of a terminal; workers ignore it, and the process that writes the store ends them.
+    """
+    global _job
+    _job = job
+    torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    leave_to_parent()
+    die_with_parent(parent)
+
+
+def _run(number: int) -> Any:
+    """Works on one item. It raises only errors that can be pickled: any other error, also an exit, would look like a
+    killed worker."""
+    try:
+        return _job(number)
+    except KVBenchError:
+        raise
+    except BaseException as error:
+        if is_out_of_memory(error):
+            raise MemoryError(first_line(error)) from None  # the caller treats it apart from other errors
+        raise unexpected_error(error) from None
+
+
+@dataclass(frozen=True)
+class LoadedJob:
+    """A job whose model is loaded."""
+
+    model: LoadedModel
+    grid: Grid  # what can be run with that model
+    missing: dict[str, str]  # policies that cannot run on it, with the reason
+
+
+def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
+    """Loads the model of a job, unless it is ``loaded`` already; options that make no sense, and contexts that the
+    model cannot read, raise :class:`KVBenchError`, the options before anything is loaded."""
+    dtype = dtype_of(job.dtype, job.suite)
+    model = loaded if loaded and loaded.name == job.model else None
+    before = count_by(job.model)  # a given text is cut by its tokens when the grid is built
+    grid = build_grid(job, lambda text: model.count_tokens(text) if model else before(text))
+    unfit: dict[str, str] = {}
+    if any(policy.check_model for policy in grid.setting.policies) and (
+        shape := shape_of(job.model, job.device, dtype)
+    ):
+        unfit = unfit_for(grid.setting.policies, shape)
+        grid = leave_out(grid, unfit, job)
+    if NUMERICS.name in grid.setting.tables:
+        check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
+    if loaded and (loaded.name, loaded.network.dtype) == (job.model, choose_dtype(dtype, loaded.device, job.model)):
+        model = loaded
+    else:
+        console.print(f"loading {job.model}", soft_wrap=True)
+        model = load_model(job.model, job.device, dtype, job.device_map)
+        settle()
+        if model.tokenizer.chat_template is None:
+            console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)
+    grid = leave_out_tasks(grid, model.tokenizer, job)
+    missing = missing_weights(grid.setting.policies, model)
+    grid = leave_out(grid, missing, job)
+    check_first_contexts(model, grid)
+    return LoadedJob(model, grid, unfit | missing)
+
+
+def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:
+    """Describes the bound on live keys and values, and the branches that it is too small for, in one line."""
+    each = f" in each of {workers} processes" if workers > 1 else ""
+    bound = f"at most {size_text(max_kv_bytes)} of keys and values at once{each}"
+    lost = max(_too_large(model, grid, max_kv_bytes), default=0)
+    return f"{bound}; {lost} branches need more and will fail: see --max-kv-gb" if lost else bound
+
+
+def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, most: int) -> int:
+    """Returns how many processes may share the bound. They are fewer than ``most`` where a branch fits into the bound
+    but not into a share of it, because results must not depend on the cores of the machine."""
+    alone = _too_large(model, grid, max_kv_bytes)
+    counts = range(most, 1, -1)
+    return next((count for count in counts if _too_large(model, grid, max_kv_bytes // count) == alone), 1)
+
+
+def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
+    """Counts the branches of the first prompt of each task that do not fit."""
+    setting, counts = grid.setting, []
+    for task, _ in grid.tasks:
+        for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[:1]:
+            scorings = with_reference(plan(grid.policies_on(task), setting.points, prompt, setting.seed), prompt)
+            counts.append(count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes))
+    return counts
+
+
+class _Context(NamedTuple):
+    """One context of a unit."""
 
     unit: Unit
-    part: UnitPart
+    place: int  # the index of its example
 
     def __str__(self) -> str:
-        return str(self.part)
+        return f"{self.unit.task} {self.place} ({some_of(self.unit.policies)})"
 
 
 def on_this_machine(job: Job, model: LoadedModel | None = None) -> "LocalExecutor":
@@ -43,15 +222,15 @@ class LocalExecutor:
 
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
-        parts = [_Item(unit, part) for unit in units for part in unit.parts]
+        contexts = [_Context(unit, index) for unit in units for index in unit.contexts]
         bound = self.grid.setting.kv_bound(self.model.device)
-        most = Workers(self.model, len(parts)).count
-        workers = Workers(self.model, len(parts), processes_within(self.model, self.grid, bound, most))
+        most = Workers(self.model, len(contexts)).count
+        workers = Workers(self.model, len(contexts), processes_within(self.model, self.grid, bound, most))
         share = bound // workers.count
         console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
 
-        def work(model: LoadedModel, item: _Item) -> RowsByTable:
-            return rows_of(model, self.grid, *item, share)
+        def work(model: LoadedModel, context: _Context) -> RowsByTable:
+            return rows_of(model, self.grid, *context, share)
 
-        with workers.map(work, parts) as results:
-            yield ((unit, rows) for (unit, _), rows in zip(parts, results, strict=True))
+        with workers.map(work, contexts) as results:
+            yield ((unit, rows) for (unit, _), rows in zip(contexts, results, strict=True))

@@ -2,30 +2,107 @@
 
 import importlib
 import os
+import platform
 import signal
 import socket
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import torch
 
 from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
-from kvbench.run.executor import UnitRows
-from kvbench.run.unit import Unit, some_of
-from kvbench.run.worker import Readiness, Worker
-from kvbench.store.run_file import Job
+from kvbench.run.execute import UnitRows
+from kvbench.run.local import LoadedJob, load_job, memory_plan
+from kvbench.run.unit import Unit, rows_of, some_of
+from kvbench.store.run_file import Identity, Job
 from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected_error
+from kvbench.system.memory import is_out_of_memory
 
-ATTEMPTS = 3  # workers that may end over one unit, or one after the other while they load
+ATTEMPTS = 3  # workers that may end, one after the other
+LOADED = "loaded the model"
 REACHABLE_WITHIN = 5.0  # seconds
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """The report of a worker that has loaded its model."""
+
+    identity: Identity  # of the run that it would write
+    missing: dict[str, str]  # policies without weights, with the reason
+    memory: str  # a line about the memory that it needs
+
+
+class Worker:
+    """Makes the grid of a job on another machine, loads its model once, and runs units.
+
+    Relative paths of the job, such as plug-ins, begin at ``folder``; ``sharing`` workers have the same memory. It
+    raises only :class:`KVBenchError`, which any process can read.
+    """
+
+    def __init__(self, job: Job, folder: Path, threads: int, sharing: int = 1) -> None:
+        self.job, self.folder, self.threads, self.sharing = job, folder, threads, sharing
+
+    def prepare(self) -> Readiness:
+        """Loads the model and reports."""
+
+        def load() -> Readiness:
+            memory = memory_plan(self._loaded.model, self._loaded.grid, self._share, self.sharing)
+            return Readiness(self._identity, self._loaded.missing, memory)
+
+        return _in_one_line(load)
+
+    def work(self, unit: Unit, expected: Identity) -> list[RowsByTable]:
+        """Returns the rows of each context of a unit; raises :class:`KVBenchError` if they belong to another run."""
+        if names := _in_one_line(lambda: self._identity.differences(expected)):
+            here, there = (getattr(identity, names[0]) for identity in (self._identity, expected))
+            raise KVBenchError(
+                f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): all "
+                "machines need the same kvbench, packages, model and kind of device"
+            )
+        work = (self._loaded.model, self._loaded.grid, unit)
+        return _in_one_line(lambda: [rows_of(*work, index, self._share) for index in unit.contexts])
+
+    @cached_property
+    def _loaded(self) -> LoadedJob:
+        if self.folder.is_dir():
+            os.chdir(self.folder)
+        torch.set_num_threads(self.threads)
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        return load_job(self.job)
+
+    @cached_property
+    def _identity(self) -> Identity:
+        return self._loaded.grid.identity(self._loaded.model)
+
+    @cached_property
+    def _share(self) -> int:
+        """Returns the bytes that keys and values may take here, computed once, as free memory changes during work."""
+        return self._loaded.grid.setting.kv_bound(self._loaded.model.device) // self.sharing
+
+
+def _in_one_line(do: Callable[[], Result]) -> Result:
+    try:
+        return do()
+    except KVBenchError:
+        raise
+    except BaseException as error:  # also an exit, which would look like the end of the worker
+        if is_out_of_memory(error):
+            raise KVBenchError(
+                "the device of a worker is out of memory: start the same command again with a smaller --max-kv-gb, or "
+                "more --gpus-per-worker and --device-map auto"
+            ) from error
+        raise unexpected_error(error) from None
 
 
 @dataclass(frozen=True)
@@ -56,8 +133,7 @@ def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
     ray = _connect(cluster.address)
     try:
         signal.signal(signal.SIGTERM, of_kvbench)  # Ray has put its own there, which exits without a word
-        executor = RayExecutor(ray, job, cluster, grid)
-        yield executor
+        yield RayExecutor(ray, job, cluster, grid)
     finally:  # and all workers with it
         ray.shutdown()
 
@@ -81,28 +157,22 @@ def _connect(address: str | None) -> Any:
         ray.init(address="local", include_dashboard=False, **quiet)
         return ray
     try:
-        _check_reachable(address)
+        if address != "auto":  # Ray itself would wait for minutes where nobody listens, and print pages
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdecimal() or "/" in address:
+                raise ValueError("an address is auto or HOST:PORT")
+            socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN).close()
         ray.init(address=address, **quiet)
     except Exception as error:  # Ray, the network and differing versions raise anything
         raise KVBenchError(
-            f"no Ray cluster can be used at {address} ({first_line(error) or type(error).__name__}): start one with "
+            f"no Ray cluster can be used at {address} ({_reason(error)}): start one with "
             "ray start --head, or leave --address out for one on this machine"
         ) from error
     return ray
 
 
-def _check_reachable(address: str) -> None:
-    """Raises an error if nobody listens at the address; Ray itself would wait for minutes and print pages."""
-    if address == "auto":
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or "/" in address:
-        raise ValueError("an address is auto or HOST:PORT")
-    socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN).close()
-
-
 class RayExecutor:
-    """Gives each worker one unit at a time. A worker that dies is replaced, and a free worker does its unit again."""
+    """Gives each worker one unit at a time."""
 
     def __init__(self, ray: Any, job: Job, cluster: Cluster, grid: Grid) -> None:
         self.ray = ray
@@ -113,17 +183,14 @@ class RayExecutor:
         self.most = min(room, cluster.workers or room)
         if not gpus:  # Ray hides a machine's GPUs, or not, by its version
             job = job.model_copy(update={"device": "cpu"})
-        actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0)
+        again = {"max_restarts": ATTEMPTS - 1, "max_task_retries": ATTEMPTS - 1}
+        actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, **again)
         threads, together = max(1, int(cluster.cpus)), sharing(nodes, cluster.cpus, gpus, self.most)
         self._new_worker = lambda: actor.remote(job, Path.cwd(), threads, together)
-        console.print(f"loading {job.model} on Ray, in {self.most} worker(s) at most", soft_wrap=True)
-        if (busy := busy_resource(ray.available_resources(), cluster.cpus, gpus)) is not None:
-            console.print(f"all {busy} of the cluster are in use: waiting for a place", style="yellow", soft_wrap=True)
+        where = f"on Ray, in {self.most} worker(s) at most, as soon as the cluster has a place"
+        console.print(f"loading {job.model} {where}", soft_wrap=True)
         self.workers = [self._new_worker()]
-        try:
-            ready: Readiness = self._result(self.workers[0].prepare.remote())
-        except ray.exceptions.RayError as error:
-            raise KVBenchError(f"the first worker ended while it loaded {job.model}: {_reason(error)}") from error
+        ready: Readiness = self._result(self.workers[0].prepare.remote(), LOADED)
         self.grid = leave_out(grid, ready.missing, job)
         self.identity = ready.identity
         self._memory = ready.memory
@@ -140,56 +207,32 @@ class RayExecutor:
                 self.ray.kill(worker)
 
     def _answers(self, units: Sequence[Unit]) -> Iterator[UnitRows]:
+        """Gives a unit to each worker that is ready. Ray starts a worker anew that dies, and repeats its unit there."""
         waiting, left = deque(units), len(units)
         doing: dict[Any, tuple[Any, Unit | None]] = {worker.prepare.remote(): (worker, None) for worker in self.workers}
-        idle: list[Any] = []
-        lost: Counter[Unit | None] = Counter()
         while left:
             (reference,), _ = self.ray.wait(list(doing), num_returns=1)
             worker, unit = doing.pop(reference)
-            contexts: list[RowsByTable] = []
-            try:
-                answer = self._result(reference)
-            except self.ray.exceptions.RayError as error:
-                lost[unit] += 1
-                _report_loss(unit, lost[unit], error)
-                waiting.extendleft([unit] if unit else [])
-                worker = self._replace(worker)
-                doing[worker.prepare.remote()] = (worker, None)
-            else:
-                idle.append(worker)
-                if unit is not None:
-                    contexts, left, lost[None] = answer, left - 1, 0
-            while waiting and idle:
-                worker, next_unit = idle.pop(), waiting.popleft()
+            answer = self._result(reference, f"worked on {unit} ({some_of(unit.policies)})" if unit else LOADED)
+            if waiting:
+                next_unit = waiting.popleft()
                 doing[worker.work.remote(next_unit, self.identity)] = (worker, next_unit)
-            for rows in contexts:
-                assert unit is not None
-                yield unit, rows
+            if unit is not None:
+                left -= 1
+                yield from ((unit, rows) for rows in answer)
 
-    def _result(self, reference: Any) -> Any:
-        """Returns the result of a worker, or raises its error; raises Ray's own error if the worker ended."""
+    def _result(self, reference: Any, what: str) -> Any:
+        """Returns the result of a worker, or raises its error in one line."""
         try:
             return self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             cause = error.cause
             raise (cause if isinstance(cause, KVBenchError) else unexpected_error(cause)) from None
-
-    def _replace(self, worker: Any) -> Any:
-        """Replaces a worker that ended, or that is out of reach and could come back."""
-        self.ray.kill(worker)
-        self.workers[self.workers.index(worker)] = new = self._new_worker()
-        return new
-
-
-def _report_loss(unit: Unit | None, times: int, error: Exception) -> None:
-    what = f"worked on {unit} ({some_of(unit.policies)})" if unit else "loaded the model"
-    if times == ATTEMPTS:
-        raise KVBenchError(
-            f"{times} workers ended while they {what} ({_reason(error)}), most likely for lack of memory: start the "
-            "same command again with a smaller --max-kv-gb or fewer --workers"
-        ) from error
-    console.print(f"a worker ended while it {what}: it is replaced", style="yellow", soft_wrap=True)
+        except self.ray.exceptions.RayError as error:
+            raise KVBenchError(
+                f"{ATTEMPTS} workers ended while they {what} ({_reason(error)}), most likely for lack of memory: start "
+                "the same command again with a smaller --max-kv-gb or fewer --workers"
+            ) from error
 
 
 def _reason(error: Exception) -> str:
@@ -199,12 +242,10 @@ def _reason(error: Exception) -> str:
 def gpus_of_a_worker(cluster: Cluster, job: Job, nodes: Sequence[Mapping[str, float]]) -> float:
     """Returns the GPUs of each worker: the option, or one if the job's device is a GPU and the cluster has any."""
     most = max((node.get("GPU", 0) for node in nodes), default=0)
-    if cluster.gpus is None:
-        gpus: float = 1 if job.device == "cuda" or (job.device == "auto" and most) else 0
-    elif cluster.gpus == 0 and job.device == "cuda":
+    by_default = 1 if job.device == "cuda" or (job.device == "auto" and most) else 0
+    gpus: float = by_default if cluster.gpus is None else cluster.gpus
+    if gpus == 0 and job.device == "cuda":
         raise KVBenchError("--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu")
-    else:
-        gpus = cluster.gpus
     if job.device_map is not None and gpus < 1:
         raise KVBenchError("--device-map auto spreads weights over GPUs: give --gpus-per-worker 2 or more")
     if gpus > most:
@@ -225,12 +266,6 @@ def places(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float) -> in
             f"{most:g}): give another --cpus-per-worker"
         )
     return int(sum(rooms))
-
-
-def busy_resource(free: Mapping[str, float], cpus: float, gpus: float) -> str | None:
-    """Names the resource of which all machines together have too little left for a worker; None if there is enough."""
-    needed = {"CPU": cpus, "GPU": gpus}
-    return next((f"{name}s" for name, count in needed.items() if free.get(name, 0) < count), None)
 
 
 def sharing(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float, workers: int) -> int:

@@ -46,7 +46,7 @@ def fails_always(records: DataFrame, policy: str) -> str:
 
 
 def broken(policy: str, reason: str, press: str) -> str:
-    """Says what to do with a press that always fails: to run it again helps nothing."""
+    """Says what to do with a press that always fails: running it again will not help."""
     cause = reason.removeprefix(f"{policy} ")
     return f"{policy} {cause}; no answer of it is there, so that nothing is compared. " + DOCTOR.format(
         shlex.quote(press)
@@ -71,7 +71,7 @@ def failures_of(rows: Sequence[SummaryRow]) -> str:
 
 
 def what_to_do(rows: Sequence[SummaryRow]) -> str:
-    """Says what to do where cells are not complete: to run a policy again that has none helps nothing."""
+    """Says what to do where cells are not complete: running a policy again that has none will not help."""
     of_tasks = [row for row in rows if row.task != ALL_TASKS]
     if all(not row.complete for row in of_tasks if row.policy == FULL):
         return "with the full cache no press acts: the model is the cause"

@@ -11,18 +11,15 @@ from kvbench.engine.decode.answers import check_length, decode
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.tables import RowsByTable
 from kvbench.system.errors import KVBenchError
-from policies import FULL, POLICIES, Point
-
-# Asks the full cache again behind presses of users: one that changes a global of a library changes what all others
-# read, and nothing of the model shows it.
+from policies import FULL, POLICIES
 
 CLOSE = 1e-3  # nats; the same passes over the same tokens differ by rounding at most
+NAMED = 5
 FullAnswers = list[tuple[tuple[int, ...], float]]  # tokens, and nats of the right answer
 
 
@@ -30,19 +27,23 @@ FullAnswers = list[tuple[tuple[int, ...], float]]  # tokens, and nats of the rig
 def same_full_answers(
     model: LoadedModel, task: Task, example: Example, setting: Setting, ask_again: bool
 ) -> Iterator[None]:
-    """Raises :class:`KVBenchError` if the full cache answers otherwise behind the body, where it is asked again, than
-    it first did in this process. Nothing is asked where all presses are kvpress's or ours."""
+    """Repeats the full cache after the body, to detect a user's press that patched a library and so changed later
+    results, which nothing of the model shows.
+
+    Raises :class:`KVBenchError` if the answers differ from the first ones of this process. Nothing is asked where all
+    presses are kvpress's or ours.
+    """
     foreign = [policy.name for policy in setting.policies if policy.origin]
     if not foreign:
         yield
         return
-    asked = example.id, setting.mode, task.max_new_tokens
-    if asked not in model.full_answers:
-        model.full_answers[asked] = _answers(model, task, example, setting)
-    before: FullAnswers = model.full_answers[asked]
+    key = example.id, setting.mode, task.max_new_tokens
+    if key not in model.full_answers:
+        model.full_answers[key] = _answers(model, task, example, setting)
+    before: FullAnswers = model.full_answers[key]
     yield
-    behind = _answers(model, task, example, setting) if ask_again else before
-    for (tokens, nats), (tokens_before, nats_before) in zip(behind, before, strict=True):
+    after = _answers(model, task, example, setting) if ask_again else before
+    for (tokens, nats), (tokens_before, nats_before) in zip(after, before, strict=True):
         if tokens != tokens_before or not isclose(nats, nats_before, abs_tol=CLOSE):
             raise KVBenchError(
                 f"behind {' or '.join(foreign)} the full cache answers {example.id} otherwise than before: a press "
@@ -57,9 +58,6 @@ def _answers(model: LoadedModel, task: Task, example: Example, setting: Setting)
     return [(tuple(answer.token_ids), answer.gold_nll or 0.0) for answer in answers]
 
 
-NAMED = 5
-
-
 def some_of(policies: Sequence[str]) -> str:
     """Names the first policies, and counts the others."""
     more = len(policies) - NAMED
@@ -67,58 +65,30 @@ def some_of(policies: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class UnitPart:
-    """A part of a unit: one context, and the policies, levels and draws to be run on it."""
-
-    task: str
-    index: int
-    policies: tuple[str, ...]
-    points: tuple[Point, ...]
-
-    def __str__(self) -> str:
-        return f"{self.task} {self.index} ({some_of(self.policies)})"
-
-    def setting_in(self, grid: Grid) -> Setting:
-        """Returns the setting of the grid, restricted to the part."""
-        policies = [policy for policy in grid.setting.policies if policy.name in self.policies]
-        return grid.setting.at(self.points).only(policies)
-
-
-@dataclass(frozen=True)
 class Unit:
-    """A chunk of contexts of one task, whose records are written together and lost together."""
+    """A chunk of contexts of one task with the policies to run on them: its records are written, and lost, together."""
 
     task: str
     number: int
-    parts: tuple[UnitPart, ...]
+    contexts: range
+    policies: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.task} {self.parts[0].index}-{self.parts[-1].index}"
+        return f"{self.task} {self.contexts[0]}-{self.contexts[-1]}"
 
-    @property
-    def policies(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for part in self.parts for name in part.policies))
-
-
-def task_in(grid: Grid, name: str) -> Task:
-    return next(task for task, _ in grid.tasks if task.name == name)
+    def count_answers(self, grid: Grid) -> int:
+        cells = grid.cells([policy for policy in grid.setting.policies if policy.name in self.policies])
+        return sum(grid.questions(grid.task(self.task), index) for index in self.contexts) * cells
 
 
-def count_in(grid: Grid, part: UnitPart) -> int:
-    """Counts the answers of a part."""
-    setting = part.setting_in(grid)
-    cells = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
-    return grid.questions(task_in(grid, part.task), part.index) * cells
-
-
-def rows_of(model: LoadedModel, grid: Grid, unit: Unit, part: UnitPart, max_kv_bytes: int) -> RowsByTable:
-    """Runs a part of a unit and returns its rows. ``max_kv_bytes``: this worker's share of the bound on keys and
-    values. Raises :class:`KVBenchError` if a press of a user changed what others read: the first context of the task is
-    asked again behind the first and the last part."""
-    task, setting = task_in(grid, part.task), replace(part.setting_in(grid), max_kv_bytes=max_kv_bytes)
-    first, donor_of = grid.example(task, 0), partial(grid.donor, task)
-    with same_full_answers(model, task, first, setting, ask_again=part in (unit.parts[0], unit.parts[-1])):
-        return collect(model, task, [grid.example(task, part.index)], setting, donor_of)
+def rows_of(model: LoadedModel, grid: Grid, unit: Unit, index: int, max_kv_bytes: int) -> RowsByTable:
+    """Runs one context of a unit and returns its rows. ``max_kv_bytes``: this worker's share of the bound on keys and
+    values. The first context of the task is asked again after the first and the last context of a unit."""
+    task, policies = grid.task(unit.task), [one for one in grid.setting.policies if one.name in unit.policies]
+    setting = replace(grid.setting, policies=policies, max_kv_bytes=max_kv_bytes)
+    ends = (unit.contexts[0], unit.contexts[-1])
+    with same_full_answers(model, task, grid.example(task, 0), setting, ask_again=index in ends):
+        return collect(model, task, [grid.example(task, index)], setting, partial(grid.donor, task))
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:

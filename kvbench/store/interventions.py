@@ -1,23 +1,21 @@
 """The table of interventions: what comes back with rows that are put back into a compressed branch, and what is lost
 with rows that are taken away from the full cache.
 
-Asked are the first :data:`ASKED` questions of a context that the full cache has right: of a policy those that it has
-lost, of the full cache all. Rows are changed in all layers and heads at once. In the first :data:`MAPPED` contexts of
-each task one question is also tried layer by layer and head by head: of a policy at the cliff of that context, which is
-the lowest level at which it loses any.
+It uses up to :data:`ASKED` questions of a context that the full cache answers; for a policy, those that it gets wrong.
+Rows are changed in all layers and heads at once. In the first :data:`MAPPED` contexts of each task one question is also
+tried layer by layer and head by head: for a policy, at the lowest level at which it loses any question of that context.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from kvbench.store.record import RANGES, AnswerRow
-from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
+from kvbench.store.tables import QUESTIONS, RANGES, RECORDS, AnswerRow, StoredTable, register
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 # They need torch, and a store is read without.
-intervene = LazyModule("kvbench.engine.intervene.rows")
-masks = LazyModule("kvbench.engine.treat.given")
+intervene = LazyModule("kvbench.engine.studies.interventions")
+masks = LazyModule("kvbench.engine.treat.branch")
 
 ASKED = 4  # of a context: more of its questions would tell less than those of another
 MAPPED = 4  # contexts of each task

@@ -1,13 +1,14 @@
-"""Groups several runs for one site: those whose records stand on one board, and what tells the boards apart."""
+"""Uses runs together: groups them for one site, and lends the records of one to another."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_origin
 
 import pandas as pd
 
-from kvbench.store.identity import Identity, PolicyIdentity
+from kvbench.store.run_file import RUN_FILE, Identity, PolicyIdentity
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
@@ -89,18 +90,14 @@ def _settings(groups: Sequence[Sequence[Store]]) -> list[str]:
     settings = []
     for identity, board in zip(firsts, boards, strict=True):
         alike = [other.setting for other, its_board in zip(firsts, boards, strict=True) if its_board == board]
-        settings.append(", ".join(_distinctions(identity.setting, alike)))
+        fields = identity.setting.items()
+        distinctions = (f"{name} {_brief(value)}" for name, value in fields if any(o.get(name) != value for o in alike))
+        settings.append(", ".join(distinctions))
     counts = Counter(zip(boards, settings, strict=True))
     return [
         ", ".join(store.folder.name for store in group) if counts[board, setting] > 1 else setting
         for group, board, setting in zip(groups, boards, settings, strict=True)
     ]
-
-
-def _distinctions(setting: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for name, value in setting.items():
-        if any(other.get(name) != value for other in others):
-            yield f"{name} {_brief(value)}"
 
 
 def _brief(value: Any) -> str:
@@ -123,3 +120,47 @@ def _difference(known: pd.DataFrame, records: pd.DataFrame) -> str:
                 f"{first['task']} and differ ({name} of {first['question_id']} of {first['example_id']})"
             )
     return ""
+
+
+def runs_beside(store: Store) -> list[Store]:
+    """Opens the other runs in the folder of a run that have its model, code, seed, mode and tables."""
+    found = []
+    for folder in sorted(path.parent for path in store.folder.parent.glob(f"*/{RUN_FILE}")):
+        other = None if folder.name == store.folder.name else _opened(folder)
+        if other is not None and other.identity.setting == store.identity.setting:
+            found.append(other)
+    return found
+
+
+def _opened(folder: Path) -> Store | None:
+    try:
+        return Store.open(folder)
+    except KVBenchError:  # of another version, or damaged: its own run says so
+        return None
+
+
+def borrow(
+    store: Store, others: Sequence[Store], task: str, chunk: int, policy: str, counts: tuple[int, int, int]
+) -> bool:
+    """Copies what one of the other runs has of a policy on a chunk of contexts, if it has all of it: a policy that is
+    added to a finished run costs itself alone. ``counts``: of contexts, of questions and of answers."""
+    for other in others:
+        if not _same_work(other.identity, store.identity, task, policy):
+            continue
+        try:
+            if other.has_questions(task, chunk, *counts[:2]) and other.has(task, chunk, policy, counts[2]):
+                rows = {table.name: other.read(table, other.path(table, task, chunk, policy)) for table in store.tables}
+                store.write_chunk(task, chunk, rows)
+                return True
+        except KVBenchError:  # a damaged file, which is for its own run to complain of
+            continue
+    return False
+
+
+def _same_work(one: Identity, other: Identity, task: str, policy: str) -> bool:
+    """Tells whether two runs have a task with the same contexts, and a policy at the same levels and draws."""
+    tasks, policies = (one.task(task), other.task(task)), (one.policy(policy), other.policy(policy))
+    if tasks[0] is None or tasks[1] is None or policies[0] is None or policies[1] is None:
+        return False
+    same_levels = policies[0].points == policies[1].points
+    return tasks[0].makes_the_contexts_of(tasks[1]) and policies[0].treats_like(policies[1]) and same_levels

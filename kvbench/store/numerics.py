@@ -1,25 +1,23 @@
 """The tables of numerics: cache on against cache off over an answer, layer by layer, and patched.
 
-Asked is the first question of a context: those of another context tell more than its others. Null rows and drift, which
-take as long as the rest, are of one context in three of a task. Lists have a number for each step that both paths have.
-On running text both paths are teacher-forced, so that the way to choose tokens does not matter and only greedy is
-walked.
+It asks the first question of each context, as another context tells more than another question. Null rows and drift,
+which take as long as the rest, are measured on one context in three. Lists have a number for each step that both paths
+have. On running text both paths are teacher-forced, so that sampling does not matter and only greedy runs.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from kvbench.store.record import AnswerRow
-from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
+from kvbench.store.tables import QUESTIONS, RECORDS, AnswerRow, StoredTable, register
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 # They need torch, and a store is read without.
-layers = LazyModule("kvbench.engine.numerics.layers")
-logits = LazyModule("kvbench.engine.numerics.logits")
+layers = LazyModule("kvbench.engine.studies.layers")
+logits = LazyModule("kvbench.engine.studies.walks")
 precision = LazyModule("kvbench.models.precision")
-walks = LazyModule("kvbench.engine.numerics.walks")
+walks = LazyModule("kvbench.engine.studies.walks")
 
 CLOSER = 3  # contexts of a task of which one has null rows and drift
 IN_16_BITS = ("bfloat16", "float16")
@@ -160,19 +158,12 @@ def _patches(answers: Sequence[Answer]) -> Iterator[NumericsPatch]:
                 yield NumericsPatch(**where, **asdict(patch))
 
 
-def _rescore(row: NumericsPair, scores_of: Callable[[str], Mapping[str, Any]]) -> NumericsPair:
-    if row.text is None or row.other_text is None:
-        return row
-    right, other_right = (scores_of(text)["right"] for text in (row.text, row.other_text))
-    return row.model_copy(update={"right": right, "other_right": other_right})
-
-
-def _table(name: str, row: type[AnswerRow], version: int, key: tuple[str, ...], make: Any, **more: Any) -> StoredTable:
+def _table(name: str, row: type[AnswerRow], version: int, key: tuple[str, ...], make: Any) -> StoredTable:
     full_key = (*RECORDS.key, "dtype", *key)
-    return register(StoredTable(name, row, full_key, version, QUESTIONS.name, fill_together=make, **more))
+    return register(StoredTable(name, row, full_key, version, QUESTIONS.name, fill_together=make))
 
 
 PAIR = ("sampling", "draw", "regime", "pair")
-NUMERICS = _table("numerics_pairs", NumericsPair, 3, PAIR, _pairs, rescore=_rescore)
+NUMERICS = _table("numerics_pairs", NumericsPair, 3, PAIR, _pairs)
 DRIFT = _table("numerics_drift", NumericsDrift, 2, ("layer",), _drifts)
 PATCHES = _table("numerics_patches", NumericsPatch, 2, ("rows", "layer"), _patches)

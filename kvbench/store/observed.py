@@ -1,16 +1,15 @@
 """The tables of what is observed while answers are written: attention, hidden states and routes.
 
 A run that lists them observes the first :data:`SAMPLE` contexts of each task. They hold what measures need and no more:
-edges are too large to store, so routes are found in memory, and raw attention is kept only on request.
+edges and raw attention are too large to store, so routes are found in memory.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from kvbench.store.record import AnswerRow
-from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
+from kvbench.store.tables import QUESTIONS, RECORDS, AnswerRow, StoredTable, register
 from leaderboards.metrics.judges.naming import values_said
 from leaderboards.metrics.judges.spoken import plain
 from leaderboards.routing.reach import chance_of_reach
@@ -18,7 +17,7 @@ from policies import LazyModule
 
 agreement = LazyModule("leaderboards.routing.agreement")
 evidence = LazyModule("leaderboards.routing.evidence")
-observation = LazyModule("kvbench.engine.observe.answers")  # it needs torch, and whoever reads a store does not
+observation = LazyModule("kvbench.engine.studies.observer")  # it needs torch, and whoever reads a store does not
 
 SAMPLE = 24  # contexts of each task
 STEPS = (0, 1)  # the last token of the question, and the first one of the answer
@@ -72,19 +71,8 @@ class RouteRow(AnswerRow):
     chance: list[float] | None  # share of the context's tokens that are as wide as each of EPSILONS (routing.reach)
 
 
-class Weights(AnswerRow):
-    """Holds the raw attention of one layer at one step."""
-
-    step: int
-    layer: int
-    tokens: int
-    weights: bytes  # little-endian float16, shape (heads, tokens): of the context, the question and the answer
-
-
-def _observe(model: Any, prompt: Any, tables: Collection[str]) -> Any:
-    if prompt.example.index >= SAMPLE:
-        return None
-    return observation.AnswerObserver(model, prompt, keep_attention=WEIGHTS.name in tables)
+def _observe(model: Any, prompt: Any) -> Any:
+    return observation.AnswerObserver(model, prompt) if prompt.example.index < SAMPLE else None
 
 
 def _readings(answer: Any, table: str, steps: Sequence[int] = STEPS) -> Iterator[tuple[int, Any]]:
@@ -179,15 +167,6 @@ def _tokens_said(answer: Any) -> list[int]:
     return sorted({token for value in named for token in stated[value]})
 
 
-def _weights(answer: Any) -> Iterator[Weights]:
-    names = RECORDS.key_of(answer.record)
-    for step, reading in _readings(answer, "weights"):
-        for number, layer in enumerate(reading.layers):
-            tokens = layer.attention.shape[1]
-            weights = _float16(layer.attention)
-            yield Weights(**names, step=step, layer=number, tokens=tokens, weights=weights)
-
-
 SHARE = (0.0, 1.0)
 ATTENTION = register(
     StoredTable(
@@ -225,16 +204,50 @@ ROUTES = register(
         observe=_observe,
     )
 )
-WEIGHTS = register(
+OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name
+
+
+class NextTokens(AnswerRow):
+    """Holds some tokens of a continuation that follow one another."""
+
+    first_token: int  # counted from 0; behind it are as many more as are before it, or one
+    tokens: int
+    accuracy: float  # the share of them that are the most likely one
+    nats: float | None  # the mean of their negative log-likelihoods; none where it is no number
+
+
+def bounds(length: int) -> Iterator[tuple[int, int]]:
+    """Divides places into parts that double: the first token, the second, the next two, the next four.
+
+    >>> list(bounds(6))
+    [(0, 1), (1, 2), (2, 4), (4, 6)]
+    """
+    start = 0
+    while start < length:
+        end = min(max(1, 2 * start), length)
+        yield start, end
+        start = end
+
+
+def _rows(answer: Any) -> Iterator[NextTokens]:
+    """Makes the rows of a kvbench.experiments.collect.FinishedAnswer; there are none of a question."""
+    gold = answer.generation.gold if answer.generation else None
+    if gold is None or answer.record.next_token_accuracy is None:
+        return
+    cell = RECORDS.key_of(answer.record)
+    for start, end in bounds(len(gold.nats)):
+        part = gold.part(start, end)
+        yield NextTokens(**cell, first_token=start, tokens=end - start, accuracy=part.accuracy, nats=part.mean_nats)
+
+
+NEXT_TOKENS = register(
     StoredTable(
-        "weights",
-        Weights,
-        (*RECORDS.key, "step", "layer"),
+        "next_tokens",
+        NextTokens,
+        (*RECORDS.key, "first_token"),
         1,
         QUESTIONS.name,
-        fill=_weights,
-        observe=_observe,
-        is_download=False,
+        {"accuracy": (0.0, 1.0), "nats": (0.0, float("inf"))},
+        fill=_rows,
     )
 )
-OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name

@@ -1,10 +1,7 @@
 """Scores what is stored: it needs the output text and no model."""
 
-from collections.abc import Callable, Mapping
-
-from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.store.store import Store
-from kvbench.store.tables import RECORDS
+from kvbench.store.tables import RECORDS, Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Answer, MetricError, Outcome
 from policies import FULL
@@ -44,7 +41,6 @@ def outcome_scores(outcome: Outcome) -> dict[str, object]:
 
 
 def scores_of(answer: StoredAnswer) -> dict[str, object]:
-    """Returns the scores that follow from what is stored of an answer."""
     return text_scores(answer.record.output_text, answer.question, answer.context)
 
 
@@ -52,8 +48,11 @@ def rescore(store: Store) -> tuple[int, int]:
     """Scores all stored outputs again, also by metrics that the version which wrote them did not have; rewrites the
     files that change. Returns (records, records changed)."""
     total = changed = 0
-    of_full = _tokens_of_full(store) if store.record_files_without_metrics() else {}
     incomplete = store.record_files_without_metrics()
+    of_full: dict[tuple[str, str], list[int] | None] = {}  # the full cache's tokens, by task and question
+    if incomplete:
+        records = (answer.record for _, answers in store.read_files(add_metrics=True) for answer in answers)
+        of_full = {(one.task, one.question_id): one.output_token_ids for one in records if one.policy == FULL}
     for path, answers in store.read_files(add_metrics=True):
         scored = [answer.record.model_copy(update=scores_of(answer)) for answer in answers]
         if path in incomplete:
@@ -63,33 +62,7 @@ def rescore(store: Store) -> tuple[int, int]:
             store.write_rows(RECORDS, path, scored)
         total += len(answers)
         changed += differing
-    _rescore_tables(store)
     return total, changed
-
-
-def _rescore_tables(store: Store) -> None:
-    """Scores the texts that tables of studies hold again, beside those of the records."""
-    tables = [(table, table.rescore) for table in store.study_tables if table.rescore is not None]
-    if not tables:
-        return
-    answers = (answer for _, of_file in store.read_files() for answer in of_file)
-    asked = {(answer.record.task, answer.question.question_id): answer for answer in answers}
-    for table, rescored in tables:
-        for path in store.files(table):
-            rows = store.read_rows(table, path)
-            scored = [rescored(row, _scores_for(asked[row.task, row.question_id])) for row in rows]
-            if scored != rows:
-                store.write_rows(table, path, scored)
-
-
-def _scores_for(answer: StoredAnswer) -> Callable[[str], Mapping[str, object]]:
-    return lambda text: text_scores(text, answer.question, answer.context)
-
-
-def _tokens_of_full(store: Store) -> dict[tuple[str, str], list[int] | None]:
-    """Returns the tokens of the full cache's answers, by task and question."""
-    records = (answer.record for _, answers in store.read_files(add_metrics=True) for answer in answers)
-    return {(record.task, record.question_id): record.output_token_ids for record in records if record.policy == FULL}
 
 
 def _with_outcome(record: Record, full: list[int] | None) -> Record:

@@ -1,4 +1,4 @@
-"""The store: ``runs/<name>/run.json`` and the tables of a run under it, in a local folder or at any URL of fsspec.
+"""The store: ``runs/<name>/run.json`` and the tables of a run under it.
 
 ``contexts/<task>/<chunk>.parquet`` and ``questions/<task>/<chunk>.parquet`` say once what
 ``records/<task>/<chunk>/<policy>.parquet`` is about, one file per (task, chunk of contexts, policy). A file is whole or
@@ -22,15 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
 
-from kvbench.store.identity import Identity
+from kvbench.store.arrow import Places, join_tables, places_of_parents, read_parquet, write_parquet
 from kvbench.store.interventions import INTERVENTIONS as INTERVENTIONS  # registers itself, so that every store reads it
-from kvbench.store.joined import Places, join_tables, places_of_parents
-from kvbench.store.next_tokens import NEXT_TOKENS as NEXT_TOKENS  # registers itself, so that every store reads it
 from kvbench.store.numerics import NUMERICS as NUMERICS  # registers itself, so that every store reads it
+from kvbench.store.observed import NEXT_TOKENS as NEXT_TOKENS  # registers itself, so that every store reads it
 from kvbench.store.observed import OBSERVED as OBSERVED  # likewise
-from kvbench.store.parquet import read_parquet, write_parquet
-from kvbench.store.record import StoredAnswer
-from kvbench.store.run_file import RUN_FILE, Job, RunFile, read_run_file
+from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
 from kvbench.store.tables import (
     CONTEXTS,
     JOINED,
@@ -38,6 +35,7 @@ from kvbench.store.tables import (
     RECORDS,
     SCHEMA_VERSION,
     TABLES,
+    StoredAnswer,
     StoredTable,
     fault_in,
     fault_of_schema,
@@ -46,14 +44,13 @@ from kvbench.store.tables import (
 )
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import remove_partial, write_text_atomically
-from kvbench.system.places import is_remote
 from leaderboards.metrics import Metric
 
 SUMMARY_FILE = "summary.json"
 
 SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
 LONGEST_NAME = 150
-LOCAL_THREADS = 2  # of those that read files: more wait for each other, as Python runs one at a time
+READING_THREADS = 2  # of those that read files: more wait for each other, as Python runs one at a time
 
 
 class Store:
@@ -150,7 +147,6 @@ class Store:
         return table.num_rows == count and set(rows) == {(policy, "ok")}
 
     def has_questions(self, task: str, chunk: int, contexts: int, count: int) -> bool:
-        """Tells whether all ``contexts`` of a chunk are there, and all ``count`` questions about them."""
         paths = [self.path(table, task, chunk) for table in (CONTEXTS, QUESTIONS)]
         if not all(path.is_file() for path in paths):
             return False
@@ -216,8 +212,7 @@ class Store:
     def table(self, table: StoredTable, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads all rows of a table, or some columns of it."""
         read = partial(self.read, table, columns=columns)
-        threads = None if is_remote(self.folder) else LOCAL_THREADS
-        with ThreadPoolExecutor(threads) as pool:  # a run has hundreds of small files
+        with ThreadPoolExecutor(READING_THREADS) as pool:  # a run has hundreds of small files
             files = list(pool.map(read, self.files(table)))
         empty = table.schema.empty_table()
         rows = pa.concat_tables([empty if columns is None else empty.select(_in_order(table, columns)), *files])

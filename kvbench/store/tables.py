@@ -4,19 +4,132 @@
 its own with :func:`register`, and a run that lists it (``Setting.tables``) fills it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import pyarrow as pa
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
-from kvbench.store.record import RANGES, Record, StoredContext, StoredQuestion
-from leaderboards.metrics import METRICS, Metric
-from policies import KINDS, LazyModule
+from kvbench.prompts.mode import Mode
+from leaderboards.metrics import METRICS, Metric, with_columns
+from policies import KINDS, LazyModule, Level, Point
 from policies.declaration.shape import MOST_LAYERS
+
+
+class StoredContext(BaseModel):
+    """One context, stored once for all its questions and policies."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    task_version: str
+    example_index: int
+    example_id: str
+    draw_id: str  # which all ways to write the same draw have
+    arm: str  # the way in which the draw is written
+    mode: Mode
+    context: str
+    token_ends: bytes  # where in the context each of its tokens ends, as little-endian uint32
+    stated_values: list[str]  # what the context states about anything
+    abstentions: list[str]
+    answer_marker: str
+    defence: str  # the text in it that forbids what an attack asks for, or nothing
+
+
+class StoredQuestion(BaseModel):
+    """One question, stored once for all policies and levels that answer it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    question_id: str
+    example_index: int  # of its context
+    question: str
+    golds: list[str]
+    every_gold: bool  # an answer has to name all golds; else any one of them is right
+    answer_prefix: str  # the beginning of the sentence that states the answer
+    target: str  # what a perfect output would be
+    answerable: bool
+    direction: str
+    answer_type: str
+    question_type: str
+    hops: int
+    answer_spans: list[int]  # characters of the context, first and behind the last, one span after the other
+    evidence_spans: list[int]  # likewise
+    other_values: list[str]  # right for something else, beside the values that the context states
+    directives: list[str]  # each written as ``kind`` or ``kind argument``
+    directive_families: list[str]
+    protected: str  # the text that an attack is after
+    context_tokens: int  # what is compressed; in aware mode the question is part of it
+    answer_tokens: int  # how many of these tokens carry the answer
+    evidence_tokens: int  # how many of them carry all that is needed for it
+
+
+class AnswerRow(BaseModel):
+    """Names the answer that a row of a study's table belongs to, by the key of its record."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    question_id: str
+    policy: str
+    level_kind: str
+    level: float
+    repeat: int
+
+
+@with_columns({one.name: (one.type if one.required else one.type | None, ...) for one in METRICS.values()})
+class Record(BaseModel):
+    """One question, answered from what one policy leaves at one level. What has no value is null.
+
+    A column for each metric of :mod:`leaderboards.metrics` follows, which says what it is; whether each directive is
+    obeyed stands in the order of the question's directives. Of a press that acts while an answer is written, what
+    survives, ``realised_ratio``, ``kept_tokens`` and ``kv_bytes`` are those at its end, with question and answer.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    question_id: str
+    policy: str
+    level_kind: str  # with ``level``: what was asked of the policy
+    level: float
+    repeat: int  # which draw of a random policy, else 0
+    ratio: float | None  # the share of this context that the level asks to remove; null where it removes no tokens
+    status: Literal["ok", "failed"]
+    reason: str | None  # why it failed
+    press_arguments: str  # JSON, as policies have different ones
+    output_text: str | None
+    output_token_ids: list[int] | None  # what a replay needs
+    ended: bool | None  # with an end token
+    # A hash of the keep mask, or of the cache where it is rewritten: equal where the same is read in every layer and
+    # head. Null where a step treatment changes what is read.
+    cache_digest: str | None
+    wave_halvings: int | None  # how often the batch that it was decoded in was halved, as memory ended
+
+    @property
+    def point(self) -> Point:
+        return Point(Level(self.level_kind, self.level), self.repeat)
+
+    if TYPE_CHECKING:  # the metrics, which mypy cannot see
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+RANGES = {"ratio": (0.0, 1.0)} | {one.name: one.bounds for one in METRICS.values() if one.bounds is not None}
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """A record with its question and its context."""
+
+    record: Record
+    question: StoredQuestion
+    context: StoredContext
+
 
 pc = LazyModule("pyarrow.compute")  # a tenth of a second, which a mistyped option does not wait for
 
@@ -40,14 +153,11 @@ class StoredTable:
     fill: Callable[[Any], Iterable[BaseModel]] | None = None
     # Makes rows of all finished answers of a prompt at once, where it decodes more of that prompt.
     fill_together: Callable[[Sequence[Any]], Iterable[BaseModel]] | None = None
-    # Makes an observer of the decoding of one prompt, from the loaded model, the prompt and the names of all tables
-    # that the run fills; none of a context that is not in the sample. Tables with the same function share one.
+    # Makes an observer of the decoding of one prompt, from the loaded model and the prompt; none of a context that is
+    # not in the sample. Tables with the same function share one.
     # ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps twice where memory ended and a wave is begun
     # again: it keys what it notes by branch, question and step.
-    observe: Callable[[Any, Any, Collection[str]], Any] | None = None
-    # Scores a row again by a function from the text of an answer to its question to the scores of that text.
-    rescore: Callable[[Any, Callable[[str], Mapping[str, Any]]], BaseModel] | None = None
-    of_records_with: str = ""  # a column: records without a value there have no rows. None: any may have some
+    observe: Callable[[Any, Any], Any] | None = None
     is_download: bool = True  # whether a site gives it out
 
     @property

@@ -1,4 +1,4 @@
-"""Sets this process up for long work on a CPU. The settings change speed, never results."""
+"""Sets this process up: its memory for long work on a CPU, and how it ends."""
 
 import ctypes
 import gc
@@ -6,6 +6,8 @@ import os
 import platform
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # Parameters of glibc's mallopt(3).
@@ -14,6 +16,7 @@ M_MMAP_THRESHOLD = -3
 LARGEST_INT = 2**31 - 1
 CPUS = Path("/proc/cpuinfo")
 SET_PARENT_DEATH_SIGNAL = 1  # of Linux's prctl(2)
+ENDING = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what Slurm, Kubernetes and kill send
 
 
 def processor_name() -> str:
@@ -23,7 +26,7 @@ def processor_name() -> str:
 
 
 def settle() -> None:
-    """Tunes memory. Call it when everything that lives to the end is loaded.
+    """Tunes memory, which changes speed and never results. Call it when everything that lives to the end is loaded.
 
     By default glibc maps every large block anew and gives it back when it is freed, so that each activation is paid
     for by a page fault on every 4 KiB of it: a quarter of the decoding time on two cores. Here freed memory is kept.
@@ -54,3 +57,44 @@ def is_running(process: int) -> bool:
     except PermissionError:  # of another user
         return True
     return True
+
+
+class _Interrupts:
+    """Says whether Ctrl-C waits for the end of a block, and whether it has come meanwhile."""
+
+    held = False
+    pending = False
+
+
+def answer_interrupts() -> None:
+    """Has the first Ctrl-C or SIGTERM end the command in order, and a second one kill it at once."""
+    for one in ENDING:
+        signal.signal(one, lambda *_: _interrupt())
+
+
+def _interrupt() -> None:
+    for one in ENDING:
+        signal.signal(one, signal.SIG_DFL)
+    if not _Interrupts.held:
+        raise KeyboardInterrupt
+    _Interrupts.pending = True
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Puts Ctrl-C off until the body has ended. In a destructor, such as that of a file that is being written, Python
+    prints KeyboardInterrupt and forgets it."""
+    _Interrupts.held = True
+    try:
+        yield
+    finally:
+        _Interrupts.held = False
+    if _Interrupts.pending:
+        _Interrupts.pending = False
+        raise KeyboardInterrupt
+
+
+def leave_to_parent() -> None:
+    """Has this process ignore such signals, which reach all processes of a terminal or a job: its parent ends it."""
+    for one in ENDING:
+        signal.signal(one, signal.SIG_IGN)

@@ -9,6 +9,7 @@ from kvbench.experiments.suites import ERRORS, FAULTS, RATES
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.treatments.next_tokens import STUDY as NEXT_TOKENS
 from leaderboards.studies.treatments.study import STUDY as TREATMENTS
+from policies.declaration.naming import split_outside_brackets
 from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.records.damaged_records import treated_records
@@ -45,7 +46,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     rates = [float(rate) for rate in ("0", *RATES.split(",")) if rate != "0"]
     for suite, levels in ((FAULTS, [0.0, *rates]), (ERRORS, [0.0, 0.05, 1.0])):
-        policies = suite.policies
+        policies = split_outside_brackets(str(suite.policies))
         others = dict.fromkeys(set(policies) - {"bitflip"}, quarter_lost)
         records = treated_records(others, levels)
         if "bitflip" in policies:

@@ -1,17 +1,22 @@
 """The doctor tells of a model what a board on it can show, and where it reads."""
 
-import re
-
 import pandas as pd
 import pytest
 from transformers import MistralConfig, MistralForCausalLM
 
 from datasets_gen import TASKS
-from kvbench.checks import fitness
-from kvbench.checks.fitness import Examination, reads_table
+from kvbench.checks.fitness import (
+    NOTHING,
+    SLOTS,
+    UPPER_HALF,
+    Examination,
+    Reads,
+    destroyers,
+    layer_name,
+    reads_of,
+    reads_table,
+)
 from kvbench.checks.mastery import Mastery, mastery_table
-from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, Reads, destroyers, layer_name, reads_of
-from kvbench.system.errors import KVBenchError
 from tests.support.models.toy import KEY_HEADS, LAYERS, gemma3, model_of, sizes, toy_model
 
 
@@ -86,22 +91,6 @@ def test_the_findings_of_a_toy_model() -> None:
         ("base", "0 of 5", False),
         ("hops", "0 of 5", False),
     ]
-
-
-def test_how_long_it_takes_is_told_from_the_first_task_that_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its context takes 2 s here; the clock moves by the task that is asked."""
-    clock = [0.0]
-
-    def answers_of(model: object, task: object, *_: object) -> None:
-        if getattr(task, "name", "") == "instructions":
-            raise KVBenchError("the chat template has no turn of a system")
-        clock[0] += 2.0
-
-    monkeypatch.setattr(fitness, "answers_of", answers_of)
-    monkeypatch.setattr(fitness, "monotonic", lambda: clock[0])
-    exam = Examination(model_of("llama"), 2, [TASKS["instructions"], TASKS["base"]])
-    assert re.fullmatch(r"takes \d+ (s|min) to \d+ (s|min)", exam.forecast())
-    assert Examination(model_of("llama"), 2, [TASKS["instructions"]]).forecast() == ""
 
 
 def test_sliding_layers_are_told() -> None:

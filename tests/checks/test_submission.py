@@ -10,14 +10,12 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.checks.submission import examine
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
-from kvbench.store.record import Record
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
-from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, StoredTable
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, Record, StoredTable
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, execute
 

@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import kvbench.experiments.catalogue
 import kvbench.experiments.suites
-import kvbench.run.load
+import kvbench.run.local
 from datasets_gen import KNOWN_TASKS, TASKS
 from kvbench.cli.program import COMMANDS
 from kvbench.models.load import load_model
@@ -86,7 +86,7 @@ def test_an_interrupt_before_the_first_generation_is_said(cli: CommandLine, monk
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kvbench.run.load, "load_model", interrupted)
+    monkeypatch.setattr(kvbench.run.local, "load_model", interrupted)
     assert cli("run") == 130
     assert "error: interrupted" in cli.err
 
@@ -97,7 +97,7 @@ def test_groups_that_do_not_divide_a_head_are_refused_before_weights_are_loaded(
     def loaded(*_: object) -> None:
         raise AssertionError("the weights are loaded")
 
-    monkeypatch.setattr(kvbench.run.load, "load_model", loaded)
+    monkeypatch.setattr(kvbench.run.local, "load_model", loaded)
     line = cli.error(*cli.words("--policies", "int4(group=48)"))
     divides = "groups of 48 do not divide the 128 channels of a head: say group=32 or group=64: leave it out"
     assert line == f"error: int4(group=48): {divides}"
@@ -209,6 +209,18 @@ def test_the_bench_compares_every_cell(cli: CommandLine, mode: str, task: str) -
     assert summary["compared"] == 5 * len(TASKS[task].example(0, 0).questions)
     assert summary["equal"] == summary["compared"]
     assert summary["pipeline_seconds"] > 0 < summary["engine_seconds"]
+
+
+def test_a_bound_that_no_branch_fits_is_told_and_no_difference(cli: CommandLine) -> None:
+    assert cli("bench", "--limit", "1", "--tasks", "base", "--policies", "knorm", "--max-kv-gb", "0.000001") == 1
+    assert "generations differ, as some are not there: " in cli.complaint
+    assert "--max-kv-gb allows" in cli.complaint
+
+
+def test_a_gpu_that_is_not_there_is_told_in_one_line(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for arguments in (["bench"], ["run", "--out", str(cli.folder)]):
+        assert "this machine has no CUDA device" in cli.error(*arguments, "--device", "cuda")
 
 
 def test_what_the_model_cannot_read_is_refused_before_anything_is_written(cli: CommandLine) -> None:

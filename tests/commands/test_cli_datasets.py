@@ -13,7 +13,7 @@ from rich.console import Console
 from datasets_gen import RULER, TASKS, Span, Task
 from datasets_gen.export.dataset import rows_of
 from kvbench.cli.program import main
-from kvbench.publish.coloured_context import STYLES, Marked, colour_spans
+from kvbench.publish.worst_answers import STYLES, Marked, colour_spans
 from tests.support.models.runs import CommandLine
 
 SHOWN = [*TASKS.values(), RULER["niah_multivalue"], RULER["fwe"]]

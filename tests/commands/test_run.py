@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +15,14 @@ import torch
 
 import kvbench.experiments.catalogue
 import kvbench.experiments.suites
-import kvbench.run.load
+import kvbench.run.local
 from datasets_gen import TASKS
 from kvbench.cli.program import program
 from kvbench.experiments.catalogue import choose_policies
-from kvbench.experiments.grid import Grid
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.options import contexts_of
-from kvbench.experiments.setting import Setting
 from kvbench.store.store import Store
-from kvbench.system.lock import working_in
+from kvbench.system.files import working_in
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import POLICIES, REFERENCES, at_ratios
 from policies.declaration.levels import RATIO
@@ -134,18 +132,16 @@ def test_brackets_in_a_path_are_no_markup_and_the_terminal_shows_the_table(cli: 
     assert "knorm" in cli.out
 
 
-@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_a_signal_ends_a_run_of_several_processes_in_one_line(
-    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, signals: Sequence[signal.Signals]
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     with Copy.of_program([str(word) for word in cli.words("--limit", "500")]) as run:
         group = run.process.pid
         assert group
         wait_until(lambda: any((cli.folder / "runs").rglob("*.parquet")) or not run.process.is_alive())
-        for one in signals:
-            os.killpg(group, one)
-            time.sleep(0.05)
+        os.killpg(group, ending)
         status, said = run.ended()
     assert status == 130, said
     assert "interrupted: what was finished is kept" in said

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kvbench.documents import claims_tables
-from kvbench.documents.claims_tables import first_sentence, reasons, verdicts, verdicts_in_short
+import kvbench.documents.pages
+from kvbench.documents.pages import MEASURED, examined, first_sentence, reasons, verdicts, verdicts_in_short
 from leaderboards.claims.registry import claims
 
 
@@ -31,7 +31,7 @@ def row(claim: str, verdict: str, part: str = "", **more: Any) -> dict[str, Any]
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three of the reference models have a register, the second of a single claim and the third of none."""
-    monkeypatch.setattr(claims_tables, "MEASURED", tmp_path)
+    monkeypatch.setattr(kvbench.documents.pages, "MEASURED", tmp_path)
     rows = [
         row("F1", "does not hold", because="It reads in one layer."),
         row("F2", "holds"),
@@ -70,8 +70,8 @@ def test_reasons_are_the_first_sentences_of_those_of_claims_that_do_not_hold(mea
 def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:
     against = {
         row["claim"]
-        for model in claims_tables.examined()
-        for row in json.loads((claims_tables.MEASURED / f"{model}.json").read_text())["claims"]
+        for model in examined()
+        for row in json.loads((MEASURED / f"{model}.json").read_text())["claims"]
         if row["claim_verdict"] == "does not hold"
     }
     assert against

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli.program import application, main
-from kvbench.documents.pages import BLOCKS, DOCS, ROOT, blocks_of, fill_tables, pages
+from kvbench.documents.pages import BLOCKS, DOCS, ROOT, blocks_of, fill_tables, pages, table
 from kvbench.system.errors import KVBenchError
-from kvbench.system.markdown import table
 from tests.support.records.kvpress_folders import evaluation
 
 PAGES = {page.name: page for page in pages()}

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 import kvbench.models.load
 from datasets_gen import TASKS
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, check_spread, load_model, wrap_model
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios

@@ -25,14 +25,13 @@ from kvpress import (
 )
 from transformers import DynamicCache, MistralConfig, MistralForCausalLM, PreTrainedModel
 
-import kvbench.engine.decode.reading as reading
+import kvbench.engine.decode.together as reading
 import tests.support.models.toy as toy
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.generation import Generation
+from kvbench.engine.decode.loop import Generation
 from kvbench.engine.decode.waves import rows_of, waves
-from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.guard import leaving_sliding_layers
+from kvbench.engine.treat.branch import Branch, Trace, leaving_sliding_layers
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.models.load import LoadedModel
 from kvbench.models.shape import cache_shape

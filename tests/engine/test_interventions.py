@@ -9,18 +9,16 @@ import pytest
 import torch
 
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.intervene.rows import ALL, EVERYWHERE, QuestionRows, choose, intervene, places, random_order
-from kvbench.engine.observe.turn import QUESTION, TurnObserver
-from kvbench.engine.treat.branch import Trace
-from kvbench.engine.treat.given import mask_of, with_mask
+from kvbench.engine.studies.interventions import ALL, EVERYWHERE, QuestionRows, choose, intervene, places, random_order
+from kvbench.engine.studies.turn import QUESTION, TurnObserver
+from kvbench.engine.treat.branch import Trace, mask_of, with_mask
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.interventions import DRAWS, INTERVENTIONS, MAPPED
-from kvbench.store.record import Record
-from kvbench.store.tables import RECORDS, StoredTable, fault_in, fault_of_values
+from kvbench.store.tables import RECORDS, Record, StoredTable, fault_in, fault_of_values
 from leaderboards.routing.evidence import reads_span
 from policies import FULL, POLICIES, at_ratios
 from tests.support.models import circuit as planted

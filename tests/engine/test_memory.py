@@ -17,16 +17,23 @@ import kvbench.system.memory as memory
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.columns import Row
-from kvbench.engine.decode.wave import Wave
-from kvbench.engine.decode.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
+from kvbench.engine.decode.waves import (
+    PADDING,
+    Wave,
+    count_too_large,
+    in_waves,
+    rows_of,
+    size_of,
+    token_bytes_of,
+    waves,
+)
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.run.forecast import memory_plan, processes_within
+from kvbench.run.local import memory_plan, processes_within
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
@@ -222,31 +229,24 @@ def test_bytes_of_a_token_are_read_off_the_config(architecture: str) -> None:
     assert token_bytes_of(toy_model(architecture)) == 2 * LAYERS * KEY_HEADS * HEAD_SIZE * 4
 
 
-@pytest.mark.parametrize("bound", [PLENTY, 3_000_000])
 def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
-    llama: LoadedModel, prompt: Prompt, bound: int
+    llama: LoadedModel, prompt: Prompt
 ) -> None:
     exact = [POLICIES[name] for name in ("full", "knorm", "snapkv", "oracle", "merging_snapkv")]
-    expected = forecast(llama, prompt, plan(exact, at_ratios(RATIOS), prompt, 0), STEPS, bound)
-    found = waves(treat(llama, exact, RATIOS, prompt), STEPS, bound)
-    assert expected.waves == tuple((len(rows_of([wave])), size_of(wave)) for wave in found)
-    assert (expected.alone, expected.too_large) == (0, 0)
     spread = [*CHOSEN, POLICIES["kvzip"], POLICIES["decoding_knorm"]]
-    expected = forecast(llama, prompt, plan(spread, at_ratios(RATIOS), prompt, 0), STEPS, PLENTY)
-    found = waves(treat(llama, spread, RATIOS, prompt), STEPS, PLENTY)
-    assert expected.alone == len(RATIOS)
-    assert sum(rows for rows, _ in expected.waves) == len(rows_of(found))
-    assert sum(size for _, size in expected.waves) >= sum(map(size_of, found))
+    for policies, is_exact in ((exact, True), (spread, False)):
+        scorings = plan(policies, at_ratios(RATIOS), prompt, 0)
+        sizes = [row.size for row in rows_of(waves(treat(llama, policies, RATIOS, prompt), STEPS, PLENTY))]
+        for bound in sizes:
+            expected = count_too_large(llama, prompt, scorings, STEPS, bound)
+            found = sum(size > bound for size in sizes)
+            assert expected == found if is_exact else expected >= found
 
 
-def test_the_plan_says_waves_branches_and_bytes(llama: LoadedModel) -> None:
+def test_the_plan_says_bytes_and_what_does_not_fit(llama: LoadedModel) -> None:
     grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9))))
     told = memory_plan(llama, grid, 10**9, 2)
-    assert told.startswith("at most 1.00 GB of keys and values at once in each of 2 processes; ")
-    assert "; most in base: 1 wave of 3 branches, the largest " in told
-    assert told.endswith(" MB")
-    assert "will fail" not in told
-    assert "1 wave of 2 branches and 1 wave of 1 branch, the largest " in memory_plan(llama, grid, 3_300_000, 1)
+    assert told == "at most 1.00 GB of keys and values at once in each of 2 processes"
     assert "3 branches need more and will fail: see --max-kv-gb" in memory_plan(llama, grid, 1000, 1)
 
 
@@ -272,8 +272,8 @@ def test_a_bound_that_a_branch_needs_whole_is_not_divided(llama: LoadedModel) ->
     """What is stored shall not depend on how many cores there are."""
     grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9))))
     model, prompt = llama, build_prompts(llama.tokenizer, TASKS["base"], TASKS["base"].example(0, 0), "agnostic")[0]
-    full = plan([POLICIES["full"]], (), prompt, 0)
-    ((_, most),) = forecast(model, prompt, full, TASKS["base"].max_new_tokens, PLENTY).waves
+    (row,) = rows_of(waves(treat(llama, [POLICIES["full"]], (), prompt), TASKS["base"].max_new_tokens, PLENTY))
+    most = row.size
     assert processes_within(model, grid, 4 * most, 4) == 4
     assert processes_within(model, grid, 3 * most, 4) == 3
     assert processes_within(model, grid, most, 4) == 1

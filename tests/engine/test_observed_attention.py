@@ -8,8 +8,8 @@ import torch
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.waves import rows_of, waves
-from kvbench.engine.observe.answers import AnswerObserver, read_context_attention
-from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading
+from kvbench.engine.studies.observer import AnswerObserver, read_context_attention
+from kvbench.engine.studies.turn import ANSWER, QUESTION, TurnObserver, TurnReading
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.prompts.prompt import Prompt
@@ -27,7 +27,7 @@ def spans_of(prompt: Prompt) -> list[dict[str, tuple[int, ...]]]:
 
 
 def observe(model: LoadedModel, trace: Trace, bound: int = PLENTY, **options: Any) -> tuple[TurnObserver, Any]:
-    observer = TurnObserver(model, trace.prompt, spans_of(trace.prompt), keep_attention=True, **options)
+    observer = TurnObserver(model, trace.prompt, spans_of(trace.prompt), **options)
     return observer, decode(model, trace, STEPS, bound, observers=[observer], gold=True)
 
 
@@ -60,9 +60,7 @@ def check(reading: TurnReading, plain: Any, rows: PlainRows, prompt: Prompt, num
     length = len(prompt.token_ids)
     for layer, seen in enumerate(reading.layers):
         expected = by_token(plain.attentions[layer][0], rows.tokens(layer), length, turn)
-        assert seen.attention is not None
-        np.testing.assert_allclose(seen.attention, expected[:, -1], **CLOSE)
-        np.testing.assert_array_equal(seen.top, seen.attention.argmax(-1))
+        np.testing.assert_allclose(expected[range(len(seen.top)), -1, seen.top], expected[:, -1].max(-1), **CLOSE)
         np.testing.assert_allclose(seen.top_weight, expected[:, -1].max(-1), **CLOSE)
         for place, span in enumerate(spans_of(prompt)[number].values()):
             np.testing.assert_allclose(seen.shares[:, place], expected[:, -1, list(span)].sum(-1), **CLOSE)
@@ -189,7 +187,7 @@ def test_rows_that_are_merged_have_no_token(llama: LoadedModel, prompt: Prompt) 
 def test_the_attention_of_a_context_is_the_eager_one(
     architecture: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvbench.engine.observe.answers.WEIGHTS_AT_ONCE", at_once)
+    monkeypatch.setattr("kvbench.engine.studies.observer.WEIGHTS_AT_ONCE", at_once)
     model, prompt = model_of(architecture), toy_prompt()
     reading = read_context_attention(model, prompt)
     with torch.inference_mode(), attention(model.network, "eager"):

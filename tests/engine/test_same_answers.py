@@ -13,10 +13,10 @@ from kvbench.engine.decode.loop import Step
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
-from kvbench.run.workers import Workers
+from kvbench.run.local import Workers
 from policies import POLICIES, CacheRows, Level, Policy, Situation, at_ratios, points_of
 from policies.faults.registry import FAULTS
 from tests.support.models.toy import PLENTY, STEPS, largest_row, toy_prompt, treat

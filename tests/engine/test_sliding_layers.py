@@ -9,18 +9,17 @@ import torch
 from datasets_gen import TASKS
 from kvbench.checks.submission import examine
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.wave import Wave
-from kvbench.engine.decode.waves import forecast, rows_of, size_of, waves
-from kvbench.engine.observe.answers import read_context_attention
+from kvbench.engine.decode.waves import Wave, count_too_large, rows_of, size_of, waves
+from kvbench.engine.studies.observer import read_context_attention
 from kvbench.engine.treat.plan import plan
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import load_model, longest_sequence
 from kvbench.models.shape import shape_of
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.store.record import Record
 from kvbench.store.store import Store
+from kvbench.store.tables import Record
 from policies import POLICIES, HeadRows, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import (
@@ -142,8 +141,8 @@ def test_a_row_takes_its_window_and_no_more_in_a_sliding_layer(prompt: Prompt, m
     decode(model, trace, STEPS, PLENTY)
     planned = waves(trace, STEPS, PLENTY)
     assert 0.7 * sum(map(size_of, planned)) <= sum(allocated) <= sum(map(size_of, planned))
-    before = forecast(model, prompt, plan(chosen, at_ratios((0.5, 0.9)), prompt, 0), STEPS, PLENTY)
-    assert before.waves == tuple((len(rows_of([wave])), size_of(wave)) for wave in planned)
+    scorings, largest = plan(chosen, at_ratios((0.5, 0.9)), prompt, 0), max(row.size for row in rows_of(planned))
+    assert [count_too_large(model, prompt, scorings, STEPS, bound) for bound in (largest, largest - 1)] == [0, 1]
     whole, half = (next(r.size for r in rows_of(planned) if r.of.treatment.ratio == ratio) for ratio in (0.0, 0.5))
     kept = len(prompt.token_ids)
     assert whole - half == ROW * KEY_HEADS * (kept - kept // 2), "halving the context saves it in one layer of two"

@@ -9,17 +9,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import kvbench.estimate.plan
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan as make_plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.estimate import forecast
 from kvbench.estimate.constants import MACHINES, TABLE, Machine
-from kvbench.estimate.forecast import PRESSES, Load, PressCost, RunCost, hours, load_of
-from kvbench.estimate.plan import plan_of, rows_of, store_bytes
-from kvbench.estimate.shape import DecoderShape, shape_of
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
+from kvbench.estimate.plan import (
+    PRESSES,
+    DecoderShape,
+    Load,
+    PressCost,
+    RunCost,
+    hours,
+    load_of,
+    plan_of,
+    rows_of,
+    shape_of,
+    store_bytes,
+)
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel, load_tokenizer
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import Job
@@ -42,7 +51,7 @@ BYTES = {"contexts": (500.0, 10.0, 3.0), "questions": (400.0, 20.0, 0.0), "recor
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs of presses and bytes of a store."""
-    monkeypatch.setattr(forecast, "PRESSES", COSTS)
+    monkeypatch.setattr(kvbench.estimate.plan, "PRESSES", COSTS)
     monkeypatch.setitem(TABLE, "lengths", (10, 100))
     monkeypatch.setitem(TABLE, "store", BYTES)
 

@@ -13,7 +13,7 @@ from datasets_gen import DatasetError
 from datasets_gen.tasks.prose import CONTEXT, CONTINUATION, LEAD, PROSE, WINDOW, articles_of, prose_of
 from kvbench.experiments.data import with_data
 from kvbench.prompts.prompt import build_prompts
-from kvbench.store.next_tokens import NEXT_TOKENS
+from kvbench.store.observed import NEXT_TOKENS
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from tests.support.models.runs import CommandLine

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kvbench.store.store  # noqa: F401  which registers all tables
-from kvbench.experiments.source import ROOT, SOURCES, source_files, source_hash
+from kvbench.experiments.identify import ROOT, SOURCES, source_files, source_hash
 from kvbench.store.tables import TABLES
 from tests.test_architecture import PACKAGES, reached, sources
 
@@ -23,9 +23,9 @@ DECIDES = (
     "kvbench/engine/treat/prefill.py",
     "kvbench/experiments/collect.py",
     "kvbench/store/interventions.py",
-    "kvbench/store/next_tokens.py",
     "kvbench/store/observed.py",
-    "kvbench/store/record.py",
+    "kvbench/store/observed.py",
+    "kvbench/store/tables.py",
     "kvbench/store/scoring.py",
 )
 DECIDES_NOTHING = (
@@ -36,7 +36,7 @@ DECIDES_NOTHING = (
     "kvbench/commands/run.py",
     "kvbench/checks/doctor.py",
     "kvbench/estimate/plan.py",
-    "kvbench/benchmarks/suite.py",
+    "kvbench/checks/pipeline.py",
     "kvbench/store/merging.py",
     "kvbench/run/on_ray.py",
     "tests/experiments/test_source.py",

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from datasets_gen import TASKS, Directive, share_obeyed
-from kvbench.store.record import Record, StoredContext, StoredQuestion
 from kvbench.store.scoring import text_scores
+from kvbench.store.tables import Record, StoredContext, StoredQuestion
 from leaderboards.errors import MetricError
 from leaderboards.metrics import METRICS, Answer, Survival
 from leaderboards.metrics.declaration.measure import PERCENT, Measure, Over

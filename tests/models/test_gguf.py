@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from kvbench.cli.program import main
-from kvbench.estimate.shape import shape_of as decoder_shape_of
+from kvbench.estimate.plan import shape_of as decoder_shape_of
 from kvbench.models.gguf.header import read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
 from kvbench.models.load import fingerprint_of, load_model, load_tokenizer

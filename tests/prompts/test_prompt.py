@@ -16,7 +16,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import FROM_DATA, RULER, TASKS, Example, Span, Task
-from kvbench.benchmarks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
+from kvbench.checks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.ends import answer_ends

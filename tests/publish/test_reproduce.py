@@ -8,7 +8,7 @@ import pytest
 
 from kvbench.cli.program import main
 from kvbench.publish.method import Reproduction, reproduction
-from kvbench.run.executor import Executor
+from kvbench.run.execute import Executor
 from kvbench.store.run_file import Job, RunFile
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError
@@ -70,7 +70,7 @@ def plan(planned: list[RunFile], words: list[str], monkeypatch: pytest.MonkeyPat
         "run --tasks base --budgets 16,64 --limit 3 --phrasings held-out --max-new-tokens 9",
         "run --tasks base,arithmetic --profile paper --policies tova --ratios 0.5",
         "run --tasks long_context --context-tokens 600 --limit 2 --policies knorm",
-        "run --tasks base --observe attention --keep-attention --limit 1 --policies knorm --ratios 0.5",
+        "run --tasks base --observe attention --limit 1 --policies knorm --ratios 0.5",
         "run --tasks long_context --context-tokens 600 --depth 0.25 --limit 2 --policies knorm",
         "run --tasks base --mode aware --policies finch --ratios 0.5 --limit 1 --dtype bfloat16",
         "run --tasks instructions --compress system --policies snapkv+whitelist --ratios 0.5 --limit 1",

@@ -9,14 +9,22 @@ import pytest
 from rich.console import Console
 
 from datasets_gen import TASKS
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
-from kvbench.publish.coloured_context import EVICTED, LONG, PARTLY, STYLES, SURVIVED, fate_of, render_answers, verdict
-from kvbench.publish.worst_answers import chosen_level, worst_answers
-from kvbench.store.record import Record
+from kvbench.publish.worst_answers import (
+    EVICTED,
+    LONG,
+    PARTLY,
+    STYLES,
+    SURVIVED,
+    chosen_level,
+    fate_of,
+    render_answers,
+    verdict,
+    worst_answers,
+)
 from kvbench.store.store import Store
-from kvbench.store.tables import CONTEXTS, RECORDS
+from kvbench.store.tables import CONTEXTS, RECORDS, Record
 from kvbench.system.console import printable
 from policies import POLICIES, Level, at_ratios
 from tests.support.models.runs import CommandLine, execute

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli.program import main
-from kvbench.publish.site_files import LIST_FILE, remove_former_files
+from kvbench.publish.site_list import LIST_FILE, remove_former_files
 from tests.support.records.small_store import small_store
 
 

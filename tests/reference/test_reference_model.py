@@ -10,15 +10,14 @@ import pandas as pd
 import pytest
 
 from datasets_gen import NATIVE, TASKS, Task
-from kvbench.benchmarks.pipeline import compare
-from kvbench.checks.read_profile import reads_of
-from kvbench.documents.pages import model_card
+from kvbench.checks.fitness import reads_of
+from kvbench.checks.pipeline import compare
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.prompts.mode import Mode
@@ -97,11 +96,6 @@ def test_a_word_is_one_token_in_any_case_and_behind_any_bracket(name: str, word:
 @every_model
 def test_the_scores_of_the_readme_are_those_of_these_weights(name: str) -> None:
     assert measured(name)["fingerprint"] == loaded(name).fingerprint
-
-
-@every_model
-def test_its_card_is_written_from_its_files(name: str) -> None:
-    assert (folder_of(name) / "README.md").read_text() == model_card(name)
 
 
 @every_model

@@ -19,7 +19,7 @@ import pytest
 from datasets_gen import TASKS
 from kvbench.cli.program import main
 from kvbench.prompts.prompt import build_prompts
-from kvbench.store.identity import PROVENANCE
+from kvbench.store.run_file import PROVENANCE
 from kvbench.store.store import Store
 from tests.support.models.processes import Copy, is_running, wait_until
 from tests.support.models.runs import timeless
@@ -233,7 +233,7 @@ def test_a_cluster_is_waited_for_and_a_worker_that_is_killed_changes_no_record(
     (runs.folder / "deadly").touch()
     with runs.on_ray("workers", cluster.address) as driver:
         said = ""
-        while "all CPUs of the cluster are in use: waiting for a place" not in said:
+        while "as soon as the cluster has a place" not in said:
             line = driver.stderr.readline()
             assert line, said
             said += line

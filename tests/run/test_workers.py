@@ -15,10 +15,9 @@ import torch
 from datasets_gen import TASKS
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.run.unit import UnitPart
-from kvbench.run.workers import AHEAD, Workers
+from kvbench.run.local import AHEAD, Workers
 from kvbench.system.errors import KVBenchError
 from policies import at_ratios
 from tests.support.models.processes import is_running, wait_until
@@ -87,11 +86,6 @@ def test_a_killed_worker_is_one_clear_line_that_names_what_it_had(llama: LoadedM
         list(results)
     assert "item 6" in str(refusal.value)
     assert "\n" not in str(refusal.value)
-
-
-def test_a_part_of_a_unit_names_its_policies() -> None:
-    assert str(UnitPart("hops", 3, ("full", "knorm"), ())) == "hops 3 (full, knorm)"
-    assert str(UnitPart("hops", 3, tuple("abcdefgh"), ())) == "hops 3 (a, b, c, d, e and 3 more)"
 
 
 class OddError(Exception):
@@ -176,5 +170,5 @@ def test_workers_die_with_a_process_that_is_killed(llama: LoadedModel, tmp_path:
 def test_a_large_model_keeps_all_threads_for_itself(llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     assert Workers(llama, 9).count == 4
-    monkeypatch.setattr("kvbench.run.workers.SMALL", 10)
+    monkeypatch.setattr("kvbench.run.local.SMALL", 10)
     assert Workers(llama, 9).count == 1

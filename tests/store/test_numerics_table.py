@@ -5,13 +5,12 @@ import pandas as pd
 import pytest
 import torch
 
-from kvbench.engine.numerics.options import NumericsOptions
-from kvbench.engine.numerics.walks import NULL_STEPS
+from kvbench.engine.options import NumericsOptions
+from kvbench.engine.studies.walks import NULL_STEPS
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel
 from kvbench.store.numerics import DRIFT, NUMERICS, PATCHES
 from kvbench.store.run_file import Job
-from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
 from kvbench.store.tables import StoredTable
 from kvbench.system.errors import KVBenchError
@@ -77,21 +76,6 @@ def test_patches_are_of_one_step_and_patching_everything_leaves_nothing(store: S
     everything = rows[(rows["rows"] == "both") & (rows["layer"] == -1)]
     assert len(everything) > 0
     assert set(everything["kl_patched"]) == {0.0}
-
-
-def test_score_finds_again_what_is_right_by_the_stored_texts(store: Store) -> None:
-    rows = table(store, NUMERICS)
-    assert set(rows[rows["text"].notna()]["regime"]) == {"free-running"}
-    before = store.study_table(NUMERICS)
-    for path in store.files(NUMERICS):
-        wrong = [
-            one if one.text is None else one.model_copy(update={"right": not one.right})
-            for one in store.read_rows(NUMERICS, path)
-        ]
-        store.write_rows(NUMERICS, path, wrong)
-    assert store.study_table(NUMERICS)["right"] != before["right"]
-    rescore(store)
-    assert store.study_table(NUMERICS)["right"] == before["right"]
 
 
 def test_options_are_of_this_suite_alone() -> None:

@@ -15,18 +15,16 @@ import pytest
 import torch
 
 import kvbench.experiments.collect
-import kvbench.run.resume
+import kvbench.run.execute
 import kvbench.run.unit
 from datasets_gen import TASKS, Example, Task
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.publish.site import publish_summary
-from kvbench.store.record import Record
 from kvbench.store.run_file import Job
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
-from kvbench.store.tables import RECORDS, RowsByTable
+from kvbench.store.tables import RECORDS, Record, RowsByTable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES, at_ratios
@@ -174,7 +172,7 @@ def test_an_interrupt_keeps_what_was_finished(runs: ToyRuns, monkeypatch: pytest
         return collect(*arguments)
 
     monkeypatch.setattr(kvbench.run.unit, "collect", interrupted)
-    monkeypatch.setattr(kvbench.run.resume, "CONTEXTS_IN_CHUNK", 1)
+    monkeypatch.setattr(kvbench.run.execute, "CONTEXTS_IN_CHUNK", 1)
     with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):
         runs("run")
     store = Store.open(tmp_path / "run")
@@ -282,7 +280,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
     runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     killed, undisturbed = tmp_path / "killed", tmp_path / "elsewhere" / "undisturbed"  # or it would borrow
-    monkeypatch.setattr(kvbench.run.resume, "CONTEXTS_IN_CHUNK", 1)
+    monkeypatch.setattr(kvbench.run.execute, "CONTEXTS_IN_CHUNK", 1)
     collect = kvbench.experiments.collect.collect
 
     def stopping(model: LoadedModel, task: Task, examples: Sequence[Example], *others: Any) -> RowsByTable:

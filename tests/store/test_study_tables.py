@@ -14,10 +14,9 @@ from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.collect import FinishedAnswer
 from kvbench.experiments.suites import SUITES, Suite
 from kvbench.models.load import LoadedModel
-from kvbench.store.record import AnswerRow
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
-from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
+from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, AnswerRow, StoredTable, register
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import ToyRuns, execute, policies_of, record_calls
 
@@ -126,7 +125,7 @@ def test_its_rows_are_those_of_the_answers(run: Callable[..., Store], steps: Sto
 def test_a_suite_asks_for_it(
     llama: LoadedModel, tmp_path: Path, steps: StoredTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    suite = Suite("dummy", "For a test", (TASKS["base"],), (), ("full", "knorm"), "context", "none", ("steps",))
+    suite = Suite("dummy", "For a test", (TASKS["base"],), (), "full,knorm", "context", "none", ("steps",))
     monkeypatch.setitem(SUITES, "dummy", suite)
     job = Job(suite="dummy", levels={"ratio": "0.5"}, limit=1)
     store = execute(llama, build_grid(job, len), tmp_path / "run", "a test")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from kvbench.store.next_tokens import bounds
+from kvbench.store.observed import bounds
 from leaderboards.aggregate.summary import summarise
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.registry import studies_of

@@ -15,7 +15,7 @@ from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.system_prompt import REFUSAL
 from kvbench.experiments.catalogue import check_scope
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.experiments.suites import SUITES, coverage_of
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
@@ -231,7 +231,7 @@ def test_resamples_keep_what_was_drawn_together_together() -> None:
 
 
 def test_the_suite_has_every_protection_of_the_five_policies() -> None:
-    names = SUITES["instructions"].policies
+    names = str(SUITES["instructions"].policies).split(",")
     assert len(names) == 15
     assert set(names) <= set(POLICIES)
     assert {name for name in names if "+" not in name} == {"streaming_llm", "snapkv", "tova", "h2o", "knorm"}

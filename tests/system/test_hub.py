@@ -6,7 +6,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from kvbench.estimate.shape import shape_of
+from kvbench.estimate.plan import shape_of
 from kvbench.experiments.catalogue import known_policies
 from kvbench.models.load import LoadedModel, missing_weights
 from kvbench.models.shipped import folder_of

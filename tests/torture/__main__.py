@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import track
 
 from kvbench.cli.program import main
-from kvbench.system.markdown import table
+from kvbench.documents.pages import table
 from tests.support.browsing.chromium import chromium
 from tests.support.models.runs import small_command
 from tests.support.models.toy import model_of

@@ -23,7 +23,7 @@ from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS
 from kvbench.system.errors import KVBenchError
-from kvbench.system.signals import ENDING
+from kvbench.system.process import ENDING
 from tests.support.browsing.chromium import Chromium
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER
 from tests.support.models.processes import Copy

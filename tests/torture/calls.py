@@ -43,7 +43,7 @@ CHEAP: Mapping[str, list[str]] = {
     "import-kvpress": ["FOLDER"],
     "check-submission": ["RUN", "--replay", "0"],
     "compare": ["knorm", "--against", "snapkv", "--model", "MODEL", "--out", "FILE"],
-    "bench": ["--suite", "--out", "FILE", "--only", "typo"],
+    "bench": ["--policies", "nosuch"],
     "claims": ["--model", "MODEL", "--out", "OUT", "--site", "OUT", "--only", "X"],
 }
 UNTOUCHED = ("--help", "-h", "--executor", "--address")  # they take minutes where what is given is good

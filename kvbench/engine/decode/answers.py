@@ -9,13 +9,32 @@ from transformers import DynamicCache
 
 from kvbench.engine.decode.cache import BranchCache, PlainRows
 from kvbench.engine.decode.columns import Row
-from kvbench.engine.decode.generation import FinalCache, Generation, GoldLikelihood, GoldTokens, fail_overflowing
-from kvbench.engine.decode.loop import Decoding, Observer, PendingAnswer, Sampler, greedy, write_answers
+from kvbench.engine.decode.loop import (
+    Decoding,
+    FinalCache,
+    Generation,
+    GoldLikelihood,
+    GoldTokens,
+    Observer,
+    PendingAnswer,
+    Sampler,
+    fail_overflowing,
+    greedy,
+    write_answers,
+)
 from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wave
-from kvbench.engine.decode.wave import BRANCH_ATTENTION, register_branch_attention
-from kvbench.engine.decode.waves import in_waves, rows_of, size_of, waves
-from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
-from kvbench.engine.treat.guard import attention_modules, clearing_masks, leaving_sliding_layers, masks_of
+from kvbench.engine.decode.waves import BRANCH_ATTENTION, in_waves, register_branch_attention, rows_of, size_of, waves
+from kvbench.engine.treat.branch import (
+    Branch,
+    PressCache,
+    Trace,
+    attention_modules,
+    clearing_masks,
+    draws_of,
+    faults_of,
+    leaving_sliding_layers,
+    masks_of,
+)
 from kvbench.engine.treat.keep import LayerCache, digest_of, survivors
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill

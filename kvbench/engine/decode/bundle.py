@@ -41,7 +41,7 @@ class Bundle:
     the shape of ``hidden``, of what is kept.
     ``places``, ``rows_read``, ``skipped``: of the pass announced last, ``skipped`` by layer: how much padding its
     rows have in common. ``active``: bool (rows, columns), the answers that are still written, and ``answering``,
-    how many these are. ``row_numbers``: by row, where it stood before others had finished.
+    how many these are. ``row_numbers``: the original index of each remaining row.
 
     A model may be spread over several devices: keys and values lie where their layer does, all else where questions
     come in.

@@ -150,7 +150,6 @@ class _Grid:
         return self.token_ids, positions, self.column, self.padding
 
     def _join(self, row: Sequence[Sequence[int]], filler: int) -> list[int]:
-        """Joins the sequences of a row, each filled up to the width of its column."""
         joined: list[int] = []
         for width, numbers in zip(self._widths, row, strict=True):
             padding = [filler] * (width - len(numbers))

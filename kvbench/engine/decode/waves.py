@@ -6,10 +6,13 @@ counted from what its branch keeps, or, before anything is read, from what its p
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from kvpress.utils import compute_n_kept
+from transformers import AttentionInterface, Cache
 
+from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.columns import PLACES_AT_ONCE, Of, Row, shared_start
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.keep import LayerCache
@@ -37,15 +40,6 @@ class CacheSize:
         return self.layer_bytes * sum(of_layer + room for of_layer in held)
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """Tells what to expect of a context."""
-
-    waves: tuple[tuple[int, int], ...]  # rows of each wave, copies among them, and the bytes that it takes
-    alone: int  # branches whose answers are written one by one
-    too_large: int  # branches that do not fit alone
-
-
 Rows = list[Row[Of]]  # of a bundle
 
 
@@ -64,26 +58,22 @@ def waves(trace: Trace, steps: int, max_kv_bytes: int, gold: bool = True) -> lis
     return in_waves(rows, max_kv_bytes, trace.keys[0].device)
 
 
-def forecast(
+def count_too_large(
     model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring], steps: int, max_kv_bytes: int
-) -> Forecast:
-    """Predicts the waves of a prompt before it is read, with no less memory than they take: a policy that spreads its
-    budget over heads or layers may leave one of them whole."""
+) -> int:
+    """Counts the rows of a prompt that will not fit alone, before it is read. It counts no less memory than they take:
+    a policy that spreads its budget over heads or layers may leave one of them whole."""
     length = len(prompt.token_ids)
     size = CacheSize(token_bytes_of(model) // len(model.windows), length, model.windows)
-    rows, alone = [], 0
+    count = 0
     for treatment in (treatment for scoring in scorings for treatment in scoring.treatments):
-        if treatment.policy.while_decoding:
-            alone += 1
+        policy = treatment.policy
+        if policy.while_decoding:  # its answers are written one by one
             continue
-        known = treatment.policy.counted == "head"
-        kept = compute_n_kept(length, treatment.ratio) if known else length
-        even = known and not treatment.policy.rewrites
-        rows += _rows(treatment, treatment, kept, even, prompt, steps, size)
-    fitting = [row for row in rows if row.size <= max_kv_bytes]
-    of_waves = in_waves(fitting, max_kv_bytes, model.device)
-    sizes = tuple((sum(1 + row.paired for row in rows_of([wave])), size_of(wave)) for wave in of_waves)
-    return Forecast(sizes, alone, len(rows) - len(fitting))
+        kept = compute_n_kept(length, treatment.ratio) if policy.counted == "head" else length
+        rows = _rows(treatment, treatment, kept, policy.counted == "head" and not policy.rewrites, prompt, steps, size)
+        count += sum(row.size > max_kv_bytes for row in rows)
+    return count
 
 
 def rows_of(waves: Iterable[Iterable[Rows[Of]]]) -> list[Row[Of]]:
@@ -192,3 +182,85 @@ def _longest(layers: Sequence[LayerCache]) -> int:
         int(cache.keep.sum(-1).max()) if cache.keep is not None else cache.read_rows // cache.keys.shape[0]  # type: ignore[union-attr]
         for cache in layers
     )
+
+
+BRANCH_ATTENTION = "kvbench_branches"
+
+
+@dataclass(frozen=True)
+class BundlePass:
+    """Describes the tokens of a pass that belong to one bundle."""
+
+    bundle: Bundle
+    tokens: slice  # their places in the pass
+    query_places: torch.Tensor | None = None  # the only places of a row whose queries matter in the last layer
+
+
+class Wave(Cache):
+    """Holds the cache of all bundles that are decoded together. ``parts``: the tokens of the next pass."""
+
+    def __init__(self, trace: Trace, rows: Sequence[Sequence[Row[Branch]]], gold: bool = True) -> None:
+        """``rows``: of each bundle. ``gold``: whether the right answers are passed."""
+        super().__init__(layers=[])
+        self.prompt = trace.prompt
+        self.last_layer = len(trace.keys) - 1
+        self.bundles = [Bundle(trace, of_bundle, gold) for of_bundle in rows]
+        self.parts: list[BundlePass] = []
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return max(bundle.kept[layer_idx] + bundle.grown for bundle in self.bundles)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns keys and values as they are: bundles write them where they are attended to."""
+        return key_states, value_states
+
+    def begin_step(self) -> None:
+        """Announces a pass over one more token of every answer that is still written."""
+        self.parts, start = [], 0
+        for bundle in self.bundles:
+            bundle.begin_step()
+            end = start + bundle.answering
+            self.parts.append(BundlePass(bundle, slice(start, end)))
+            start = end
+
+    def grow_step(self) -> None:
+        for bundle in self.bundles:
+            bundle.grow(bundle.columns.count)
+
+    def keep_answering(self, going: torch.Tensor) -> None:
+        """Drops answers that have ended. ``going``: bool, bundle by bundle, whether each is still written."""
+        counts = [bundle.answering for bundle in self.bundles]
+        for bundle, of_bundle in zip(self.bundles, going.split(counts), strict=True):
+            if not bool(of_bundle.all()):
+                bundle.keep_answering(of_bundle)
+        self.bundles = [bundle for bundle in self.bundles if bundle.rows > 0]
+
+
+def branch_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    wave: Wave | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Computes the attention of the tokens of a pass, shape (1, heads, tokens, head_dim) each, over their bundles."""
+    assert wave is not None
+    layer: int = module.layer_idx
+    queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
+    narrow = layer == wave.last_layer and any(part.query_places is not None for part in wave.parts)
+    output = queries.new_zeros(queries.shape) if narrow else queries.new_empty(queries.shape)
+    for part in wave.parts:
+        tokens, query_places = part.tokens, part.query_places if narrow else None
+        states = queries[tokens], keys[tokens], values[tokens]
+        part.bundle.attend(layer, *states, scaling, query_places, output[tokens])
+    return output[None], None
+
+
+def register_branch_attention() -> None:
+    """Makes the attention known to transformers; doing it again changes nothing."""
+    AttentionInterface.register(BRANCH_ATTENTION, branch_attention)

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from typing import Any
 
 import torch
 from kvpress import BasePress
-from transformers import DynamicCache
+from kvpress.presses import base_press
+from torch import nn
+from transformers import DynamicCache, Gemma3PreTrainedModel
 
-from kvbench.engine.treat.guard import is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, digest_of
 from kvbench.engine.treat.plan import Treatment
 from kvbench.models.load import LoadedModel, attention, decoder_of
@@ -19,6 +21,50 @@ from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of, description_of, where_defined
 from policies.declaration.draws import drawing_from, seed_of
 from policies.declaration.faults import TookTooLongError
+
+KNOWN = ("kvpress.", "policies.")  # packages whose presses are tested to write to nothing but their cache
+
+
+def attention_modules(model: LoadedModel) -> list[Any]:
+    return [layer.self_attn for layer in decoder_of(model.network).layers]
+
+
+def is_known(press: Any) -> bool:
+    """Tells whether a press, with all presses inside it, comes from kvpress or kvbench and not from a user."""
+    inner = [one for one in (getattr(press, "press", None), *getattr(press, "presses", ())) if one is not None]
+    return type(press).__module__.startswith(KNOWN) and all(map(is_known, inner))
+
+
+def masks_of(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+    """Returns the indices that a head-wise press has masked out of the module's keys."""
+    masked: Any = getattr(module, "masked_key_indices", None)
+    return None if masked is None else tuple(masked)
+
+
+@contextmanager
+def leaving_sliding_layers() -> Iterator[None]:
+    """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_left_whole`), not of that with images
+    alone."""
+    original = base_press.Gemma3ForConditionalGeneration
+    base_press.Gemma3ForConditionalGeneration = Gemma3PreTrainedModel
+    try:
+        yield
+    finally:
+        base_press.Gemma3ForConditionalGeneration = original
+
+
+@contextmanager
+def clearing_masks(model: LoadedModel) -> Iterator[None]:
+    """Clears the masks that a head-wise press sets on modules: they are its result, and nobody else's.
+
+    Nothing else is put back. A press that changes the model is named, and no later result of the process is taken
+    (:class:`ModelChangedError`).
+    """
+    try:
+        yield
+    finally:
+        for module in attention_modules(model):
+            module.masked_key_indices = None
 
 
 @dataclass(frozen=True)
@@ -143,3 +189,41 @@ def read_context(model: LoadedModel, prompt: Prompt) -> Trace:
     keys = [layer.keys[0] for layer in plain.layers if layer.keys is not None]
     values = [layer.values[0] for layer in plain.layers if layer.values is not None]
     return Trace(prompt, keys, values, model.clock() - started, [], model.windows)
+
+
+def reason_without_mask(branch: Branch) -> str:
+    """Says why no mask describes what a branch reads, or nothing if one does."""
+    if branch.error is not None:
+        return "it failed"
+    if branch.press_cache is not None:
+        return "it goes on cutting while an answer is written"
+    if any(layer.keep is None for layer in branch.layers):
+        return "it merges or rewrites rows"
+    return ""
+
+
+def mask_of(branch: Branch) -> torch.Tensor:
+    """Returns which rows a branch reads, bool (layers, num_kv_heads, seq_len), in the memory of the host: layers may
+    lie on several devices.
+
+    Raises :class:`ValueError` where no mask tells that (:func:`reason_without_mask`).
+    """
+    if reason := reason_without_mask(branch):
+        raise ValueError(f"{branch.treatment.policy.name} has no keep mask: {reason}")
+    return torch.stack([layer.keep.cpu() for layer in branch.layers if layer.keep is not None])
+
+
+def with_mask(branch: Branch, keep: torch.Tensor, questions: Sequence[int] | None = None) -> Branch:
+    """Makes a branch that reads the rows of ``keep``, of the same cache and under the same treatment as ``branch``.
+
+    ``keep``: as :func:`mask_of` returns it. What is restored has the keys and values of the prefill from which
+    ``branch`` was cut. ``questions``: the numbers of those that it answers; by default those of ``branch``.
+    """
+    if reason := reason_without_mask(branch):
+        raise ValueError(f"{branch.treatment.policy.name} has no keep mask: {reason}")
+    treatment = branch.treatment if questions is None else replace(branch.treatment, questions=tuple(questions))
+    layers = []
+    for kept, layer in zip(keep, branch.layers, strict=True):
+        assert layer.keep is not None
+        layers.append(LayerCache(kept.to(layer.keep.device), int(kept.sum()), layer.keys, layer.values))
+    return Branch(treatment, branch.press, branch.arguments, layers)

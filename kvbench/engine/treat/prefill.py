@@ -7,8 +7,18 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of, new_branch
-from kvbench.engine.treat.guard import attention_modules, clearing_masks, leaving_sliding_layers, masks_of
+from kvbench.engine.treat.branch import (
+    Branch,
+    PressCache,
+    Trace,
+    attention_modules,
+    clearing_masks,
+    draws_of,
+    faults_of,
+    leaving_sliding_layers,
+    masks_of,
+    new_branch,
+)
 from kvbench.engine.treat.keep import LayerCache, PressError, observe
 from kvbench.engine.treat.plan import Scoring
 from kvbench.engine.treat.shared import Group, cutting

@@ -16,8 +16,7 @@ from kvpress import BasePress, ScorerPress
 from kvpress.utils import compute_n_kept
 from torch import nn
 
-from kvbench.engine.treat.branch import Branch, draws_of, faults_of
-from kvbench.engine.treat.guard import is_known
+from kvbench.engine.treat.branch import Branch, draws_of, faults_of, is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
 from kvbench.engine.treat.plan import Scoring
 from kvbench.models.load import LoadedModel, decoder_of

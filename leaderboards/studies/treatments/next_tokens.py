@@ -20,7 +20,7 @@ from leaderboards.studies.parts import NONE, curve, estimate_of, full_last, in_n
 from policies.declaration.levels import UNTREATED, Level, names_of
 from policies.declaration.names import FULL
 
-TABLE = "next_tokens"  # of a store (kvbench.store.next_tokens)
+TABLE = "next_tokens"  # of a store (kvbench.store.observed)
 TITLE = MEASURES["next_token_accuracy"].title
 MOST_PICTURES = 4  # levels that are drawn
 LONGEST = 2**17  # tokens of a continuation that have a name

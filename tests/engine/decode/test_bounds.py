@@ -13,13 +13,13 @@ from kvpress import KnormPress
 
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
+from kvbench.engine.options import TimeLimit
 from kvbench.engine.treat.branch import Trace
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError, Snapshot
 from kvbench.prompts.prompt import Prompt

@@ -8,21 +8,19 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-import kvbench.engine.decode.reading as reading
+import kvbench.engine.decode.together as reading
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.columns import PLACES_AT_ONCE
-from kvbench.engine.decode.generation import Generation
-from kvbench.engine.decode.loop import Step
+from kvbench.engine.decode.loop import Generation, Step
 from kvbench.engine.decode.waves import rows_of, size_of, waves
-from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.guard import clearing_masks
+from kvbench.engine.treat.branch import Branch, Trace, clearing_masks
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
-from kvbench.store.record import Record
+from kvbench.store.tables import Record
 from policies import POLICIES, Policy, at_ratios
 from policies.declaration.draws import drawing_from, seed_of
 from tests.support.models.plain import plain_gold, plain_nll

@@ -11,10 +11,10 @@ import torch
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
-from kvbench.engine.decode.waves import forecast, rows_of, size_of, waves
+from kvbench.engine.decode.waves import count_too_large, rows_of, size_of, waves
 from kvbench.engine.treat.plan import plan
 from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import ABSENT, POLICIES, CacheRows, Policy, Situation, at_ratios
@@ -160,9 +160,11 @@ def test_a_treatment_that_fails_fails_alone(llama: LoadedModel, prompt: Prompt) 
 
 def test_the_forecast_counts_a_row_for_each_question_and_each_right_answer(llama: LoadedModel, prompt: Prompt) -> None:
     policy = noisy("recency")
-    expected = forecast(llama, prompt, plan([policy], at_ratios([0.5]), prompt, 0), STEPS, PLENTY)
+    scorings = plan([policy], at_ratios([0.5]), prompt, 0)
     (wave,) = waves(treat(llama, [policy], (0.5,), prompt), STEPS, PLENTY)
-    assert expected.waves == ((2 * len(prompt.questions), size_of(wave)),)
+    largest = size_of(wave) // len(prompt.questions)
+    assert count_too_large(llama, prompt, scorings, STEPS, largest) == 0
+    assert count_too_large(llama, prompt, scorings, STEPS, largest - 1) == len(prompt.questions)
 
 
 # --- the cache of a branch

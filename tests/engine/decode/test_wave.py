@@ -13,7 +13,7 @@ from datasets_gen import TASKS, Task
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.columns import QuestionColumns, Row, make_columns, shared_start
-from kvbench.engine.decode.reading import forward
+from kvbench.engine.decode.together import forward
 from kvbench.engine.decode.waves import PADDING, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
@@ -246,7 +246,7 @@ def test_masks_of_a_pass_are_bounded(
         return original(query, *others, **named)
 
     expected = answers(llama, trace)
-    monkeypatch.setattr("kvbench.engine.decode.reading.MASK_NUMBERS", most)
+    monkeypatch.setattr("kvbench.engine.decode.together.MASK_NUMBERS", most)
     monkeypatch.setattr("kvbench.engine.decode.bundle.F.scaled_dot_product_attention", watched)
     monkeypatch.setattr(engine, "forward", lambda *_: pytest.fail("no step is looked at"))
     trace_alone = decode(llama, trace, 1, PLENTY)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from kvbench.engine.numerics.layers import (
+from kvbench.engine.studies.layers import (
     ALL,
     LayerDrift,
     Patched,
@@ -19,8 +19,7 @@ from kvbench.engine.numerics.layers import (
     place_of,
     read_states,
 )
-from kvbench.engine.numerics.logits import Difference, divergence, log_probabilities
-from kvbench.engine.numerics.walks import Walk, logits_of
+from kvbench.engine.studies.walks import Difference, Walk, divergence, log_probabilities, logits_of
 from kvbench.models.precision import in_dtype
 from tests.support.models.plain_llama import PlainLlama
 from tests.support.models.toy import model_of, toy_model

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kvbench.engine.numerics.logits import TEMPERATURE, difference, sampler
+from kvbench.engine.studies.walks import TEMPERATURE, difference, sampler
 
 ROW = torch.tensor([2.0, 1.9, 0.0, -1.0, 1.0])
 LOGITS = arrays("float64", (7,), elements=st.floats(-30, 30))

@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from kvbench.engine.numerics.logits import sampler
-from kvbench.engine.numerics.walks import (
+from kvbench.engine.studies.walks import (
     NULL_STEPS,
     Cached,
     Walk,
@@ -19,6 +18,7 @@ from kvbench.engine.numerics.walks import (
     free_running,
     free_walk,
     null_walk,
+    sampler,
     teacher_forced,
 )
 from kvbench.models.precision import check_dtypes, in_dtype

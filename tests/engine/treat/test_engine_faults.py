@@ -8,8 +8,8 @@ import torch
 from kvpress import AdaKVPress, BasePress, KnormPress, ObservedAttentionPress, ScorerPress
 
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.generation import Generation
-from kvbench.engine.treat.guard import KNOWN, is_known
+from kvbench.engine.decode.loop import Generation
+from kvbench.engine.treat.branch import KNOWN, is_known
 from kvbench.engine.treat.shared import Copies
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
@@ -209,7 +209,7 @@ def test_a_press_that_writes_into_its_inputs_harms_no_other(
     known: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kvbench.engine.treat.guard.KNOWN", known)
+    monkeypatch.setattr("kvbench.engine.treat.plan.KNOWN", known)
     answered = answers(llama, treat(llama, [policy, *OTHERS], [0.5], prompt))
     assert {key: ids for key, ids in answered.items() if key[0] != "faulty"} == alone
 

@@ -16,8 +16,7 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
 from kvbench.engine.treat.branch import Branch, read_context
 from kvbench.experiments.catalogue import check_donors, check_model, find_policy
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.generation import Generation
-from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.given import mask_of, reason_without_mask, with_mask
+from kvbench.engine.decode.loop import Generation
+from kvbench.engine.treat.branch import Branch, Trace, mask_of, reason_without_mask, with_mask
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy
 from tests.support.models.toy import AGNOSTIC, PLENTY, RUNNABLE, STEPS, model_of, prompt_for, toy_prompt, treat

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvbench.engine.decode.generation import Generation
+from kvbench.engine.decode.loop import Generation
 from policies import Policy
 from tests.support.models.toy import NETWORKS
 

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.decode.generation import Generation
-from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.guard import attention_modules
+from kvbench.engine.decode.loop import Generation
+from kvbench.engine.treat.branch import Branch, Trace, attention_modules
 from kvbench.models.load import LoadedModel, decoder_of
 from policies import ABSENT, UNKNOWN, Policy
 from tests.support.models.toy import STEPS

@@ -13,17 +13,15 @@ import kvbench.experiments.collect
 import kvbench.run.unit
 from datasets_gen import TASKS, Example, Task
 from kvbench.cli.program import COMMANDS, application, main
-from kvbench.engine.numerics.options import NumericsOptions
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
+from kvbench.engine.options import NumericsOptions
+from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.run.execute import complete
 from kvbench.run.local import LocalExecutor
 from kvbench.run.unit import check_first_contexts
-from kvbench.store.record import Record
 from kvbench.store.store import Store
-from kvbench.store.tables import RowsByTable
+from kvbench.store.tables import Record, RowsByTable
 from policies import POLICIES, Level, at_ratios, points_of
 
 

@@ -35,12 +35,11 @@ from transformers import (
 )
 
 from datasets_gen import TASKS, Example
-from kvbench.benchmarks.pipeline import as_written, is_handed_over_whole, pipeline_of, texts_for_pipeline
+from kvbench.checks.pipeline import as_written, is_handed_over_whole, pipeline_of, texts_for_pipeline
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.generation import Generation
+from kvbench.engine.decode.loop import Generation
 from kvbench.engine.decode.waves import rows_of, waves
-from kvbench.engine.treat.branch import Branch, Trace, lazy_donor
-from kvbench.engine.treat.guard import clearing_masks
+from kvbench.engine.treat.branch import Branch, Trace, clearing_masks, lazy_donor
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, wrap_model

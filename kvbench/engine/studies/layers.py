@@ -9,8 +9,7 @@ from typing import Any, Literal
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from kvbench.engine.numerics.logits import divergence, log_probabilities
-from kvbench.engine.numerics.walks import Walk
+from kvbench.engine.studies.walks import Walk, divergence, log_probabilities
 from kvbench.models.load import decoder_of
 
 ALL = -1  # stands for all layers

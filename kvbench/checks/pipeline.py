@@ -11,16 +11,16 @@ from transformers import Cache, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Task
 from kvbench.engine.decode.answers import check_logits, decode
-from kvbench.engine.treat.guard import leaving_sliding_layers
+from kvbench.engine.treat.branch import leaving_sliding_layers
 from kvbench.engine.treat.plan import Treatment, plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import policies_for
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.ends import answer_ends
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import build_prompts, chat_template, ending, split_question
-from kvbench.run.workers import Workers
+from kvbench.run.local import Workers
 from kvbench.system.errors import first_line
 from policies.declaration.draws import drawing_from, seed_of
 
@@ -77,8 +77,6 @@ class PipelineComparison:
     """The engine and the pipeline over the same cells. Times exclude loading and one warm-up of each."""
 
     engine_seconds: float = 0.0
-    first_seconds: float = 0.0  # the engine's warm-up: the whole first example, which touches memory for the first time
-    answered: int = 0  # cells and questions, by the engine
     policies: dict[str, PolicyComparison] = field(default_factory=dict)
     unequal: list[Cell] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # policy: why kvpress's pipeline could not run it
@@ -187,25 +185,21 @@ def compare(
     work: Sequence[tuple[Task, Example]],
     setting: Setting,
     progress: Progress = silent,
-    processes: int | None = None,
 ) -> PipelineComparison:
     """Runs every cell both ways and compares every token; the first example warms both up, untimed. The engine has as
-    many ``processes`` as a run would have by default; the pipeline has one, with all threads."""
+    many processes as a run would have by default; the pipeline has one, with all threads."""
     runner = PipelineRunner(model)
     comparison = PipelineComparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
     check_logits(model, build_prompts(model.tokenizer, *work[0], setting.mode)[0])
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
     _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), silent)
-    started = model.clock()
-    _run_engine(model, *work[0], setting)
-    comparison.first_seconds = model.clock() - started
-    workers = Workers(model, len(work), processes)
+    _run_engine(model, *work[0], setting)  # the whole first example, which touches memory for the first time
+    workers = Workers(model, len(work))
     share = setting.shared_by(workers.count, model.device)
     started = model.clock()
     with workers.map(lambda worker_model, pair: _run_engine(worker_model, *pair, share), work) as results:
         answers = list(results)
     comparison.engine_seconds = model.clock() - started
-    comparison.answered = sum(len(ours) for ours, _ in answers)
     for (task, example), (ours, errors) in zip(work, answers, strict=True):
         comparison.errors = errors | comparison.errors
         theirs = _run_pipeline(runner, task, example, setting, comparison, progress)

@@ -9,8 +9,7 @@ from typing import Literal
 
 import torch
 
-from kvbench.engine.treat.branch import Branch
-from kvbench.engine.treat.given import mask_of, with_mask
+from kvbench.engine.treat.branch import Branch, mask_of, with_mask
 from kvbench.prompts.prompt import Prompt, TokenizedQuestion
 from policies.declaration.draws import seed_of
 
@@ -43,7 +42,6 @@ class Intervention:
 
 
 def places(layers: int, heads: int) -> list[Place]:
-    """Lists all layers together, each layer, and each head."""
     alone = [(layer, head) for layer in range(layers) for head in (ALL, *range(heads))]
     return [EVERYWHERE, *alone]
 

@@ -13,9 +13,8 @@ import numpy.typing as npt
 import torch
 
 from kvbench.engine.decode.loop import Step
-from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading, observed, weights_of
-from kvbench.engine.treat.branch import Branch
-from kvbench.engine.treat.given import reason_without_mask
+from kvbench.engine.studies.turn import ANSWER, QUESTION, TurnObserver, TurnReading, observed, weights_of
+from kvbench.engine.treat.branch import Branch, reason_without_mask
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.reach import EPSILON, Edges, joined, widest
@@ -101,14 +100,12 @@ def why_not_observed(branch: Branch) -> str:
 class AnswerObserver:
     """Notes ``readings``, by branch, question and step and without edges, and ``routes``, by branch and question."""
 
-    def __init__(
-        self, model: LoadedModel, prompt: Prompt, epsilon: float = EPSILON, keep_attention: bool = False
-    ) -> None:
+    def __init__(self, model: LoadedModel, prompt: Prompt, epsilon: float = EPSILON) -> None:
         self.readings: dict[tuple[int, int, int], TurnReading] = {}
         self.routes: dict[Key, Routes] = {}
         self._model, self._prompt, self._epsilon = model, prompt, epsilon
         spans = [question.spans for question in prompt.questions]
-        self._turns = TurnObserver(model, prompt, spans, epsilon, keep_attention, why_not_observed)
+        self._turns = TurnObserver(model, prompt, spans, epsilon, why_not_observed)
         self._edges_of_questions: dict[Key, list[Edges]] = {}
 
     def see(self, step: Step) -> None:

@@ -91,7 +91,7 @@ class LayerReading:
     ``edges``: of all tokens passed. Of the last of them: ``top``, int (heads,), the token that each head attends to
     most; ``top_weight``, float (heads,), how much; ``shares``, float (heads, spans), the attention to each span;
     ``most`` and ``most_share``, int and float (at most MOST,), the tokens of the context that all heads together attend
-    to most, and their share of the attention; ``attention``, float (heads, tokens), all of it, if that is asked for.
+    to most, and their share of the attention.
     """
 
     edges: Edges
@@ -100,7 +100,6 @@ class LayerReading:
     shares: npt.NDArray[np.float32]
     most: npt.NDArray[np.int64]
     most_share: npt.NDArray[np.float32]
-    attention: npt.NDArray[np.float32] | None
 
 
 @dataclass(frozen=True)
@@ -135,12 +134,11 @@ class TurnObserver:
         prompt: Prompt,
         spans: Sequence[Spans],
         epsilon: float = EPSILON,
-        keep_attention: bool = False,
         left_out: Callable[[Branch], str] = lambda _: "",
     ) -> None:
         self.readings: dict[tuple[int, int, int], TurnReading] = {}
         self._model, self._prompt, self._spans = model, prompt, spans
-        self._epsilon, self._keep_attention = epsilon, keep_attention
+        self._epsilon = epsilon
         self._left_out = left_out
 
     def see(self, step: Step) -> None:
@@ -181,7 +179,6 @@ class TurnObserver:
                 len(question) + step.number,
                 self._spans[answer.question],
                 self._epsilon,
-                self._keep_attention,
                 self._model.windows,
             )
             for place, answer, question in zip(places, answers, questions, strict=True)
@@ -213,14 +210,13 @@ class _TurnWatcher:
         turn: int,
         spans: Spans,
         epsilon: float,
-        keep_attention: bool,
         windows: Sequence[int | None],
     ) -> None:
         self.cache, self.length, self.spans = cache, length, spans
         self.layers: list[LayerReading] = []
         self.values: list[npt.NDArray[np.float32]] = []
         self.placed: list[npt.NDArray[np.float32]] = []
-        self._turn, self._epsilon, self._keep_attention, self._windows = turn, epsilon, keep_attention, windows
+        self._turn, self._epsilon, self._windows = turn, epsilon, windows
         # A last column takes the attention to rows that are no single token.
         self._members = torch.zeros(length + turn + 1, len(spans))
         for number, tokens in enumerate(spans.values()):
@@ -269,7 +265,6 @@ class _TurnWatcher:
         top_weight, top = last.max(-1)
         shares = (last @ self._members.to(last.device)).cpu().numpy()
         most_share, most = last[:, : self.length].mean(0).topk(min(MOST, self.length))
-        attention = last[:, :end].cpu().numpy() if self._keep_attention else None
         tokens = top.masked_fill(top == end, UNKNOWN)
         self.layers.append(
             LayerReading(
@@ -279,7 +274,6 @@ class _TurnWatcher:
                 shares=shares,
                 most=most.cpu().numpy(),
                 most_share=most_share.cpu().numpy(),
-                attention=attention,
             )
         )
         self.placed.append(last[:, :end].sum(-1).cpu().numpy())
