@@ -248,7 +248,7 @@ class Examination:
         if lower:
             text += f", {', '.join(lower)}"
         if not lacking:
-            return "ok", f"{text}: every task enters a board's means"
+            return "ok", f"{text}: all of them enter a board's means"
         outcome: Outcome = "wrong" if len(lacking) == len(self.masteries) else "note"
         return outcome, f"{text}: a board marks {', '.join(lacking)} and leaves them out of its means"
 

@@ -189,6 +189,8 @@ def _is_without_doubt(found: Mastery) -> bool:
 def with_levels_found(job: Job, grid: Grid) -> Job:
     """Returns the job at the highest levels that its model masters, which are found here before it is run; raises
     :class:`KVBenchError` for a task that it masters at none."""
+    if not any(task.top_level for task, _ in grid.tasks):
+        raise KVBenchError("--difficulty auto: none of these tasks has levels: leave it out")
     console.print(f"loading {job.model}, to find the levels that it masters", soft_wrap=True)
     model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map)
     grid = leave_out_tasks(grid, model.tokenizer, job)

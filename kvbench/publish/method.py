@@ -168,5 +168,5 @@ Spans = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 
 
 def _example(context: str, question: str, golds: list[str], target: str, spans: Spans) -> TaskExample:
-    gold = " / ".join(golds) or "none: its directives are judged"
+    gold = " / ".join(golds) or "none: leakage and directives are judged"
     return TaskExample(context, question, gold, target if target not in golds else "", *spans)

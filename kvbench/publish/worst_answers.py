@@ -129,7 +129,7 @@ STYLES: Mapping[SpanKind, str] = {
     "answer": "bold black on green",
 }
 # The colour of the answer, by GER: whether any layer and head still holds its tokens.
-SURVIVED = ("the answer is left somewhere", "bold black on green")
+SURVIVED = ("the answer is left in some layer and head", "bold black on green")
 PARTLY = ("the answer is left in part", "bold black on yellow")
 EVICTED = ("the answer is gone everywhere", "bold white on red")
 FATES = (SURVIVED, PARTLY, EVICTED)
@@ -230,7 +230,7 @@ def _exchange(answer: WorstAnswer) -> Table:
     table.add_column(overflow="fold")
     rows = {
         "question": answer.question.question,
-        "gold": " / ".join(answer.question.golds) or "none: its directives are judged",
+        "gold": " / ".join(answer.question.golds) or "none: leakage and directives are judged",
         "full cache": _output_of(full) if full else "was not run",
         f"{record.policy} at {record.point.where}": _output_of(record),
         "verdict": verdict(record),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pandas import DataFrame
 
+from datasets_gen import KNOWN_TASKS
 from leaderboards.aggregate.lead import CANNOT
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import visible
@@ -14,11 +15,8 @@ from policies.declaration.names import FULL
 ANSWERS = 2
 LONGEST = 80  # characters of an output that are shown
 NEEDLE = "niah_single_2"
-ADVICE = (
-    "the levels that it masters (--difficulty auto), begun answers (--answer-prefix on, or answer_prefix in each "
-    "line of your file), {needle}next tokens (--tasks "
-    "prose), or delta_nll, which compares policies all the same"
-)
+OWN = "easier questions, each with an answer_prefix (all that it wrote: show RUN --policy full)"
+GENERATED = "the levels that it masters (--difficulty auto)"
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,12 @@ def line_of(unmastered: Sequence[Unmastered]) -> str:
 
 def advice(unmastered: Iterable[str]) -> str:
     """Says what to run instead of the tasks of these names."""
-    needle = "" if NEEDLE in unmastered else f"a needle (--tasks {NEEDLE}), "
-    return f"Instead: {ADVICE.format(needle=needle)}."
+    names = set(unmastered)
+    parts = [GENERATED] * bool(names & KNOWN_TASKS.keys()) + [OWN] * bool(names - KNOWN_TASKS.keys())
+    parts += [f"a needle (--tasks {NEEDLE})"] * (NEEDLE not in names)
+    return (
+        f"Instead: {', '.join(parts)}, next tokens (--tasks prose), or the rise of the right answer's NLL (delta_nll)."
+    )
 
 
 def find_unmastered(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Unmastered]:
@@ -74,6 +76,13 @@ def _answers(records: DataFrame, task: str, mode: str) -> tuple[WrittenAnswer, .
     chosen = chosen if len(chosen) == ANSWERS else wrong.head(ANSWERS)
     written = (visible(" ".join(str(output).split())) for output in chosen["output_text"])
     return tuple(
-        WrittenAnswer(str(question), tuple(map(str, golds)), text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
+        WrittenAnswer(str(question), tuple(map(str, golds)), _shortened(text, golds))
         for question, golds, text in zip(chosen["question"], chosen["golds"], written, strict=True)
     )
+
+
+def _shortened(text: str, golds: Iterable[object]) -> str:
+    """Shortens an output, but not before the gold that it holds: why it is wrong all the same stands near that."""
+    ends = [place + len(str(gold)) for gold in golds if (place := text.lower().find(str(gold).lower())) >= 0]
+    shown = max([LONGEST, *ends])
+    return text if len(text) <= shown else f"{text[:shown]}…"

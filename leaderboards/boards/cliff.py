@@ -83,6 +83,8 @@ def cliff(profile: Profile, measure: Measure) -> Cliff | Blank:
     if isinstance(result, Blank):
         return result
     ratios, rises = result
+    if len(ratios) == 1:
+        return Blank("there is one step alone, from the full cache to the only level that was asked for")
     if rises[0].max() <= FLAT:
         return Blank(f"{measure.title.lower()} rises nowhere")
     places = steepest(rises)

@@ -78,7 +78,7 @@ def _none_mastered(results: Results, figure: Address) -> Headline:
     shown = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     reasons = reasons_by_task(results.rows)
     below = "; ".join(f"{task}: {reasons[task].removeprefix(f'{CANNOT}: ')}" for task in results.tasks)
-    text = f"The model masters no task here, so that scores say nothing of policies ({below})."
+    text = f"The model masters no task here, so its scores say nothing about policies ({below})."
     level = Level(kind_of(results).name, kind_of(results).typical)
     rises = {
         row.policy: row
@@ -87,10 +87,11 @@ def _none_mastered(results: Results, figure: Address) -> Headline:
     }
     if rises:
         best = min(rises.values(), key=lambda row: DELTA_NLL.value(row) or 0.0)
-        low_high = interval_text(DELTA_NLL.interval(best), digits=3).replace("–", " to ")
+        interval = DELTA_NLL.interval(best)
+        low_high = f" ({interval_text(interval, digits=3).replace('–', ' to ')})" if interval else ""
         text += (
-            f" What policies change all the same is how likely the right answer is: at {level.where} {best.policy} "
-            f"costs least, {DELTA_NLL.text(DELTA_NLL.value(best))} nats a token ({low_high})."
+            f" Policies still change how likely the right answer is: at {level.where} its NLL rises least under "
+            f"{best.policy}, by {DELTA_NLL.text(DELTA_NLL.value(best))} nats a token{low_high}."
         )
     text += f" {advice(results.tasks)}"
     return Headline(text, figure(shown, DELTA_NLL.name))

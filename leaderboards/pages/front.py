@@ -231,7 +231,7 @@ def _notes(results: Results) -> list[str]:
         if row.task == task and (value := RIGHT.value(row)) is not None:
             best[row.policy] = max(best.get(row.policy, 0.0), value)
     above = best.get(ORACLE, 0.0) > best.get(FULL, 0.0) > 0
-    return ["The oracle is above the full cache, because it also removes distractors."] if above else []
+    return ["The oracle is above the full cache: it removes distractors too, unless that is chance."] if above else []
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:

@@ -107,8 +107,8 @@ def note_of(results: Results, task: str) -> str:
         which = f"masters none of the {len(results.tasks)} tasks" if task == ALL_TASKS else "does not master this task"
         sentences.insert(
             0,
-            f"The model {which} with the full cache{where}, so that its scores say nothing of policies; how "
-            "much less likely the right answer becomes does",
+            f"The model {which} with the full cache{where}, so its scores say nothing about policies. The rise of the "
+            "right answer’s NLL does: it has a table of its own",
         )
     elif task == ALL_TASKS:
         left_out = [one for one in results.tasks if one not in results.mastered]
@@ -128,7 +128,7 @@ def note_of(results: Results, task: str) -> str:
     if most.right_by_silence is not None:
         sentences.append(f"“I don’t know” to every question has {most.right_by_silence:.1f} % right")
     if most.obeyed_by_silence is not None:
-        sentences.append(f"It obeys {most.obeyed_by_silence:.0f} % of the directives")
+        sentences.append(f"Saying so obeys {most.obeyed_by_silence:.0f} % of the directives")
     if most.few_contexts:
         least = f"as few as {most.fewest_contexts} contexts of a task" if task == ALL_TASKS else "so few contexts"
         sentences.append(f"With {least}, intervals are too narrow and verdicts too sure: their cells are hatched")
@@ -256,7 +256,7 @@ def _detail(row: SummaryRow, measure: Measure) -> str:
         return BESIDE[measure.name][1](row)
     if share_as_count(row, measure):
         return ""
-    return interval_text(measure.interval(row), measure.factor)
+    return interval_text(measure.interval(row), measure.factor, 0 if measure.factor > 1 else measure.digits)
 
 
 def _coverage(row: SummaryRow) -> str:

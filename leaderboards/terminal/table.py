@@ -58,7 +58,7 @@ def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
     counts = ", ".join(f"{count} of {task}" for task, count in fewest.items())
     return [
         f"few contexts ({counts}): intervals are too narrow, and nothing is shown to be safe with fewer than "
-        f"{FEW_CONTEXTS}: --limit {FEW_CONTEXTS} or more, of a file of yours as many different contexts"
+        f"{FEW_CONTEXTS}: use --limit {FEW_CONTEXTS} or more; a file of yours needs as many different contexts"
     ]
 
 
@@ -121,8 +121,11 @@ def _some(levels: Sequence[Level]) -> list[Level]:
 
 
 def _number_text(measure: Measure, row: SummaryRow | None) -> str:
-    """Writes a number in four characters at most, so that ten columns fit."""
+    """Writes a number in five characters at most, so that ten columns fit."""
     if row is None:
         return ""
-    text = measure.text(measure.value(row))
-    return text[:-2] if len(text) > 4 and text.startswith("100") else text[:5]
+    value = measure.value(row)
+    text = measure.text(value)
+    if value is not None and len(text) > 5:  # as -0.415 is
+        text = f"{value * measure.factor:z.{max(0, measure.digits - len(text) + 5)}f}"
+    return text[:-2] if len(text) > 4 and text.startswith("100") else text
