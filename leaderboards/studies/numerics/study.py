@@ -77,11 +77,11 @@ def _free_part(rows: Sequence[Free]) -> StudySection:
             "answers of paths": lambda one: f"{one.task}, {one.dtype}, {one.sampling}",
             "pairs": lambda one: one.pairs,
             "differ": lambda one: one.differ,
-            "Div_Index": lambda one: one.first_flip,
+            "Div_Index": lambda one: None if one.first_flip is None else f"{one.first_flip:g}",
             "KL before": lambda one: one.kl_before,
             "KL after": lambda one: one.kl_after,
-            "right, on": lambda one: one.right_on,
-            "right, off": lambda one: one.right_off,
+            "right, on": lambda one: None if one.right_on is None else f"{100 * one.right_on:.0f} %",
+            "right, off": lambda one: None if one.right_off is None else f"{100 * one.right_off:.0f} %",
         },
     )
     return StudySection(

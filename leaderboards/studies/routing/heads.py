@@ -99,9 +99,9 @@ class Heads:
         columns: dict[str, Callable[[Agreement], object]] = {
             "policy": lambda one: one.policy,
             "level": lambda one: one.level,
-            "consensus": lambda one: one.consensus.mean(),
-            "consensus by chance": lambda one: one.consensus_by_chance.mean(),
-            "agreement": lambda one: one.agreement.mean(),
+            "consensus": lambda one: f"{one.consensus.mean():.2f}",
+            "consensus by chance": lambda one: f"{one.consensus_by_chance.mean():.2f}",
+            "agreement": lambda one: f"{one.agreement.mean():.2f}",
             "slope": lambda one: in_numbers(one.slope),
         }
         section = StudySection(

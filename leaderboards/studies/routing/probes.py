@@ -142,9 +142,9 @@ class Probes:
             "asked for": lambda one: one.label,
             "policy": lambda one: one.policy,
             "level": lambda one: one.level,
-            "macro-F1": lambda one: one.score.macro_f1,
-            "control": lambda one: one.score.control,
-            "selectivity": lambda one: one.score.selectivity,
+            "macro-F1": lambda one: f"{one.score.macro_f1:z.2f}",
+            "control": lambda one: f"{one.score.control:z.2f}",
+            "selectivity": lambda one: f"{one.score.selectivity:z.2f}",
             "answers": lambda one: one.answers,
         }
         return StudySection(

@@ -242,7 +242,7 @@ class ReachedAnswers:
                 "reached by chance": lambda one: f"{100 * one.chance:.0f}",
                 "relayed": lambda one: one.relayed,
                 "right answers": lambda one: one.right,
-                "width": lambda one: one.width,
+                "width": lambda one: f"{one.width:.2f}",
             },
         )
         return StudySection(
