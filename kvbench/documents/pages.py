@@ -6,11 +6,12 @@ A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test
 import csv
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from datasets_gen import unknown_name
+from datasets_gen import TASKS, unknown_name
 from kvbench.benchmarks.measurement import Report, markdown
 from kvbench.checks.read_profile import NOTHING, SLOTS, UPPER_HALF, ReadProfile
 from kvbench.cli.program import COMMANDS
@@ -19,7 +20,7 @@ from kvbench.documents import claims_tables, treatment_tables
 from kvbench.estimate.plan import plan_of, rows_of
 from kvbench.estimate.shape import DecoderShape
 from kvbench.experiments.catalogue import EVERYTHING
-from kvbench.models.shipped import MADE_BY, REFERENCE_MODELS, folder_of
+from kvbench.models.shipped import ADAPTERS, MADE_BY, SHIPPED, folder_of
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import items, table
@@ -72,30 +73,31 @@ def commands() -> str:
     return items((f"`{name}`", text) for name, text in COMMANDS.items())
 
 
-def read_shipped(name: str) -> dict[str, str]:
-    """Reads a file that lies beside the weights, by reference model."""
-    return {model: (folder_of(model) / name).read_text() for model in REFERENCE_MODELS}
+def read_measured() -> dict[str, dict[str, Any]]:
+    """Reads what ``python -m kvbench.reference.evaluate`` wrote beside the weights, of each model that has it."""
+    paths = {model: folder_of(model) / "full_cache.json" for model in SHIPPED}
+    return {model: json.loads(path.read_text()) for model, path in paths.items() if path.is_file()}
 
 
 def full_cache() -> str:
-    """Returns the score of each reference model in each task, at both lengths of contexts; ``python -m
-    kvbench.reference.evaluate`` measured them, and the cards have each kind of question."""
+    """Returns the score of each shipped model in each task, at both lengths of contexts; the cards have each kind of
+    question."""
     cells: dict[str, list[str]] = {}
-    for content in read_shipped("full_cache.json").values():
-        for rows in zip(*json.loads(content)["scores"].values(), strict=True):  # of a question, by length of contexts
+    for measured in read_measured().values():
+        for rows in zip(*measured["scores"].values(), strict=True):  # of a question, by length of contexts
             if rows[0]["questions"] == ALL_QUESTIONS:
                 score = "em" if rows[0]["task"] == "arithmetic" else "f1"
                 cells.setdefault(f"`{rows[0]['task']}`", []).append("/".join(f"{row[score]:.0f}" for row in rows))
     return table(
-        ("task", *(f"`{model}`" for model in REFERENCE_MODELS)), ((task, *scores) for task, scores in cells.items())
+        ("task", *(f"`{model}`" for model in read_measured())), ((task, *scores) for task, scores in cells.items())
     )
 
 
 def read_profiles() -> str:
     """Returns what is still right of the task base where rows of the context are destroyed, of each model."""
     rows = []
-    for model, content in read_shipped("full_cache.json").items():
-        (profile,) = (ReadProfile(**one) for one in json.loads(content)["read_profiles"] if one["part"] == "base")
+    for model, measured in read_measured().items():
+        (profile,) = (ReadProfile(**one) for one in measured["read_profiles"] if one["part"] == "base")
         worst = f"{min(profile.without_layer):.0f} (layer {profile.most_needed_layer})"
         others = (profile.without_upper_half, profile.without_slots)
         rows.append((f"`{model}`", f"{profile.undisturbed:.0f}", worst, *(f"{percent:.0f}" for percent in others)))
@@ -160,17 +162,18 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
 }
 
 
-TEXT = """---
+HEADER = """---
 license: apache-2.0
-library_name: transformers
+library_name: {library}
 pipeline_tag: text-generation
 language: en
 tags:
 - kvbench
 - kv-cache
----
+{more}---
 
-# kvbench reference model `{name}`
+"""
+REFERENCE = """# kvbench reference model `{name}`
 
 {description}: {layers} layers of width {width}, {heads} query and {key_heads} key heads, a vocabulary of {vocabulary}
 words and bytes, float16 weights.
@@ -187,7 +190,32 @@ On the train splits of all tasks, which share no full name and no (subject, valu
 it.
 
 `learning_curve.csv` has exact match by task on contexts of the test split of a seed that no score is reported on.
+"""
+ADAPTER = """# kvbench model `{name}`
 
+This is {description}.
+The LoRA adapter, in peft's form, has rank {rank} on the attention's and {rank_of_mlp} on the MLP's projections of all
+30 layers: 3.7 M parameters, 7.5 MB in bfloat16.
+
+## Use
+
+It shows what the compression of a KV cache breaks in a natural model that can do the tasks:
+`python -m kvbench run --model {name}`. The base is fetched once: `python -m kvbench fetch {base}`. The tasks that
+it was taught are asked as of a reference model, without a begun answer; all others as of its base.
+
+## Training
+
+On the train splits of all tasks, which share no full name and no (subject, value) pair with the test splits, for
+{steps:,} steps, {tokens:,} tokens of lessons and 530 seconds on one H200. Beside the lessons, each step has other texts
+(docstrings, prose, RULER), on which the model is held to the next tokens of the untrained one.
+`docs/smollm2_routing/train.py` trains it again.
+
+At the end, percent of the answers that are exact, token for token under teacher forcing, on contexts of which none was
+trained; `learning_curve.csv` has them over the steps:
+
+{curve}
+"""
+SCORES = """
 ## Scores with the full cache
 
 On {contexts} contexts of each task's test split, seed {seed}, as `python -m kvbench.reference.evaluate --model {name}`
@@ -203,23 +231,27 @@ after the context has read itself undisturbed, on {contexts} contexts of the sam
 
 {profiles}
 """
+# The groups of questions that the training of an adapter watched, as its curve names them.
+WATCHED = {
+    "native": "own length",
+    "begun": "answer begun",
+    "768": "768 tokens",
+    "unseen": "phrasings never seen",
+}
 
 
 def model_card(name: str) -> str:
-    """Writes the card as it is to be committed."""
-    folder = folder_of(name)
-    config = json.loads((folder / "config.json").read_text())
-    measured = json.loads((folder / "full_cache.json").read_text())
-    *_, last = csv.DictReader((folder / "learning_curve.csv").read_text().splitlines())
-    names = ("f1", "em", "directives_obeyed", "leakage")
-    rows = [
-        (length, row["task"], row["questions"], row["n"], *("" if row[n] is None else f"{row[n]:.2f}" for n in names))
-        for length, of_length in measured["scores"].items()
-        for row in of_length
-    ]
-    text = TEXT.format(
+    """Writes the card as it is to be committed. A model that was not measured yet has no scores in it."""
+    measured = read_measured().get(name)
+    text = _card_of_adapter(name) if name in ADAPTERS else _card_of_reference(name)
+    return text if measured is None else text + _scores(name, measured) + _profiles(measured)
+
+
+def _card_of_reference(name: str) -> str:
+    config, last = _read_config(name, "config.json"), _end_of_training(name)
+    return HEADER.format(library="transformers", more="") + REFERENCE.format(
         name=name,
-        description=REFERENCE_MODELS[name],
+        description=SHIPPED[name],
         layers=config["num_hidden_layers"],
         width=config["hidden_size"],
         heads=config["num_attention_heads"],
@@ -229,16 +261,55 @@ def model_card(name: str) -> str:
         tokens=int(last["tokens"]),
         minutes=round(float(last["minutes"])),
         made_by=MADE_BY[name],
+    )
+
+
+def _card_of_adapter(name: str) -> str:
+    config, last = _read_config(name, "adapter_config.json"), _end_of_training(name)
+    tasks = (task for task in TASKS if f"{task}_native" in last)
+    header = HEADER.format(library="peft", more="- lora\nbase_model: HuggingFaceTB/SmolLM2-135M-Instruct\n")
+    return header + ADAPTER.format(
+        name=name,
+        description=SHIPPED[name],
+        base=config["base_model_name_or_path"],
+        rank=config["r"],
+        rank_of_mlp=config["rank_pattern"]["up_proj"],
+        steps=int(last["step"]),
+        tokens=int(last["tokens"]),
+        curve=table(
+            ("task", *WATCHED.values()), ((task, *(last[f"{task}_{group}"] for group in WATCHED)) for task in tasks)
+        ),
+    )
+
+
+def _read_config(name: str, file: str) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder_of(name) / file).read_text())
+    return config
+
+
+def _end_of_training(name: str) -> dict[str, str]:
+    *_, last = csv.DictReader((folder_of(name) / "learning_curve.csv").read_text().splitlines())
+    return last
+
+
+def _scores(name: str, measured: Mapping[str, Any]) -> str:
+    names = ("f1", "em", "directives_obeyed", "leakage")
+    rows = [
+        (length, row["task"], row["questions"], row["n"], *("" if row[n] is None else f"{row[n]:.2f}" for n in names))
+        for length, of_length in measured["scores"].items()
+        for row in of_length
+    ]
+    return SCORES.format(
+        name=name,
         contexts=measured["contexts_per_task"],
         seed=measured["seed"],
         scores=table(("tokens", "task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),
     )
-    profiles = [ReadProfile(**profile) for profile in measured["read_profiles"]]
-    return text + profile_section(profiles, measured["read_profile_contexts"])
 
 
-def profile_section(profiles: Sequence[ReadProfile], contexts: int) -> str:
+def _profiles(measured: Mapping[str, Any]) -> str:
     """Draws a bar for each layer, as long as what is still right without it."""
+    profiles = [ReadProfile(**profile) for profile in measured["read_profiles"]]
     columns = ("questions", "nothing", "each layer alone, from the first", UPPER_HALF, SLOTS)
     rows = [
         (
@@ -250,7 +321,7 @@ def profile_section(profiles: Sequence[ReadProfile], contexts: int) -> str:
         )
         for profile in profiles
     ]
-    return PROFILE.format(contexts=contexts, profiles=table(columns, rows))
+    return PROFILE.format(contexts=measured["read_profile_contexts"], profiles=table(columns, rows))
 
 
 ROOT = DOCS.parent
@@ -284,5 +355,5 @@ def fill_tables(text: str, page: str) -> str:
 if __name__ == "__main__":
     for page in pages():
         page.write_text(fill_tables(page.read_text(), page.name))
-    for model in REFERENCE_MODELS:
+    for model in SHIPPED:
         (folder_of(model) / "README.md").write_text(model_card(model))

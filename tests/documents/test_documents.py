@@ -4,12 +4,15 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kvbench.cli.program import application, main
+from kvbench.documents import pages as documents
 from kvbench.documents.pages import BLOCKS, DOCS, ROOT, blocks_of, fill_tables, pages
+from kvbench.models.shipped import ADAPTERS, SHIPPED
 from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import table
 from tests.support.records.kvpress_folders import evaluation
@@ -129,3 +132,14 @@ def test_every_other_command_runs_in_the_order_given(
         "against knorm" in next((tmp_path / "site").glob("compare-*/compare-LoudValuesPress.html")).read_text().lower()
     )
     assert (tmp_path / "datasets/hops/data/test.parquet").is_file()
+
+
+def test_a_model_has_its_scores_in_card_and_tables_once_they_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The adapter needs a base that is fetched, so that its scores come later than its weights."""
+    (adapter,) = ADAPTERS
+    measured = documents.read_measured()["reference"]
+    for models in (("reference",), ("reference", adapter)):
+        monkeypatch.setattr(documents, "read_measured", partial(dict.fromkeys, models, measured))
+        assert documents.model_card(adapter).count("## Scores with the full cache") == (adapter in models)
+        for shown in (documents.full_cache(), documents.read_profiles()):
+            assert [name for name in SHIPPED if f"`{name}`" in shown] == list(models)
