@@ -66,7 +66,7 @@ suite: $(INSTALLED)
 	$(BIN)/python -m kvbench bench --suite --device cpu --out docs/bench.json
 	$(BIN)/python -m kvbench.benchmarks.drawing docs/bench.json docs/costs.png
 
-# The verdicts on the reference models that the README and docs/claims.md show: an hour on two cores.
+# The verdicts on the shipped models that the README and docs/claims.md show: tens of minutes on two cores.
 claims: $(INSTALLED)
 	mkdir -p docs/claims
 	$(BIN)/python -c "from kvbench.models.shipped import CLAIMS; [print(*pair) for pair in CLAIMS.items()]" | \
