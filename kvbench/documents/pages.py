@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from datasets_gen import unknown_name
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
-from kvbench.models.shipped import REFERENCE_MODELS
+from kvbench.models.shipped import SHIPPED
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
 from policies.faults.options import FaultOptions
@@ -84,7 +84,6 @@ def _pairs(declared: type[BaseModel], common: type[BaseModel]) -> Iterable[tuple
 
 MEASURED = Path(__file__).parents[2] / "docs" / "claims"  # the register of each model, as the command wrote it
 NOT_MEASURED = "–"
-COLUMNS = ("reference", "reference-qwen", "reference-confident")  # the models on which most claims were examined
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
 COUNTED = {"holds": "hold", "does not hold": "do not hold", IN_PART: "hold in part", "undecided": "are undecided"}
 SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±"}
@@ -104,15 +103,13 @@ def verdicts_in_short() -> str:
 
 
 def verdicts() -> str:
-    """Returns an item for each claim: the verdict on each of :data:`COLUMNS`, and what the text says."""
-    by_model = [_verdicts(model) for model in COLUMNS]
-    return items(
-        (
-            f"{claim.identifier} {' '.join(SIGNS.get(of_model.get(name, ''), NOT_MEASURED) for of_model in by_model)}",
-            claim.words,
-        )
+    """Returns the names of the models, and an item for each claim: the verdict on each, and what the text says."""
+    by_model = {model: _verdicts(model) for model in examined()}
+    lines = items(
+        (f"{name} {' '.join(SIGNS.get(of.get(name, ''), NOT_MEASURED) for of in by_model.values())}", claim.words)
         for name, claim in claims().items()
     )
+    return f"On {', '.join(f'`{model}`' for model in by_model)}:\n\n{lines}"
 
 
 def reasons() -> str:
@@ -127,7 +124,7 @@ def first_sentence(text: str) -> str:
 
 def examined() -> list[str]:
     """Lists the shipped models on which claims were put to the test."""
-    return [model for model in REFERENCE_MODELS if (MEASURED / f"{model}.json").is_file()]
+    return [model for model in SHIPPED if (MEASURED / f"{model}.json").is_file()]
 
 
 def _rows(model: str) -> Sequence[Mapping[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Literal
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError
 from leaderboards.statistics.bootstrap import Blank, FloatArray
 
-# They follow the name of an experiment that another model takes too.
+# They follow the name of an experiment that a larger model of the family, or one of another architecture, takes too.
 LARGER, BESIDE = " of the larger model", " of the model beside it"
 # That a statistic is other than a number can be shown, and that it is that number cannot: such a claim holds, or is
 # undecided.
@@ -93,17 +93,10 @@ class Claim:
     unit: str = ""  # of the statistic
     remark: str = ""  # where the text's own numbers say something else than its words: with the arithmetic
     because: str = ""  # why verdicts contradict the text: measured by a further experiment, on the models that it names
-    two_sizes: bool = False  # it compares the model with a larger one of its family
-    two_architectures: bool = False  # it compares the model with one of another architecture
+    of_others: tuple[str, ...] = ()  # LARGER or BESIDE, where it compares the model with such a one
 
     @property
     def evidence(self) -> tuple[str, ...]:
         """Names the evidence that it takes: experiments, and the same of another model."""
         names = tuple(experiment.name for experiment in self.experiments)
         return (*names, *(name + which for which in self.of_others for name in names))
-
-    @property
-    def of_others(self) -> tuple[str, ...]:
-        """Lists what follows the names of experiments that another model takes too."""
-        others = {LARGER: self.two_sizes, BESIDE: self.two_architectures}
-        return tuple(which for which, is_taken in others.items() if is_taken)

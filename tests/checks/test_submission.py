@@ -87,7 +87,7 @@ def test_a_sound_run_passes_and_is_left_as_it_was(cli: CommandLine, run: Path) -
 
 def test_answers_of_the_full_cache_in_a_run_of_the_default_length_are_found(cli: CommandLine, tmp_path: Path) -> None:
     """Contexts that were lengthened to 768 tokens of the run's model are made again, and answered again."""
-    words = "--model reference-small --tasks base --limit 1 --policies recency --ratios 0.9 --name x --quiet"
+    words = "--model reference-narrow --tasks base --limit 1 --policies recency --ratios 0.9 --name x --quiet"
     assert cli("run", *words.split(), "--out", tmp_path, "--site", tmp_path / "site") == 0, cli.err
     run = tmp_path / "x"
     assert Store.open(run).frame().context_tokens.min() > 700

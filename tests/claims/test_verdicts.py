@@ -46,7 +46,7 @@ def made_up(kept: Mapping[float, float], clean: float = 1.0, contexts: int = CON
     return Evidence(DataFrame(rows))
 
 
-def claim(threshold: float, side: str = "at least", identifier: str = "F1", two_sizes: bool = False) -> Claim:
+def claim(threshold: float, side: str = "at least", identifier: str = "F1") -> Claim:
     def measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
         found = evidence[EXPERIMENT.name].of("base")
         return [Statistic(found.share_kept("zeros", 0.1), found.contexts)]
@@ -61,7 +61,6 @@ def claim(threshold: float, side: str = "at least", identifier: str = "F1", two_
         threshold=threshold,
         experiments=(EXPERIMENT,),
         measure=measure,
-        two_sizes=two_sizes,
     )
 
 
@@ -125,7 +124,7 @@ def test_claims_of_a_text_are_corrected_together() -> None:
 
 
 def test_two_sizes_are_needed_where_size_is_the_claim() -> None:
-    of_size = claim(0.5, two_sizes=True)
+    of_size = replace(claim(0.5), of_others=(LARGER,))
     found = verdict_of(of_size, made_up({0.1: 0.9}))
     assert found.verdict == "undecided"
     assert "--larger" in found.why
@@ -133,7 +132,7 @@ def test_two_sizes_are_needed_where_size_is_the_claim() -> None:
 
 
 def test_another_architecture_is_needed_where_that_is_the_claim() -> None:
-    of_two = replace(claim(0.5), two_architectures=True)
+    of_two = replace(claim(0.5), of_others=(BESIDE,))
     found = verdict_of(of_two, made_up({0.1: 0.9}))
     assert found.verdict == "undecided"
     assert "--beside" in found.why

@@ -1,6 +1,7 @@
-"""The tables of verdicts are what the registers of the reference models say."""
+"""The tables of verdicts are what the registers of the shipped models say."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def row(claim: str, verdict: str, part: str = "", **more: Any) -> dict[str, Any]
 
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three of the reference models have a register, the second of a single claim and the third of none."""
+    """Each shipped model has a register, the second of a single claim and the third of none."""
     monkeypatch.setattr(kvbench.documents.pages, "MEASURED", tmp_path)
     rows = [
         row("F1", "does not hold", because="It reads in one layer."),
@@ -40,8 +41,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         row("R2", "undecided"),
     ]
     (tmp_path / "reference.json").write_text(json.dumps({"model": "reference", "claims": rows}))
-    (tmp_path / "reference-qwen.json").write_text(json.dumps({"claims": [row("R9", "holds")]}))
-    (tmp_path / "reference-confident.json").write_text(json.dumps({"claims": []}))
+    (tmp_path / "reference-narrow.json").write_text(json.dumps({"claims": [row("R9", "holds")]}))
+    (tmp_path / "smollm2-routing.json").write_text(json.dumps({"claims": []}))
     return tmp_path
 
 
@@ -52,7 +53,8 @@ def test_verdicts_are_counted_and_a_claim_of_several_verdicts_holds_in_part(meas
 
 
 def test_every_claim_has_a_line_with_its_verdicts_in_the_order_of_the_models(measured: Path) -> None:
-    lines = verdicts().splitlines()
+    models, _, *lines = verdicts().splitlines()
+    assert re.findall(r"`(.+?)`", models) == ["reference", "reference-narrow", "smollm2-routing"]
     assert len(lines) == len(claims())
     for one, line in zip(claims().values(), lines, strict=True):
         assert line.startswith(f"- {one.identifier} ")

@@ -6,7 +6,6 @@ from collections import defaultdict
 from functools import cache
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from datasets_gen import NATIVE, TASKS, Task
@@ -22,7 +21,7 @@ from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import build_prompts
-from kvbench.reference.evaluate import FIRST_CONTEXTS, TARGETED, TARGETS, Target, first_scores, measure, scores
+from kvbench.reference.evaluate import FIRST_CONTEXTS, first_scores, measure
 from policies import Policy, at_ratios
 from policies.declaration.names import CONTROLS
 from tests.support.models.engine_paths import first_of_each_path
@@ -52,17 +51,12 @@ def measured(name: str) -> dict[str, Any]:
     return content
 
 
-@cache
-def answers(name: str, task: str) -> pd.DataFrame:
-    return measure(loaded(name), TASKS[task], SAMPLE, measured(name)["seed"])
-
-
 @every_model
 def test_it_is_small_and_an_ordinary_checkpoint(name: str) -> None:
     assert sum(path.stat().st_size for path in folder_of(name).iterdir()) < 11_000_000
     assert list(folder_of(name).glob("*.safetensors"))
     config = loaded(name).network.config
-    assert config.model_type == ("llama" if name in ("reference", "reference-confident") else "qwen3")
+    assert config.model_type == {"reference": "llama", "reference-narrow": "qwen3"}[name]
     assert config.num_key_value_heads < config.num_attention_heads
     assert loaded(name).tokenizer.chat_template
 
@@ -118,31 +112,17 @@ def test_it_answers_the_first_contexts_as_when_the_readme_was_written(name: str,
 def test_it_answers_with_the_full_cache_as_well_as_the_readme_says(name: str, task: Task) -> None:
     rows = measured(name)["scores"][NATIVE]
     (whole,) = (row for row in rows if (row["task"], row["questions"]) == (task.name, "all"))
-    frame = answers(name, task.name)
+    frame = measure(loaded(name), task, SAMPLE, measured(name)["seed"])
     for score in ("f1", "directives_obeyed"):
         if whole[score] is not None:
             scale = 100 if score == "f1" else 1
             assert abs(frame[score].astype(float).mean() - whole[score]) < LUCK * scale
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TARGETED)
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.task}, {target.questions}")
-def test_what_is_said_to_be_mastered_is_mastered_on_a_sample(name: str, target: Target) -> None:
-    rows = measured(name)["scores"][NATIVE]
-    if not target.is_met(target.measured_score(rows)):
-        pytest.xfail(f"{name} reaches {target.measured_score(rows):.1f} and not {target}: so says its card")
-    task = TASKS[target.task]
-    frame = answers(name, task.name)
-    on_sample = target.measured_score(scores(task.name, frame))
-    assert target.is_met(on_sample + (-1 if target.at_most else 1) * 100 * LUCK)
-
-
-@pytest.mark.parametrize("name", ["reference", "reference-qwen", "reference-confident"])
-def test_it_reads_through_many_routes(name: str) -> None:
+def test_the_default_reads_through_many_routes(reference: LoadedModel) -> None:
     """With any layer destroyed, or three slots of ten, it answers on: no single read is all that it has."""
-    profile = reads_of(loaded(name), TASKS["base"], None, FIRST_CONTEXTS, measured(name)["seed"]).profile
-    assert profile.undisturbed > 60  # the confident one has no unanswerable question right
+    profile = reads_of(reference, TASKS["base"], None, FIRST_CONTEXTS, measured("reference")["seed"]).profile
+    assert profile.undisturbed > 85
     assert profile.worst_layer <= 25
     assert profile.slots <= 10
 
@@ -157,7 +137,7 @@ def test_the_narrow_one_reads_in_one_layer() -> None:
 
 
 MODES: tuple[Mode, ...] = ("agnostic", "aware")
-EVERYWHERE = [(name, mode) for mode in MODES for name in TARGETED]  # one of each architecture
+EVERYWHERE = [(name, mode) for mode in MODES for name in REFERENCE_MODELS]  # one of each architecture
 
 
 def assert_equals_kvpress(

@@ -59,7 +59,7 @@ F1 = Claim(
     "1.1 to 1.5 by layer and values one of 0.2 to 0.9, so that noise of a spread of 1 is a row like "
     "others, and an answer has other ways. With a spread of 4 the same 2 % leave 79 % right (95 with the "
     "full cache), with 8 and with 16 none: from there on the claim holds. Noise of the mean and spread of "
-    "each layer leaves 95. `reference-qwen`: 64, 0, 0 and 97.",
+    "each layer leaves 95.",
 )
 
 
@@ -98,8 +98,7 @@ F3 = Claim(
     measure=_measure_f3,
     because="A key of zeros draws little attention, but a key of another context draws it to itself. In the keys "
     "alone, at 30 %, "
-    "zeros leave 85 % right on `reference` and a distractor 76; in the values alone they leave 95 and 94. "
-    "`reference-qwen`: 81 and 68 in the keys, 97 and 94 in the values.",
+    "zeros leave 85 % right on `reference` and a distractor 76; in the values alone they leave 95 and 94.",
 )
 
 
@@ -126,10 +125,9 @@ F4 = Claim(
     threshold=0.3,
     experiments=(BANDS,),
     measure=_measure_f4,
-    because="These models have no critical band. At 2 % the noise is too weak to tell anything (see F1); at 30 % "
-    "each quarter of the layers leaves 94 to 95 % right on `reference` (95 with the full cache), since "
-    "what is lost in one is read in another. `reference-qwen`: 92 in the first quarter and 96 to 97 in the "
-    "others (97 with the full cache).",
+    because="A model that reads by many routes has no critical band. At 2 % the noise is too weak to tell anything "
+    "(see F1); at 30 % each quarter of the layers leaves 94 to 95 % right on `reference` (95 with the full cache), "
+    "since what is lost in one is read in another.",
 )
 
 
@@ -154,7 +152,7 @@ F5 = Claim(
     threshold=0.0,
     experiments=(KINDS_OF_NOISE,),
     measure=_measure_f5,
-    two_sizes=True,
+    of_others=(LARGER,),
 )
 
 

@@ -96,10 +96,9 @@ N1 = Claim(
     experiments=(WALKED,),
     measure=_measure_n1,
     because="Rounding is small beside the distance between the first and the second token. Behind the same tokens, "
-    "float16 moves the distribution by 6e-8 nats and less on `base` and by 4e-6 on running text, 8e-5 at most (N3). "
-    "None of 60 answers parts in `reference` and in `reference-small`, and one in `reference-qwen`, on running text; "
-    "in bfloat16, whose steps are eight times as wide, 5, 2 and 13 % part, all of them on running text. Answers of "
-    "a few tokens that are nearly certain have no boundary near.",
+    "float16 moves the distribution by 4e-10 nats on `base` and by 4e-6 on running text, 6e-5 at most (N3). "
+    "None of 60 answers of `reference` parts; in bfloat16, whose steps are eight times as wide, 5 % part, all of them "
+    "on running text. Answers of a few tokens that are nearly certain have no boundary near.",
 )
 
 
@@ -162,8 +161,8 @@ N3 = Claim(
     experiments=(WALKED,),
     measure=_measure_n3,
     unit="nats",
-    because="In `reference`, `reference-qwen` and `reference-small`, distributions with the cache and without it "
-    "differ by rounding, at most 8e-5 nats at any step in float16.",
+    because="In `reference`, distributions with the cache and without it differ by rounding, at most 6e-5 nats at any "
+    "step in float16.",
     remark="ln(32,000) = 10.37 is what a distribution that knows nothing is from one that is certain, so that means of "
     "10.7 to 12.8 nats are of distributions behind different tokens.",
 )

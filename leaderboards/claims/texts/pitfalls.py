@@ -259,8 +259,7 @@ P5 = Claim(
     "Fair eviction keeps more of the directives than knorm alone, 50 instead of 40 %, and "
     "55 instead of 20 % of them are obeyed on `reference` at 0.5. But of the defence it keeps 50 % of the "
     "tokens, where knorm keeps 46: too little to refuse (3 % of the attacks instead of 31), and a model "
-    "that follows again follows the attack too, so that 75 % of the protected text leaks instead of 24. "
-    "`reference-qwen`: 37 and 32 % obeyed, 21 and 81 % refused, 68 and 16 % leaked.",
+    "that follows again follows the attack too, so that 75 % of the protected text leaks instead of 24.",
 )
 
 

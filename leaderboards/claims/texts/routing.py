@@ -170,9 +170,9 @@ R2 = Claim(
     unit="asked ratio",
     because="Where a model may fall silent, it does. In the default run `reference` hallucinates 6 % of all "
     "answers about base and long_context with the full cache and 3 % at 0.9, where 75 % are silent (mean "
-    "of five policies). `reference-confident`, trained on without unanswerable questions and else alike, "
-    "hallucinates 18 % with the full cache, 45 % at 0.7 and 66 % at 0.9, and under SnapKV 19 % at 0.5, 29 "
-    "% at 0.7 and 74 % at 0.9: the cliff of the text.",
+    "of five policies). A model that was trained on without unanswerable questions and is else alike "
+    "(reference-confident, in commit b8dd3f1) hallucinates 18 % with the full cache, 45 % at 0.7 and 66 % at 0.9: the "
+    "cliff of the text.",
 )
 
 
@@ -336,7 +336,7 @@ R9 = Claim(
     experiments=(OVER_RATIOS,),
     measure=_measure_r9,
     unit="asked ratio",
-    two_sizes=True,
+    of_others=(LARGER,),
 )
 
 
