@@ -131,7 +131,7 @@ def test_errors_of_one_rate_have_a_row_each_and_no_areas(errors: dict[str, Study
     (table,) = errors["kept"].listings
     assert (BIASED, "1", NOTHING, "0", "100", "0") in table.rows
     assert ("int4", "0", ALL, "100", "0", "0") in table.rows
-    assert len(errors["kept"].pictures) == 1, "over the spread of the noise"
+    assert [style.policy for style in errors["spreads"].styles] == ["uniform", "uniform, biased", "normal"]
     (tensors,) = errors["tensor"].listings
     found = rows_of(tensors)
     assert (found["K"][0], found["K"][-1], found["V"][-1]) == ("-50 [-50 to -50] than V at 1", HALF, ALL)

@@ -59,12 +59,11 @@ def _height(task: MeasuredTask, fault: Damage, dtype: str, end: float) -> FloatA
 
 
 def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) -> StudySection:
-    """Shows what each treatment of the whole cache keeps, over the share of numbers changed and over their spread."""
+    """Shows what each treatment of the whole cache keeps, over the share of numbers changed."""
     everywhere = [one for one in found if not one.restricted]
     compared = {task.name: areas(task, everywhere, dtype) for task in tasks}
     shown = {one.policy for of_task in compared.values() for one, _ in of_task}
     styles = policy_styles([one.policy for one in everywhere if one.policy in shown])
-    noises = [one for one in everywhere if one.spread is not None]
     pictures, listings, details = list[Picture](), list[Listing](), list[Listing]()
     for task in tasks:
         if compared[task.name]:
@@ -74,10 +73,7 @@ def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) ->
             axis = Axis.from_values("share of numbers changed", [x for line in lines for x, _ in line.places])
             pictures.append(curve(task.name, KEPT, lines, axis, f"kept/{task.name}"))
             listings.append(_by_rate(task, compared[task.name], dtype))
-        if len(noises) > 1:
-            pictures.append(_over_spread(task, noises))
-        every = _every_cell(task, found)
-        (details if compared[task.name] else listings).append(every)
+        (details if compared[task.name] else listings).append(_every_cell(task, found))
     return StudySection(
         "kept",
         "How much is kept",
@@ -98,17 +94,21 @@ def _over_changed(task: MeasuredTask, fault: Damage, dtype: str) -> list[tuple[f
     return [(0.0, task.whole), *((fault.changed(one.value, dtype), task.kept(fault.policy, one)) for one in levels)]
 
 
-def _over_spread(task: MeasuredTask, noises: Sequence[Damage]) -> Picture:
+def _over_spread(tasks: Sequence[MeasuredTask], found: Sequence[Damage]) -> StudySection:
     """Draws what is kept where every number is off, over the spread of the errors, by their distribution."""
+    noises = [one for one in found if one.spread is not None and not one.restricted]
     styles = named_styles(list(dict.fromkeys(one.noise for one in noises)))
-    points: dict[str, list[tuple[float, Estimate]]] = {name: [(0.0, task.whole)] for name in styles}
-    for one in sorted(noises, key=lambda noise: noise.spread or 0.0):
-        levels = [level for level in task.levels(one.policy) if level.value == 1]
-        points[one.noise] += [(one.spread or 0.0, task.kept(one.policy, level)) for level in levels]
-    lines = [line_of(style, points[name]) for name, style in styles.items()]
-    axis = Axis.from_values("spread of the error", [x for line in lines for x, _ in line.places])
-    title = f"{', '.join(styles)} noise in every number, {task.name}"
-    return curve(title, KEPT, lines, axis, f"spreads/{task.name}")
+    pictures = []
+    for task in tasks if len(noises) > 1 else ():
+        points: dict[str, list[tuple[float, Estimate]]] = {name: [(0.0, task.whole)] for name in styles}
+        for one in sorted(noises, key=lambda noise: noise.spread or 0.0):
+            levels = [level for level in task.levels(one.policy) if level.value == 1]
+            points[one.noise] += [(one.spread or 0.0, task.kept(one.policy, level)) for level in levels]
+        lines = [line_of(style, points[name]) for name, style in styles.items()]
+        axis = Axis.from_values("spread of the error", [x for line in lines for x, _ in line.places])
+        pictures.append(curve(task.name, KEPT, lines, axis, f"spreads/{task.name}"))
+    text = "Every number is multiplied by 1 + an error. A biased error is not 0 on average."
+    return StudySection("spreads", "Over the spread of the error", text, tuple(styles.values()), tuple(pictures))
 
 
 def _by_rate(task: MeasuredTask, compared: Sequence[tuple[Damage, FloatArray]], dtype: str) -> Listing:
@@ -207,6 +207,7 @@ def content_of(given: StudyInput) -> StudyContent:
     )
     parts = [
         _kept(tasks, found, dtype),
+        _over_spread(tasks, found),
         *(_by_place(tasks, found, option) for option in PLACES),
         *equal_bytes(tasks, policies),
         variants(tasks, wrapped_policies(policies), deployed, "plain"),
