@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from leaderboards.aggregate.comparison.duel import COMPARED, POINTS, Duel, MeanDifference
+from leaderboards.aggregate.comparison.duel import COMPARED, POINTS, Contest, Duel, MeanDifference
 from leaderboards.aggregate.comparison.paired import AnswerKind
 from leaderboards.aggregate.comparison.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
@@ -85,7 +85,7 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
             "questions": duel.questions,
             "contexts": duel.contexts,
             "unit": POINTS,
-            **_contests_of(duel),
+            **_contests_of({} if duel.task in unmastered else duel.contests),
             "only_one": duel.only_one,
             "only_other": duel.only_other,
             "p_of_mcnemar": duel.p_of_mcnemar,
@@ -99,12 +99,12 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
     )
 
 
-def _contests_of(duel: Duel) -> dict[str, Any]:
+def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
     """Lists for each measure the difference with the interval of the corrected test, its p and verdict, and the
     smallest difference that could be seen."""
     columns: dict[str, Any] = {}
     for name in COMPARED:
-        contest = duel.contests.get(name)
+        contest = contests.get(name)
         columns |= {
             f"{name}_value": contest.sides[0] if contest else None,
             f"{name}_other_value": contest.sides[1] if contest else None,

@@ -4,14 +4,15 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.downloads.sheets import Sheet
+if TYPE_CHECKING:
+    from leaderboards.downloads.sheets import Sheet  # which imports pandas
 
 GAP = 2  # characters between two columns
 NARROWEST = 13  # characters of a column of sentences
@@ -55,7 +56,7 @@ class ResultTable:
     view: RenderableType | None = None
 
     @classmethod
-    def of_sheet(cls, name: str, sheet: Sheet, view: RenderableType) -> Self:
+    def of_sheet(cls, name: str, sheet: "Sheet", view: RenderableType) -> Self:
         """Makes a table whose rows for programs are those of a download."""
         return cls(name, [Column(column) for column in sheet.columns], sheet.rows, view=view)
 

@@ -103,7 +103,7 @@ def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(
     assert tables["pooled"] == []
     reason = "the model cannot do this task: percent right 0.0 with the full cache, below 50"
     rows = tables["verdicts"]
-    assert {(row["task"], row["verdict"], row["right"], row["not_mastered"]) for row in rows} == {
+    assert {(row["task"], row["verdict"], row["right_difference"], row["not_mastered"]) for row in rows} == {
         (task, None, None, reason) for task in ("base", "hops")
     }
     page = (tmp_path / "site/compare-knorm.html").read_text()
@@ -126,7 +126,9 @@ def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine
         cli(*words(cli, "compare", "zeros", "--against", "gaussian", "--rates", "0.5", "--every-task", "--json")) == 0
     )
     tables = json.loads(cli.out)["tables"]
-    assert {(row["kind"], row["level"], row["other"]) for row in tables["verdicts"]} == {("rate", 0.5, "gaussian")}
+    assert {(row["level_kind"], row["level"], row["other"]) for row in tables["verdicts"]} == {
+        ("rate", 0.5, "gaussian")
+    }
 
 
 def test_a_comparison_has_the_name_that_it_is_given_and_takes_no_other_run_s(cli: CommandLine, tmp_path: Path) -> None:
