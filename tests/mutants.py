@@ -269,7 +269,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{STORE}/merging.py",
-        "policies[0].points == policies[1].points",
+        "set(mine.points) <= set(theirs.points)",
         "True",
         "tests/store/test_lending.py::test_a_run_at_other_levels_lends_nothing",
     ),
@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{STORE}/merging.py",
-        "and other.has(task, chunk, policy, counts[2])",
+        " and other.has(task, chunk, policy, answers)",
         "",
         "tests/store/test_lending.py::test_what_another_run_has_in_part_is_not_lent",
     ),

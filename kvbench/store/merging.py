@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, get_origin
 
 import pandas as pd
+import pyarrow as pa
 
 from kvbench.store.run_file import RUN_FILE, Identity, PolicyIdentity
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS
-from policies import UNTREATED, Level
+from policies import UNTREATED, Level, Point
 
 KEY = list(RECORDS.key)
 SCORES = [one.name for one in METRICS.values() if (one.of_answer or one.of_kept) and get_origin(one.type) is not list]
@@ -139,28 +140,36 @@ def _opened(folder: Path) -> Store | None:
         return None
 
 
-def borrow(
-    store: Store, others: Sequence[Store], task: str, chunk: int, policy: str, counts: tuple[int, int, int]
-) -> bool:
-    """Copies what one of the other runs has of a policy on a chunk of contexts, if it has all of it: a policy that is
-    added to a finished run costs itself alone. ``counts``: of contexts, of questions and of answers."""
+def borrow(store: Store, others: Sequence[Store], task: str, chunk: int, policy: str, counts: tuple[int, int]) -> bool:
+    """Copies what one of the other runs has of a policy on a chunk of contexts, if it has all levels and draws of it: a
+    policy that is added to a finished run costs itself alone. ``counts``: of contexts and of questions."""
+    mine = store.identity.policy(policy)
     for other in others:
-        if not _same_work(other.identity, store.identity, task, policy):
+        theirs = other.identity.policy(policy)
+        if mine is None or theirs is None or not _same_work(other.identity, store.identity, task, mine, theirs):
             continue
         try:
-            if other.has_questions(task, chunk, *counts[:2]) and other.has(task, chunk, policy, counts[2]):
-                rows = {table.name: other.read(table, other.path(table, task, chunk, policy)) for table in store.tables}
-                store.write_chunk(task, chunk, rows)
+            answers = counts[1] * len(theirs.points)
+            if other.has_questions(task, chunk, *counts) and other.has(task, chunk, policy, answers):
+                read = {table.name: other.read(table, other.path(table, task, chunk, policy)) for table in store.tables}
+                store.write_chunk(task, chunk, {name: _at(rows, mine.points) for name, rows in read.items()})
                 return True
         except KVBenchError:  # a damaged file, which is for its own run to complain of
             continue
     return False
 
 
-def _same_work(one: Identity, other: Identity, task: str, policy: str) -> bool:
-    """Tells whether two runs have a task with the same contexts, and a policy at the same levels and draws."""
-    tasks, policies = (one.task(task), other.task(task)), (one.policy(policy), other.policy(policy))
-    if tasks[0] is None or tasks[1] is None or policies[0] is None or policies[1] is None:
-        return False
-    same_levels = policies[0].points == policies[1].points
-    return tasks[0].makes_the_contexts_of(tasks[1]) and policies[0].treats_like(policies[1]) and same_levels
+def _same_work(one: Identity, other: Identity, task: str, mine: PolicyIdentity, theirs: PolicyIdentity) -> bool:
+    """Tells whether two runs have the same contexts of a task, and ``theirs`` all levels and draws of ``mine``."""
+    tasks = one.task(task), other.task(task)
+    has_task = tasks[0] is not None and tasks[1] is not None and tasks[0].makes_the_contexts_of(tasks[1])
+    return has_task and mine.treats_like(theirs) and set(mine.points) <= set(theirs.points)
+
+
+def _at(rows: pa.Table, points: Sequence[Point]) -> pa.Table:
+    """Keeps the rows at some levels and draws; rows about contexts and questions are of all."""
+    if "level" not in rows.column_names:
+        return rows
+    wanted = [(point.level.kind, point.level.value, point.repeat) for point in points]
+    cells = pd.MultiIndex.from_frame(rows.select(["level_kind", "level", "repeat"]).to_pandas())
+    return rows.filter(pa.array(cells.isin(wanted), pa.bool_()))

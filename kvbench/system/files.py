@@ -86,9 +86,12 @@ def working_in(folder: Path) -> Iterator[None]:
     """Holds a lock beside a folder, which the system lets go when this process ends, however it does. Raises
     :class:`KVBenchError` that names the process which holds it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f".{folder.name}.lock").open("a+", encoding="utf-8") as file:
+    path = folder.parent / f".{folder.name}.lock"
+    with path.open("a+", encoding="utf-8") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                raise FileNotFoundError  # its former owner removed it in between, and another may hold a new one
         except OSError as error:
             file.seek(0)
             owner = file.read(300) or "another process"
@@ -97,4 +100,7 @@ def working_in(folder: Path) -> Iterator[None]:
             ) from error
         file.truncate(0)
         print(f"process {os.getpid()} on {platform.node()}", end="", file=file, flush=True)
-        yield
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

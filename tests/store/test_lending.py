@@ -27,10 +27,14 @@ def test_another_run_beside_it_lends_what_is_the_same(runs: ToyRuns, monkeypatch
 
 
 def test_a_run_at_other_levels_lends_nothing(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs("runs/more", ("full", "knorm"), ratios=(0.5, 0.75))
+    alone = outcome(runs("elsewhere/run", ("full", "knorm"), ratios=(0.5,)))
+    runs("runs/one", ("full", "knorm"), ratios=(0.3,))
     calls = record_calls(monkeypatch)
-    runs("runs/fewer", ("full", "knorm"), ratios=(0.5,))
+    runs("runs/more", ("full", "knorm"), ratios=(0.5, 0.75))
     assert policies_of(calls) == [["knorm"], ["knorm"]]
+    calls.clear()
+    pd.testing.assert_frame_equal(outcome(runs("runs/fewer", ("full", "knorm"), ratios=(0.5,))), alone)
+    assert calls == [], "a run at more levels lends those that are asked for"
 
 
 def test_what_failed_in_another_run_is_not_lent(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
