@@ -157,7 +157,12 @@ def test_ctrl_c_while_workers_are_forked_ends_the_run(cli: CommandLine, monkeypa
 
     def run_and_press() -> None:
         presses = iter([signal.SIGINT])  # a second one would kill at once
-        os.register_at_fork(after_in_parent=lambda: [os.kill(os.getpid(), one) for one in presses] and None)
+
+        def press() -> None:
+            for one in presses:
+                os.kill(os.getpid(), one)
+
+        os.register_at_fork(after_in_parent=press)
         sys.argv = ["kvbench", *map(str, cli.words("--limit", "2"))]
         program()
 
