@@ -89,7 +89,7 @@ def test_the_arguments_of_a_press_open_on_its_row_and_an_adapted_one_has_a_reaso
     closed = browser.evaluate(height)
     browser.evaluate(f"{row}.querySelector('summary').click()")
     assert browser.evaluate(height) > closed
-    assert "window_size (paper: 64): 5" in browser.evaluate(f"{row}.querySelector('details').innerText")
+    assert "window_size 5 (paper: 64)" in browser.evaluate(f"{row}.querySelector('details').innerText")
     ranks = browser.evaluate(f"{row}.querySelector('td.blank').innerText").split("\n")
     assert [text for text in ranks if text] == ["–", "window 5 of 64"]
 

@@ -83,7 +83,7 @@ def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Pa
     browser.open(site / "method.html")
     links = browser.evaluate(DOWNLOADS)
     names = {link.rpartition("/")[2] for link in links}
-    tables = ("cells", "board", "comparisons", "questions")
+    tables = ("cells", "board")
     assert names == {f"{name}.{kind}" for name in tables for kind in ("csv", "json")} | {"records.parquet"}
     for name in tables:
         table = pd.read_csv(site / f"data/{name}.csv", float_precision="round_trip")

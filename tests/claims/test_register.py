@@ -56,19 +56,16 @@ def words(cli: CommandLine, *more: object) -> list[object]:
     return ["claims", "--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "site", *more]
 
 
-def test_a_finished_run_lends_its_records_and_only_the_rest_is_run(
+def test_experiments_share_a_model_and_a_second_start_has_everything(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """E1 asks for two formats on three tasks; a run beside it has one of them, with the full cache, on one task."""
-    places = ["--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "first"]
-    assert cli("run", *places, "--context-tokens", "native", "--tasks", "base", "--policies", "int8", "--limit", 1) == 0
+    """E1 asks for two formats on three tasks."""
     calls = record_calls(monkeypatch)
     assert cli(*words(cli, "--only", "E1", "--limit", 1)) == 0
     of_task: dict[str, set[str]] = {}
     for call in calls:
         of_task.setdefault(call.task, set()).update(call.policies)
-    everything = {"full", "int8", "int4"}
-    assert of_task == {"base": {"int4"}, "instructions": everything, "prose": everything}
+    assert of_task == {key: {"full", "int8", "int4"} for key in ("base", "instructions", "prose")}
     assert cli.err.count("loading ") == 1, "two experiments on one model, which is loaded once"
     calls.clear()
     assert cli(*words(cli, "--only", "E1", "--limit", 1)) == 0

@@ -161,7 +161,7 @@ def test_board_curves_tables_and_downloads_show_it(found: dict[str, Any]) -> Non
     assert top < 10, "the axis of what has no highest value ends where the values do"
     assert {"mean_words", "mean_words_low", "mean_words_high", "newly_half"} <= set(found["cells"])
     assert "words at 0.9" in found["board_sheet"]
-    assert all(heading in found["pages"] for heading in ("Mean words", "words at 0.5", "all words"))
+    assert all(heading in found["pages"] for heading in ("Mean words", "words at 0.5"))
 
 
 def test_the_page_of_method_ls_and_the_readme_define_it(found: dict[str, Any]) -> None:

@@ -130,8 +130,8 @@ def test_where_the_model_can_do_no_task_the_likelihood_of_the_right_answer_is_to
     ]
     (only,) = _told(made)
     below = "; ".join(f"{task}: percent right 5.0 with the full cache, below 50" for task in tasks)
-    assert only.startswith(f"The model masters no task here, so that scores say nothing of policies ({below}).")
-    assert "at ratio 0.5 snapkv costs least, 0.250 nats a token (0.250 to 0.250)." in only
+    assert only.startswith(f"The model masters no task here, so its scores say nothing about policies ({below}).")
+    assert "at ratio 0.5 its NLL rises least under snapkv, by 0.250 nats a token (0.250 to 0.250)." in only
     assert "a needle (--tasks niah_single_2)" in only
     results = results_of(frame(made), "reference")
     assert note_of(results, "base").startswith("The model does not master this task with the full cache (percent right")

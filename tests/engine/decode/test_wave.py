@@ -13,7 +13,6 @@ from datasets_gen import TASKS, Task
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.columns import QuestionColumns, Row, make_columns, shared_start
-from kvbench.engine.decode.together import forward
 from kvbench.engine.decode.waves import PADDING, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
@@ -104,12 +103,14 @@ def test_an_answer_that_has_ended_takes_no_more_work(
 ) -> None:
     passed: list[int] = []
 
-    def counting(*arguments: Any, **options: Any) -> torch.Tensor:
-        found = forward(*arguments, **options)
+    step = engine.WaveSource.step
+
+    def counting(source: engine.WaveSource, tokens: torch.Tensor) -> torch.Tensor:
+        found = step(source, tokens)
         passed.append(len(found))
         return found
 
-    monkeypatch.setattr(engine, "forward", counting)
+    monkeypatch.setattr(engine.WaveSource, "step", counting)
     lengths = [len(ids) for ids in answers(llama, trace).values()]
     assert len(set(lengths)) > 1
     assert passed == [sum(length > step for length in lengths) for step in range(1, max(lengths))]
@@ -248,7 +249,7 @@ def test_masks_of_a_pass_are_bounded(
     expected = answers(llama, trace)
     monkeypatch.setattr("kvbench.engine.decode.together.MASK_NUMBERS", most)
     monkeypatch.setattr("kvbench.engine.decode.bundle.F.scaled_dot_product_attention", watched)
-    monkeypatch.setattr(engine, "forward", lambda *_: pytest.fail("no step is looked at"))
+    monkeypatch.setattr(engine.WaveSource, "step", lambda *_: pytest.fail("no step is looked at"))
     trace_alone = decode(llama, trace, 1, PLENTY)
     assert {g.token_ids for g in trace_alone} <= {ids[:1] for ids in expected.values()}
     assert all(size <= most or rows == 1 for rows, size in sizes)

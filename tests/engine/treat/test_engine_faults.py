@@ -209,7 +209,7 @@ def test_a_press_that_writes_into_its_inputs_harms_no_other(
     known: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kvbench.engine.treat.plan.KNOWN", known)
+    monkeypatch.setattr("kvbench.engine.treat.branch.KNOWN", known)
     answered = answers(llama, treat(llama, [policy, *OTHERS], [0.5], prompt))
     assert {key: ids for key, ids in answered.items() if key[0] != "faulty"} == alone
 
