@@ -114,7 +114,7 @@ def test_a_claim_in_one_file_is_found_judged_and_shown(tmp_path: Path) -> None:
     (tmp_path / "leaderboards/claims/texts/half.py").write_text(DECLARED)
     script = (
         "from pathlib import Path\n"
-        "from kvbench.commands.claims import publish_register\n"
+        "from kvbench.publish.claims import publish_register\n"
         "from kvbench.store.store import Store\n"
         "from leaderboards.claims.registry import chosen_claims\n"
         "store = Store.open(Path('runs/small'))\n"

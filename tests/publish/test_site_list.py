@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from kvbench.cli.program import main
-from kvbench.commands.claims import publish_register
+from kvbench.publish.claims import publish_register
 from kvbench.publish.site import publish_comparison
 from kvbench.publish.site_list import ENTRY_FILES, RUN
 from kvbench.store.run_file import read_run_file
