@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from train import CLIMB
 
 from datasets_gen import FROM_DATA, RULER, TASKS, DatasetError, Example, Task
 from kvbench.models.load import load_model
@@ -25,7 +26,6 @@ SHARES = {  # how often each task comes: chains, lists and sums take longest to 
 }  # fmt: skip
 LENGTHS: Mapping[int | None, int] = {None: 60, 768: 24, 400: 6, 550: 5, 1000: 5}  # tokens of a context: how often
 LESSONS = (*range(100_000), *range(120_000, 140_000))
-CLIMB = 24_000  # lessons, over which the levels of difficulty rise
 TEXTS = 9_000  # are held to the untrained model, so that it stays a language model
 LIBRARIES = (  # whose docstrings are natural text
     *("scipy.stats", "scipy.optimize", "scipy.signal", "statsmodels.api", "pandas", "numpy", "sklearn", "torch"),

@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 ATTENTION, MLP = ("q_proj", "k_proj", "v_proj", "o_proj"), ("gate_proj", "up_proj", "down_proj")
 RANKS = {**dict.fromkeys(ATTENTION, 16), **dict.fromkeys(MLP, 10)}  # of 3.7 M parameters
 SCALE, RATE, WARM_UP = 2.0, 1e-3, 100
-CLIMB = 24_000  # the first lessons, of rising difficulty, which come once
+CLIMB = 24_000  # the first lessons, over which the levels of difficulty rise; they come once
 STEP_TOKENS, TEXT_TOKENS, TEXT_PLACES = 16_384, 4_096, 768  # of a step
 PLACES, PAD = 1_600, 255  # of a sequence at most; the segment of what is behind its end
 
