@@ -37,6 +37,7 @@ PRIVATE_PREFILL = (
         build=lambda situation: kvpress.KVzipPress(situation.ratio, n_sink=SINK),
         check_model=NOT_GEMMA,
         more_tokens_than=16,
+        ratio_free_score=True,
     ),
     over_the_cache(
         name="kvzip_plus",
@@ -45,6 +46,7 @@ PRIVATE_PREFILL = (
         build=lambda situation: kvpress.KVzipPress(situation.ratio, n_sink=SINK, kvzip_plus_normalization=True),
         check_model=NOT_GEMMA,
         more_tokens_than=16,
+        ratio_free_score=True,
     ),
     over_the_cache(
         name="kvgrad",
@@ -53,6 +55,7 @@ PRIVATE_PREFILL = (
         build=lambda situation: kvpress.KVgradPress(situation.ratio, n_sink=SINK),
         check_model=NOT_GEMMA,
         more_tokens_than=16,
+        ratio_free_score=True,
     ),
     Policy(
         name="kvcompose",

@@ -30,35 +30,91 @@ from policies import PolicyError
 # Runs a separate prefill for a press that reads the context again, acts on more than one layer at a time, or chooses
 # once all layers are read. The press runs under its own context manager, as in kvpress's pipeline.
 
+Masks = list[Any]  # by layer, as the press of a branch leaves them
 Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention
 
 
-def prefill_alone(model: LoadedModel, trace: Trace, branch: Branch) -> None:
-    """Runs the context under the branch's press and notes what is left of every layer."""
-    press = branch.press
-    assert press is not None
+def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) -> None:
+    """Runs the context under the press of these branches, which differ in nothing but the ratio, and notes what is left
+    of every layer. If that fails, only the first has failed, and the others are tried without it."""
+    first = branches[0]
+    assert first.press is not None
     started = model.clock()
     # Some presses look for gradients: no inference mode, whose tensors have none.
     with (
-        faults_of(branch, "in its own prefill", model),
+        faults_of(first, "in its own prefill", model),
         torch.inference_mode(False),
         torch.no_grad(),
-        draws_of(branch, "prefill", model.device),
+        draws_of(first, "prefill", model.device),
         clearing_masks(model),
         attention(model.network, model.network.config._attn_implementation),  # KVCompose leaves another if it fails
     ):
         cache = DynamicCache()
-        with _remembering(model) as full, leaving_sliding_layers(), press(model.network):
+        with (
+            _remembering(model) as full,
+            leaving_sliding_layers(),
+            _compressing_for(model, branches) as masked,
+            first.press(model.network),
+        ):
             token_ids = torch.tensor([trace.prompt.token_ids], device=model.device)
             decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
-        masked = [masks_of(module) for module in attention_modules(model)]
-        branch.layers = [
-            _observed(trace, branch, number, full[number], (layer.keys, layer.values), masked[number])
-            for number, layer in enumerate(cache.layers)
-        ]
-        if branch.treatment.policy.while_decoding:
-            branch.press_cache = PressCache(cache, masked)
-    branch.seconds = max(0.0, model.clock() - started - trace.seconds)
+        masked = masked or [_masks(model)]
+        for branch, of_branch in zip(branches, masked, strict=True):
+            branch.layers = [
+                _observed(trace, branch, number, full[number], (layer.keys, layer.values), of_branch[number])
+                for number, layer in enumerate(cache.layers)
+            ]
+            if branch.treatment.policy.while_decoding:
+                branch.press_cache = PressCache(cache, of_branch)
+    for branch in branches:
+        branch.seconds = max(0.0, model.clock() - started - trace.seconds)
+    if first.error is not None and len(branches) > 1:
+        prefill_alone(model, trace, branches[1:])
+
+
+@contextmanager
+def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator[list[Masks]]:
+    """Has a press that scores the whole context and then compresses once, such as KVzip, compress for each branch in
+    turn, from the same scores. Yields the masks that it leaves by branch; they stay empty for a single branch."""
+    press: Any = branches[0].press
+    masked: list[Masks] = []
+    if len(branches) == 1:
+        yield masked
+        return
+    compress = press.compress_post
+
+    def compress_for_each(network: Any) -> None:
+        scores, ratio = press.score_val, press.compression_ratio
+        for branch in branches:
+            of_branch: Any = branch.press
+            press.score_val, press.compression_ratio = scores.clone(), of_branch.compression_ratio
+            compress(network)
+            masked.append(_masks(model))
+        press.compression_ratio = ratio
+
+    press.compress_post = compress_for_each
+    try:
+        yield masked
+    finally:
+        del press.compress_post
+
+
+def _masks(model: LoadedModel) -> Masks:
+    return [masks_of(module) for module in attention_modules(model)]
+
+
+def _groups_alone(groups: Sequence[Group]) -> Iterator[list[Branch]]:
+    """Lists the branches that one prefill of their own serves: all ratios of a press whose scores do not depend on
+    them, else one."""
+    for scoring, branches in groups:
+        sound = [branch for branch in branches if branch.error is None]
+        if scoring.policy.prefill != "private" or not sound:
+            continue
+        evicting = [branch for branch in sound if branch.treatment.ratio > 0]
+        if scoring.policy.ratio_free_score and len(evicting) > 1:
+            yield evicting
+            sound = [branch for branch in sound if branch.treatment.ratio == 0]
+        yield from ([branch] for branch in sound)
 
 
 def _observed(
@@ -108,9 +164,9 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
     shared = [group for group in groups if group[0].policy.prefill == "shared"]
     with memory_bound(model.device):
         trace = _read(model, prompt, shared)
+        for alone in _groups_alone(groups):
+            prefill_alone(model, trace, alone)
         for branch in branches:
-            if branch.treatment.policy.prefill == "private" and branch.error is None:
-                prefill_alone(model, trace, branch)
             if branch.error is None:
                 with faults_of(branch, "at the end"):
                     _check_rotation(model, trace, branch)
