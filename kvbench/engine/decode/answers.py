@@ -166,30 +166,57 @@ def decode(
     observers: Sequence[Observer] = (),
     gold: bool = False,
 ) -> list[Generation]:
-    """Answers every question of every sound branch, at most ``steps`` tokens each.
+    """Answers every question of every sound branch of a trace (:func:`decode_all`)."""
+    return decode_all(model, [trace], steps, max_kv_bytes, sampler, observers, gold)[0]
+
+
+def decode_all(
+    model: LoadedModel,
+    traces: Sequence[Trace],
+    steps: int,
+    max_kv_bytes: int | None,
+    sampler: Sampler = greedy,
+    observers: Sequence[Observer] = (),
+    gold: bool = False,
+) -> list[list[Generation]]:
+    """Answers every question of every sound branch of traces whose answers end alike, at most ``steps`` tokens each.
+    Returns the generations of each trace.
 
     ``max_kv_bytes`` bounds the keys and values that are decoded at once, ``None`` by a share of what is free. A branch
     that does not fit alone fails. ``gold``: whether the likelihood of right answers is measured.
     """
-    check_length(model, trace.prompt, steps)
+    for trace in traces:
+        check_length(model, trace.prompt, steps)
     decoding = Decoding(steps, sampler, observers, gold)
     bound = kv_share(model.device) if max_kv_bytes is None else max_kv_bytes
     with memory_bound(model.device):
-        generations = _decode_together(model, trace, decoding, bound)
-        for branch in trace.branches:
-            if branch.press_cache is not None:
-                generations += answers_alone(model, trace, branch, decoding)
+        together = _decode_together(model, traces, decoding, bound)
+        return [_of_trace(model, trace, together, decoding) for trace in traces]
+
+
+def _of_trace(
+    model: LoadedModel, trace: Trace, together: Sequence[Generation], decoding: Decoding
+) -> list[Generation]:
+    """Returns the generations of a trace: those that were decoded together, and those of presses that act while
+    decoding."""
+    branches = {id(branch) for branch in trace.branches}
+    generations = [generation for generation in together if id(generation.branch) in branches]
+    for branch in trace.branches:
+        if branch.press_cache is not None:
+            generations += answers_alone(model, trace, branch, decoding)
     fail_overflowing(model, trace, generations)
     return [generation for generation in generations if generation.branch.error is None]
 
 
 @torch.inference_mode()
-def _decode_together(model: LoadedModel, trace: Trace, decoding: Decoding, max_kv_bytes: int) -> list[Generation]:
+def _decode_together(
+    model: LoadedModel, traces: Sequence[Trace], decoding: Decoding, max_kv_bytes: int
+) -> list[Generation]:
     """Decodes waves within the bound. A wave that finds no memory all the same is halved, with all waves after it."""
     register_branch_attention()
     generations: list[Generation] = []
     golds: Golds = {}
-    queue, halvings = waves(trace, decoding.steps, max_kv_bytes, decoding.gold), 0
+    queue, halvings = waves(traces, decoding.steps, max_kv_bytes, decoding.gold), 0
     with attention(model.network, BRANCH_ATTENTION):
         while queue:
             wave, *queue = queue
@@ -199,7 +226,7 @@ def _decode_together(model: LoadedModel, trace: Trace, decoding: Decoding, max_k
                 reason = f"its keys and values need {needed}, --max-kv-gb allows {max_kv_bytes / 1e9:.3g}: allow more"
             else:
                 try:
-                    result = _if_it_fits(model, trace, wave, decoding)
+                    result = _if_it_fits(model, wave, decoding)
                 except TreatApartError:
                     queue = [wave, *queue]
                     continue
@@ -219,11 +246,11 @@ def _decode_together(model: LoadedModel, trace: Trace, decoding: Decoding, max_k
 
 
 def _if_it_fits(
-    model: LoadedModel, trace: Trace, wave: Sequence[Sequence[Row[Branch]]], decoding: Decoding
+    model: LoadedModel, wave: Sequence[Sequence[Row[Branch]]], decoding: Decoding
 ) -> tuple[list[Generation], Golds] | None:
     """Answers a wave, or returns ``None`` where memory ends. Whatever the error holds is freed with it."""
     try:
-        return answers_of_wave(model, trace, wave, decoding)
+        return answers_of_wave(model, wave, decoding)
     except Exception as error:
         if not is_out_of_memory(error):
             raise

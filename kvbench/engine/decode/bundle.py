@@ -50,6 +50,7 @@ class Bundle:
     def __init__(self, trace: Trace, rows: Sequence[Row[Branch]], gold: bool = True) -> None:
         """``gold``: whether the right answers are passed."""
         self.device = device = trace.keys[0].device
+        self.prompt = trace.prompt
         self.reading, self.copies = len(rows), len(rows) if rows[0].paired else 0
         if self.copies:
             rows = [*rows, *rows]

@@ -32,6 +32,12 @@ class Row(Generic[Of]):
     steps: int = 1  # the places that each answer may take
     # A copy of it passes the right answer of its question token by token, from where the question has been read.
     paired: bool = False
+    trace: Trace | None = None  # that its branch was cut from; none of what is only planned
+
+    @property
+    def read_trace(self) -> Trace:
+        assert self.trace is not None
+        return self.trace
 
     def question_ids(self, prompt: Prompt) -> list[tuple[int, ...]]:
         return [prompt.questions[number].token_ids for number in self.questions]

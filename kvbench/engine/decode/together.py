@@ -13,7 +13,7 @@ from kvbench.engine.decode.cache import BranchCache, BundleRows
 from kvbench.engine.decode.columns import Row
 from kvbench.engine.decode.loop import Decoding, Generation, GoldLikelihood, GoldTokens, PendingAnswer, write_answers
 from kvbench.engine.decode.waves import BundlePass, Wave
-from kvbench.engine.treat.branch import Branch, Trace, faults_of
+from kvbench.engine.treat.branch import Branch, faults_of
 from kvbench.models.load import LoadedModel, decoder_of
 from policies.declaration.steps import PrefillTreatment, StepTreatment
 
@@ -201,16 +201,16 @@ Golds = dict[tuple[int, int], GoldTokens]  # by the branch's id and the number o
 
 
 def answers_of_wave(
-    model: LoadedModel, trace: Trace, rows: Sequence[Sequence[Row[Branch]]], decoding: Decoding
+    model: LoadedModel, rows: Sequence[Sequence[Row[Branch]]], decoding: Decoding
 ) -> tuple[list[Generation], Golds]:
     """Decodes all rows of a wave, and measures how likely right answers are. ``rows``: of each bundle."""
     if not rows:
         return [], {}
     started = model.clock()
-    answers = [answer for bundle in rows for answer in _answers_of(trace, bundle, decoding)]
+    answers = [answer for bundle in rows for answer in _answers_of(bundle, decoding)]
     likelihood = GoldLikelihood([a.gold for a in answers], [a.forced for a in answers], model.device)
-    source = WaveSource(model, Wave(trace, rows, decoding.gold), answers, likelihood)
-    ends = trace.prompt.ends.with_tokens(model.end_tokens())
+    source = WaveSource(model, Wave(rows, decoding.gold), answers, likelihood)
+    ends = rows[0][0].read_trace.prompt.ends.with_tokens(model.end_tokens())
     tokens_of_answers = write_answers(source, decoding, likelihood, ends, LOOK_EVERY[model.device.type])
     share = (model.clock() - started - source.gold_seconds) / len(answers)
     generations = []
@@ -224,12 +224,12 @@ def answers_of_wave(
     return generations, {(id(a.branch), a.question): gold for a, gold in golds if gold is not None}
 
 
-def _answers_of(trace: Trace, rows: Sequence[Row[Branch]], decoding: Decoding) -> list[PendingAnswer]:
+def _answers_of(rows: Sequence[Row[Branch]], decoding: Decoding) -> list[PendingAnswer]:
     """Lists one answer for each question of the rows of a bundle, and then, for copies, the right answers that they
     pass."""
     written, forced = [], []
     for row in rows:
-        for number, gold in zip(row.questions, row.gold_ids(trace.prompt), strict=True):
+        for number, gold in zip(row.questions, row.gold_ids(row.read_trace.prompt), strict=True):
             measured = gold if decoding.gold and not row.paired else ()
             written.append(PendingAnswer(row.of, number, decoding.steps, measured))
             if row.paired:
@@ -305,14 +305,14 @@ class WaveSource:
         answers = [self.answers[number] for number in numbers]
         branches = [answer.branch for answer in answers]
         policy, situations = branches[0].treatment.policy, [branch.treatment.situation for branch in branches]
+        bundle = self._places[numbers[0]][0]
         treatment: PrefillTreatment | None = None
         with faults_of_all(branches, "while decoding" if by_step else "after the prefill"):
             if by_step and policy.step_treatment:
-                ids = [self._wave.prompt.questions[answer.question].question.id for answer in answers]
+                ids = [bundle.prompt.questions[answer.question].question.id for answer in answers]
                 treatment = policy.step_treatment(situations, ids)
             elif policy.prefill_treatment:
                 treatment = policy.prefill_treatment(situations)
-        bundle = self._places[numbers[0]][0]
         return AnswerGroup(numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers))
 
     def _treat_kept(self) -> None:

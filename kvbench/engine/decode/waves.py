@@ -5,7 +5,7 @@ counted from what its branch keeps, or, before anything is read, from what its p
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -43,19 +43,24 @@ class CacheSize:
 Rows = list[Row[Of]]  # of a bundle
 
 
-def waves(trace: Trace, steps: int, max_kv_bytes: int, gold: bool = True) -> list[list[Rows[Branch]]]:
+def waves(traces: Iterable[Trace], steps: int, max_kv_bytes: int, gold: bool = True) -> list[list[Rows[Branch]]]:
     """Divides the sound branches whose presses are done into waves of at most ``max_kv_bytes`` of cache. ``gold``: with
     the copies of rows that are there for right answers alone."""
+    traces = list(traces)
+    rows = [row for trace in traces for row in _rows_of_trace(trace, steps, gold)]
+    return in_waves(rows, max_kv_bytes, traces[0].keys[0].device)
+
+
+def _rows_of_trace(trace: Trace, steps: int, gold: bool) -> list[Row[Branch]]:
     heads, _, head_size = trace.keys[0].shape
     size = CacheSize(2 * heads * head_size * trace.keys[0].element_size(), trace.length, trace.windows)
     sound = [branch for branch in trace.branches if branch.error is None and branch.press_cache is None]
-    rows = [
-        row
+    return [
+        replace(row, trace=trace)
         for branch in sound
         for layers in [[branch.layers[number] for number in trace.compressed]]
         for row in _rows(branch, branch.treatment, _longest(layers), _even(layers), trace.prompt, steps, size, gold)
     ]
-    return in_waves(rows, max_kv_bytes, trace.keys[0].device)
 
 
 def count_too_large(
@@ -104,12 +109,12 @@ def in_waves(rows: Iterable[Row[Of]], max_kv_bytes: int, device: torch.device) -
 def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
     """Groups rows of like length, the longest first, so that no bundle has more than ``padding`` bytes of padding.
 
-    The rows of a bundle have the same number of questions, all have a copy or none has, and all keep as many tokens in
-    every head and layer or none does, since one mask then serves all layers.
+    The rows of a bundle are of one trace and have the same number of questions, all have a copy or none has, and all
+    keep as many tokens in every head and layer or none does, since one mask then serves all layers.
     """
-    groups: dict[tuple[int, int, bool, bool], Rows[Of]] = {}
+    groups: dict[tuple[int, int, int, bool, bool], Rows[Of]] = {}
     for row in rows:
-        groups.setdefault((len(row.questions), row.steps, row.even, row.paired), []).append(row)
+        groups.setdefault((id(row.trace), len(row.questions), row.steps, row.even, row.paired), []).append(row)
     for group in groups.values():
         bundle: Rows[Of] = []
         padded = 0
@@ -199,12 +204,11 @@ class BundlePass:
 class Wave(Cache):
     """Holds the cache of all bundles that are decoded together. ``parts``: the tokens of the next pass."""
 
-    def __init__(self, trace: Trace, rows: Sequence[Sequence[Row[Branch]]], gold: bool = True) -> None:
+    def __init__(self, rows: Sequence[Sequence[Row[Branch]]], gold: bool = True) -> None:
         """``rows``: of each bundle. ``gold``: whether the right answers are passed."""
         super().__init__(layers=[])
-        self.prompt = trace.prompt
-        self.last_layer = len(trace.keys) - 1
-        self.bundles = [Bundle(trace, of_bundle, gold) for of_bundle in rows]
+        self.bundles = [Bundle(of_bundle[0].read_trace, of_bundle, gold) for of_bundle in rows]
+        self.last_layer = len(self.bundles[0].keys) - 1
         self.parts: list[BundlePass] = []
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
