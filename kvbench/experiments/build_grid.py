@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from datasets_gen import DatasetError, Task
 from kvbench.engine.options import TimeLimit
 from kvbench.experiments.catalogue import (
-    DEFAULT,
     EVERYTHING,
     at_own_levels,
     at_some_level,
@@ -37,7 +36,7 @@ from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import NEXT_TOKENS, OBSERVED
-from kvbench.store.run_file import Identity, Job, RunFile
+from kvbench.store.run_file import Job, RunFile
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES, LazyModule
@@ -127,16 +126,6 @@ def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) 
     for reason in reasons.values():
         console.print(f"left out: {reason}", soft_wrap=True, markup=False)
     return replace(grid, tasks=left)
-
-
-def left_out_before(grid: Grid, stored: Identity, job: Job) -> Grid:
-    """Leaves out what nobody named and a stored run of the same options has not, as its model could not be asked it."""
-    policies, tasks = grid.setting.policies, grid.tasks
-    if (job.policies or DEFAULT).strip() in (DEFAULT, EVERYTHING):
-        policies = [policy for policy in policies if stored.policy(policy.name)]
-    if job.tasks is None:
-        tasks = [(task, contexts) for task, contexts in tasks if stored.task(task.name)]
-    return replace(grid, tasks=tasks, setting=grid.setting.only(policies))
 
 
 def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:

@@ -132,10 +132,7 @@ def check_is_press_alone(policy: Policy) -> None:
     """Raises :class:`KVBenchError` too for what is, or is followed by, a quantisation or a fault."""
     check_is_press(policy)
     if policy.prefill_treatment or policy.step_treatment or policy.corrupts:
-        raise KVBenchError(
-            f"{policy.name} quantises or damages the cache, and only a press can be examined: name a press of "
-            "python -m kvbench ls policies"
-        )
+        raise KVBenchError(f"{policy.name} quantises or damages the cache, and only a press can be examined")
 
 
 def check_donors(policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
@@ -257,17 +254,9 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
         raise KVBenchError(str(error)) from error
     known = known_policies()
     if name not in known:
-        raise KVBenchError(_unknown(name, known))
+        near = nearest(kind_in(name), known)
+        raise KVBenchError(f"unknown policy '{name}': {near}python -m kvbench ls policies lists all {len(known)}")
     return known[name]
-
-
-def _unknown(name: str, known: Mapping[str, Policy]) -> str:
-    """Says that there is no such policy. All names would fill the screen."""
-    if (kind := kind_in(name)) in TREATMENTS:
-        return f"{name}: write the options in one pair of brackets, as in {kind}(NAME=VALUE)"
-    if kind in known:
-        return f"{kind} takes no arguments: name the class of a press, as kvpress:SnapKVPress(window_size=16)"
-    return f"unknown policy '{name}': {nearest(kind, known)}python -m kvbench ls policies lists all {len(known)}"
 
 
 def _compose(plain: str, way: str) -> Policy:

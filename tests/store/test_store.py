@@ -16,7 +16,6 @@ import torch
 
 import kvbench.experiments.collect
 import kvbench.run.execute
-import kvbench.run.unit
 from datasets_gen import TASKS, Example, Task
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
@@ -24,7 +23,7 @@ from kvbench.publish.site import publish_summary
 from kvbench.store.run_file import Job
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
-from kvbench.store.tables import RECORDS, Record, RowsByTable
+from kvbench.store.tables import RECORDS, RowsByTable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES, at_ratios
@@ -92,7 +91,6 @@ def test_what_failed_is_tried_again(runs: ToyRuns, monkeypatch: pytest.MonkeyPat
     ("part", "content"),
     [
         ("tasks", []),
-        ("tasks", "base"),
         ("tasks", [{"contexts": 1}]),
         ("policies", [{"name": "full", "ratios": [0], "tasks": ["base"]}] * 2),
     ],
@@ -117,9 +115,9 @@ def test_a_file_that_lacks_records_is_written_again(runs: ToyRuns) -> None:
 
 def test_edited_code_is_another_run_and_an_edited_readme_is_not(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     runs("run")
-    monkeypatch.setattr("kvbench.experiments.identify.git_state", lambda folder: ("another revision", True))
+    monkeypatch.setattr("kvbench.experiments.grid.git_state", lambda folder: ("another revision", True))
     assert runs("run").run.status == "complete"
-    monkeypatch.setattr("kvbench.experiments.identify.source_hash", lambda: "0123456789abcdef")
+    monkeypatch.setattr("kvbench.experiments.grid.source_hash", lambda: "0123456789abcdef")
     with pytest.raises(KVBenchError, match="belongs to another run \\(its source is"):
         runs("run")
 
@@ -171,7 +169,7 @@ def test_an_interrupt_keeps_what_was_finished(runs: ToyRuns, monkeypatch: pytest
             raise KeyboardInterrupt
         return collect(*arguments)
 
-    monkeypatch.setattr(kvbench.run.unit, "collect", interrupted)
+    monkeypatch.setattr(kvbench.run.execute, "collect", interrupted)
     monkeypatch.setattr(kvbench.run.execute, "CONTEXTS_IN_CHUNK", 1)
     with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):
         runs("run")
@@ -268,11 +266,6 @@ def test_an_option_that_runs_no_longer_take_does_not_make_an_earlier_run_unreada
     assert Job.model_validate({"suite": "numerics", "deterministic": True}) == Job(suite="numerics")
 
 
-def test_records_are_closed() -> None:
-    with pytest.raises(ValueError, match=r"Extra inputs"):
-        Record.model_validate({"surprise": 1})
-
-
 CONTEXTS = 8
 
 
@@ -289,7 +282,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
         return collect(model, task, examples, *others)
 
     def run() -> None:
-        monkeypatch.setattr(kvbench.run.unit, "collect", stopping)
+        monkeypatch.setattr(kvbench.run.execute, "collect", stopping)
         monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
         runs(killed, contexts=CONTEXTS)
 
