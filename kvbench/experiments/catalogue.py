@@ -103,9 +103,10 @@ def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mod
     met = [other for other in others if _can_meet(mine, other)]
     if not met or (len(met) < len(others) and against not in (EVERYTHING, DEFAULT)):
         other = next(other for other in others if other not in met)
+        takes = [f"{one.name} takes {' or '.join(KINDS[kind].plural for kind in one.kinds)}" for one in (mine, other)]
         raise KVBenchError(
-            f"{mine.name} and {other.name} have no level in common: {_levels_of(mine)}, {_levels_of(other)}; name with "
-            f"--against what takes the same, or what is treated on both sides, as compare snapkv+int4 --against snapkv"
+            f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}; name with --against what takes "
+            "the same, or what is treated on both sides, as compare snapkv+int4 --against snapkv"
         )
     named = {mine.name, *(policy.name for policy in met)}
     to_beat = [POLICIES[name] for name in TO_BEAT if name not in named]
@@ -115,11 +116,6 @@ def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mod
 def _can_meet(one: Policy, other: Policy) -> bool:
     """Tells whether two policies have levels in common; the full cache is met at every level."""
     return other.name == FULL or one.kinds == other.kinds or bool(set(one.kinds) & set(other.kinds))
-
-
-def _levels_of(policy: Policy) -> str:
-    kinds = " or ".join(KINDS[kind].plural for kind in policy.kinds)
-    return f"{policy.name} takes {kinds or 'no level'}"
 
 
 def check_is_press(policy: Policy) -> None:

@@ -79,12 +79,16 @@ def collect(
     setting: Setting,
     donor_of: Callable[[Example], Example] | None = None,
 ) -> RowsByTable:
-    """Collects the rows that a store holds of some examples under a setting. ``donor_of`` makes another example of the
-    task, which is read if a policy takes rows of it."""
+    """Collects the rows that a store holds of some examples. ``donor_of`` makes another example of the task, which is
+    read if a policy takes rows of it."""
     rows = RowsByTable()
     for example in examples:
         prompts = build_prompts(model.tokenizer, task, example, setting.mode)
-        context = _context(task, example, prompts, setting.mode)
+        ends = {prompt.token_ends for prompt in prompts}
+        if len(ends) > 1:  # a context is described once, and has to be the same whatever question stands behind it
+            raise KVBenchError(f"the tokenizer splits {example.id} before another question: use --mode agnostic")
+        places = {"mode": setting.mode, "token_ends": np.array(ends.pop(), dtype="<u4").tobytes()}
+        context = StoredContext.model_validate(described_context(task, example) | places)
         rows.add(CONTEXTS.name, [context])
         donor = _donor(model, task, example, setting.mode, donor_of)
         for prompt in prompts:
@@ -104,15 +108,6 @@ def _donor(
     if donor_of is None:
         return None
     return lazy_donor(model, lambda: build_prompts(model.tokenizer, task, donor_of(example), mode)[0])
-
-
-def _context(task: Task, example: Example, prompts: Sequence[Prompt], mode: Mode) -> StoredContext:
-    """Describes a context once: its tokens end at the same places whatever question stands behind it."""
-    ends = {prompt.token_ends for prompt in prompts}
-    if len(ends) > 1:
-        raise KVBenchError(f"the tokenizer splits {example.id} otherwise before another question: use --mode agnostic")
-    token_ends = np.array(ends.pop(), dtype="<u4").tobytes()
-    return StoredContext.model_validate(described_context(task, example) | {"mode": mode, "token_ends": token_ends})
 
 
 def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> StoredQuestion:
@@ -154,7 +149,8 @@ def _finished(
             generation = answers.get((id(branch), number))
             if generation and generation.final_cache:
                 survival = _survival(generation.final_cache.keep or ())
-            values = _values(model, trace, branch, survival, number, generation)
+            outcome = _outcome(model, trace, branch, generation) if generation else {}
+            values = _values(trace, branch, number, survival, outcome)
             full, question = of_full.get(number), questions[number]
             values |= _against_full(generation, full, bool(question.golds or question.directives or question.protected))
             values |= {"task": task.name} | text_scores(values["output_text"], question, context)
@@ -174,12 +170,7 @@ def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:
 
 
 def _values(
-    model: LoadedModel,
-    trace: Trace,
-    branch: Branch,
-    survival: Survival | None,
-    number: int,
-    generation: Generation | None,
+    trace: Trace, branch: Branch, number: int, survival: Survival | None, outcome: Mapping[str, object]
 ) -> dict[str, Any]:
     """Returns the columns of a record without the scores of its text."""
     question, treatment = trace.prompt.questions[number], branch.treatment
@@ -197,17 +188,11 @@ def _values(
         "prefill_seconds": trace.seconds,
     }
     if survival is not None:
-        values |= _routing(trace.prompt, question, survival)
-    if generation is not None:
-        values |= _outcome(model, trace, branch, generation)
-    return values
-
-
-def _routing(prompt: Prompt, question: TokenizedQuestion, survival: Survival) -> dict[str, object]:
-    """Returns the metrics that follow from the keep masks."""
-    defence, directives = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
-    kept = Kept(survival, prompt.context_tokens, question.answer_tokens, question.evidence_tokens, defence, directives)
-    return {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
+        prompt = trace.prompt
+        protected = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
+        kept = Kept(survival, prompt.context_tokens, question.answer_tokens, question.evidence_tokens, *protected)
+        values |= {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
+    return values | outcome
 
 
 def _against_full(generation: Generation | None, full: Generation | None, judged: bool) -> dict[str, object]:
@@ -223,13 +208,6 @@ def _against_full(generation: Generation | None, full: Generation | None, judged
     if full is None:
         return values
     return values | outcome_scores(Outcome(generation.token_ids == full.token_ids, generation.ended, generation.finite))
-
-
-def _digest(branch: Branch, generation: Generation) -> str | None:
-    if generation.final_cache:
-        return generation.final_cache.digest
-    policy = branch.treatment.policy
-    return None if policy.corrupts or policy.prefill_treatment or policy.step_treatment else branch.digest
 
 
 def _stored_bytes(trace: Trace, branch: Branch) -> int:
@@ -251,14 +229,18 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
     if final := generation.final_cache:
         held = final.rows + heads * sum(min(final.tokens, window - 1) for window in trace.windows if window is not None)
         read, tokens, kv_bytes = float(final.rows), final.tokens, 2 * size * held * trace.keys[0].element_size()
+        digest: str | None = final.digest
     else:
         read = sum(cache.read_rows * cache.filled for cache in _compressed(trace, branch))
         tokens, kv_bytes = length, _stored_bytes(trace, branch)
+        policy = branch.treatment.policy
+        is_changed = policy.corrupts or policy.prefill_treatment or policy.step_treatment
+        digest = None if is_changed else branch.digest
     return {
         "output_text": answer_text(model.tokenizer, ids),
         "output_token_ids": ids,
         "ended": generation.ended,
-        "cache_digest": _digest(branch, generation),
+        "cache_digest": digest,
         "realised_ratio": 1 - read / (slots * tokens),
         "kept_tokens": read / slots,
         "kv_bytes": kv_bytes,

@@ -42,10 +42,6 @@ class Unit:
         policies = ", ".join(self.policies[:NAMED]) + (f" and {more} more" if more > 0 else "")
         return f"{self.task} {self.contexts[0]}-{self.contexts[-1]} ({policies})"
 
-    def count_answers(self, grid: Grid) -> int:
-        cells = grid.cells([policy for policy in grid.setting.policies if policy.name in self.policies])
-        return sum(grid.questions(grid.task(self.task), index) for index in self.contexts) * cells
-
 
 def rows_of(model: LoadedModel, grid: Grid, unit: Unit, max_kv_bytes: int) -> Iterator[RowsByTable]:
     """Runs a unit and yields the rows of each context. ``max_kv_bytes``: this worker's share of the bound on keys and
@@ -117,7 +113,11 @@ def _noted_failures(store: Store) -> Iterator[None]:
 def _fill(executor: Executor, store: Store) -> None:
     grid = executor.grid
     units = missing_units(grid, store)
-    missing = sum(unit.count_answers(grid) for unit in units)
+    missing = sum(
+        sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
+        * grid.cells([policy for policy in grid.setting.policies if policy.name in unit.policies])
+        for unit in units
+    )
     if missing < (total := grid.generations()):
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:

@@ -6,7 +6,7 @@ Rows are changed in all layers and heads at once. In the first :data:`MAPPED` co
 tried layer by layer and head by head: for a policy, at the lowest level at which it loses any question of that context.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from kvbench.store.tables import QUESTIONS, RANGES, RECORDS, AnswerRow, StoredTable, register
@@ -24,7 +24,6 @@ ASKED = 4  # of a context: more of its questions would tell less than those of a
 MAPPED = 4  # contexts of each task
 SPANS = ("answer", "subject", "bridge")
 DRAWS = {"restore": {"evidence": 1}, "remove": {"answer": 4, "evidence": 1}}  # of as many random rows
-Scores = Mapping[str, Any]
 
 
 class InterventionRow(AnswerRow):
@@ -46,9 +45,11 @@ def _fill_interventions(answers: "Sequence[Answer]") -> Iterator[InterventionRow
     at_cliffs = {id(answer) for answer in _at_cliffs(lost)}
     asked = [(answer, "restore", id(answer) in at_cliffs) for answer in lost]
     of_full = [answer for answer in right if answer.record.policy == FULL]
-    asked += [(answer, "remove", answer is of_full[0] and _is_mapped(answer)) for answer in of_full]
+    asked += [(answer, "remove", answer is of_full[0] and answer.context.example_index < MAPPED) for answer in of_full]
     cases = [(answer, action, case) for answer, action, mapped in asked for case in _cases(answer, action, mapped)]
-    scores = _scores([(answer, case.branch) for answer, _, case in cases if case.changed])
+    changed = {id(case.branch): (answer, case.branch) for answer, _, case in cases if case.changed}
+    decoded = answers[0].decode([branch for _, branch in changed.values()]) if changed else []
+    scores = {id(one.branch): changed[id(one.branch)][0].scores_of(one) for one in decoded}
     for answer, action, case in cases:
         cell = RECORDS.key_of(answer.record)
         layer, head = case.place
@@ -75,13 +76,9 @@ def _at_cliffs(lost: "Sequence[Answer]") -> "list[Answer]":
     """Returns of each policy's first draw the first lost answer at the lowest level that loses any."""
     first: dict[str, Answer] = {}
     for answer in sorted(lost, key=lambda one: (one.record.realised_ratio, one.number)):
-        if answer.record.repeat == 0 and _is_mapped(answer):
+        if answer.record.repeat == 0 and answer.context.example_index < MAPPED:
             first.setdefault(answer.record.policy, answer)
     return list(first.values())
-
-
-def _is_mapped(answer: "Answer") -> bool:
-    return bool(answer.context.example_index < MAPPED)
 
 
 def _cases(answer: "Answer", action: str, mapped: bool) -> list[Any]:
@@ -97,15 +94,6 @@ def _cases(answer: "Answer", action: str, mapped: bool) -> list[Any]:
         layers, heads, _ = masks.mask_of(answer.branch).shape
         where |= dict.fromkeys(intervene.places(layers, heads)[1:], in_places)
     return list(intervene.intervene(action, answer.branch, answer.trace.prompt, answer.number, where))
-
-
-def _scores(cases: "Sequence[tuple[Answer, Any]]") -> dict[int, Scores]:
-    """Decodes branches and returns their scores, by the branch's id. Each comes with the answer that it is about."""
-    if not cases:
-        return {}
-    by_branch = {id(branch): answer for answer, branch in cases}
-    generations = cases[0][0].decode([branch for _, branch in cases])
-    return {id(one.branch): by_branch[id(one.branch)].scores_of(one) for one in generations}
 
 
 INTERVENTIONS = register(

@@ -120,22 +120,14 @@ def _pairs(answers: "Sequence[Answer]") -> Iterator[NumericsPair]:
 
 
 def _pair_row(answer: "Answer", names: Mapping[str, Any], walk: Any) -> NumericsPair:
-    text = other_text = right = other_right = None
-    if names["regime"] == "free-running" and answer.question.golds:
-        text, other_text = (answer.text_of(tokens) for tokens in (walk.tokens, walk.other_tokens))
-        right, other_right = (answer.text_scores_of(tokens)["right"] for tokens in (walk.tokens, walk.other_tokens))
+    values: dict[str, Any] = dict.fromkeys(("text", "other_text", "right", "other_right"))
+    for prefix, tokens in (("", walk.tokens), ("other_", walk.other_tokens)):
+        values[f"{prefix}tokens"] = tokens
+        if names["regime"] == "free-running" and answer.question.golds:
+            values[f"{prefix}text"] = answer.text_of(tokens)
+            values[f"{prefix}right"] = answer.text_scores_of(tokens)["right"]
     steps = {name: [getattr(one, name) for one in walk.differences] for name in ("kl", "largest", "same_top", "margin")}
-    return NumericsPair(
-        **RECORDS.key_of(answer.record),
-        **names,
-        tokens=walk.tokens,
-        other_tokens=walk.other_tokens,
-        text=text,
-        other_text=other_text,
-        right=right,
-        other_right=other_right,
-        **steps,
-    )
+    return NumericsPair(**RECORDS.key_of(answer.record), **names, **values, **steps)
 
 
 def _drifts(answers: "Sequence[Answer]") -> Iterator[NumericsDrift]:

@@ -170,19 +170,6 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tm
     assert "20 records scored, 0 changed" in cli.out
 
 
-def test_the_suite_makes_its_study_on_given_rows(cli: CommandLine, tmp_path: Path) -> None:
-    more = ("--suite", "instructions", "--policies", "keydiff+fair", "--ratios", "0.5", "--limit", "4")
-    assert cli(*words(cli, written(tmp_path, SPLIT, SPLIT), *more)) == 0, cli.err
-    store = Store.open(tmp_path / "runs/x")
-    frame = store.frame()
-    assert store.identity.scope == "system"
-    assert set(frame.arm) == {"defence first", "directives first"}
-    assert {"keydiff", "keydiff+fair"} < set(frame.policy), "the plain one runs beside it"
-    (gain,) = json.loads((tmp_path / "runs/x/instructions.json").read_text())["gains"]
-    assert gain["policy"] == "keydiff+fair"
-    assert "keydiff, directives first" in (tmp_path / "site/instructions.html").read_text()
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -126,13 +126,6 @@ def test_several_questions_of_a_row_have_fields_of_their_own_or_share_them(write
     assert task.instruction == ""
 
 
-def test_same_file_same_bytes_and_another_row_another_version(write: Write) -> None:
-    one, same, other = (own_questions(write(*rows)) for rows in ([LIVES, SHOP], [LIVES, SHOP], [LIVES]))
-    assert one.full_version == same.full_version != other.full_version
-    assert list(one.generate(0, 2)) == list(same.generate(0, 2))
-    assert one.example(0, 1).context == one.example(7, 1).context
-
-
 @pytest.mark.parametrize(
     ("file", "name"),
     [
@@ -324,14 +317,3 @@ def test_a_run_asks_own_questions_and_others_can_read_it(cli: CommandLine, write
     assert cli("check-submission", store.folder) == 0, cli.out
     assert "cannot be generated here" in " ".join(cli.out.split())
     assert cli("score", store.folder) == 0
-
-
-def test_a_system_prompt_is_run_by_the_suite_of_instructions(cli: CommandLine, write: Write, tmp_path: Path) -> None:
-    words = ("--suite", "instructions", "--policies", "knorm+whitelist")
-    frame = cli.run("--tasks", write(OBEY, ATTACK), *words).frame()
-    assert set(frame.status) == {"ok"}
-    assert frame.groupby("question_id").first()[["directives_obeyed", "leakage"]].notna().sum().to_dict() == {
-        "directives_obeyed": 1,
-        "leakage": 2,
-    }
-    assert frame.defence_leakage.notna().sum() == frame.leakage.notna().sum()

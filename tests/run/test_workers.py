@@ -111,14 +111,6 @@ def test_whatever_a_worker_raises_is_one_clear_line(
         list(results)
 
 
-def test_the_end_of_memory_in_a_worker_is_told_as_such(llama: LoadedModel) -> None:
-    def work(_: LoadedModel, __: int) -> None:
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
-
-    with pytest.raises(MemoryError, match="allocate"), Workers(llama, 2, 2).map(work, range(2)) as results:
-        list(results)
-
-
 def test_leaving_early_does_not_wait_for_what_is_being_worked_on(llama: LoadedModel, tmp_path: Path) -> None:
     def work(_: LoadedModel, item: int) -> None:
         (tmp_path / str(os.getpid())).touch()

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import sys
@@ -125,26 +124,18 @@ class Attacker:
         return self._goes_on(words, place, ", ".join(moments))
 
     def full_disk(self, seed: int) -> tuple[Outcome, str]:
-        """Lets no file of a run grow beyond some bytes, or refuses it a file once or from then on; then goes on."""
+        """Refuses a run a file once, or from then on; then lets it go on to its end."""
         draw, place = random.Random(seed), self._place(seed)
         words = [str(word) for word in small_command(self.model, place)]
-        most, number = draw.randint(1, 60_000), draw.randint(1, FILES_TOUCHED)
         code, again = draw.choice([errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT]), draw.random() < 0.5
-        by_size = draw.random() < 0.5
-        what = f"files of {most} bytes at most" if by_size else f"{os.strerror(code)} at touch {number}, {again=}"
+        number = draw.randint(1, FILES_TOUCHED)
 
         def refuse() -> None:
             raise OSError(code, os.strerror(code))
 
-        def bound() -> None:
-            if by_size:
-                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-            else:
-                at_touch(number, place, refuse, again)
-
-        with Copy.of_program(words, before=bound) as full:
+        with Copy.of_program(words, before=lambda: at_touch(number, place, refuse, again)) as full:
             status, said = full.ended()
+        what = f"{os.strerror(code)} at touch {number}, {again=}"
         if shows_a_fault(said):
             return "traceback", f"{what}, status {status}: {said[-300:]}"
         return self._goes_on(words, place, what)
