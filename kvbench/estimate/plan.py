@@ -299,7 +299,6 @@ class RunCost:
 
     @property
     def seconds(self) -> float:
-        """Returns the time of one worker."""
         return sum(seconds for _, _, seconds in self.parts)
 
     def _seconds(self, tokens: float, pairs: float, passes: float, cached: float = 0) -> float:
@@ -427,9 +426,8 @@ def assumptions(cost: RunCost) -> list[str]:
     return [
         f"The peak is weights, the longest context, its largest branch beside it, and keep masks: {'; '.join(cards)}.",
         f"The machine, {cost.machine.name}: {cost.machine.source}.",
-        f"The model, {shape.name}: {shape.parameters / 1e9:.2f} billion parameters, {shape.layers} layers, "
-        f"{shape.heads} query heads and {shape.key_heads} key heads of {shape.head_size}, "
-        f"{shape.bytes_per_number} bytes a number in weights and cache.",
+        f"The model, {shape.name}: {shape.parameters / 1e9:.2f} billion parameters, {shape.layers} layers of "
+        f"{shape.heads} query heads and {shape.key_heads} key heads, {shape.bytes_per_number} bytes a number.",
         f"Presses were measured {TABLE['measured']}; other machines are assumed to read the cache as often. "
         + (f"These cost the median of their kind: {', '.join(unmeasured)}." if unmeasured else ""),
         "Not included: loading the model, making the texts, writing the store, and waiting for workers.",

@@ -47,11 +47,8 @@ class Suite:
     @property
     def all_levels(self) -> dict[str, str]:
         """Joins the texts of its levels, by kind."""
-        texts: dict[str, dict[str, None]] = {}
-        for levels in (self.levels, *self.own_levels.values()):
-            for kind, text in levels.items():
-                texts.setdefault(kind, {})[text] = None
-        return {kind: ",".join(of_kind) for kind, of_kind in texts.items()}
+        texts = [pair for levels in (self.levels, *self.own_levels.values()) for pair in levels.items()]
+        return {kind: ",".join(dict.fromkeys(text for other, text in texts if other == kind)) for kind, _ in texts}
 
 
 def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
