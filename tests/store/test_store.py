@@ -2,8 +2,6 @@
 
 import errno
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -85,23 +83,6 @@ def test_what_failed_is_tried_again(runs: ToyRuns, monkeypatch: pytest.MonkeyPat
         failed = outcome(runs("run"))
     assert set(failed[failed.policy == "knorm"].status) == {"failed"}
     pd.testing.assert_frame_equal(outcome(runs("run")), whole)
-
-
-@pytest.mark.parametrize(
-    ("part", "content"),
-    [
-        ("tasks", []),
-        ("tasks", [{"contexts": 1}]),
-        ("policies", [{"name": "full", "ratios": [0], "tasks": ["base"]}] * 2),
-    ],
-)
-def test_an_edited_identity_is_one_clear_line(runs: ToyRuns, tmp_path: Path, part: str, content: object) -> None:
-    runs("run")
-    run = json.loads((tmp_path / "run" / "run.json").read_text())
-    run["identity"][part] = content
-    (tmp_path / "run" / "run.json").write_text(json.dumps(run))
-    with pytest.raises(KVBenchError, match=r"run.json is damaged|records of the task 'base', which run.json does not"):
-        Store.open(tmp_path / "run").frame()
 
 
 def test_a_file_that_lacks_records_is_written_again(runs: ToyRuns) -> None:
@@ -213,28 +194,6 @@ def test_an_atomic_write_leaves_the_old_file_when_it_fails(tmp_path: Path) -> No
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_scoring_again_mends_scores_and_needs_no_torch(runs: ToyRuns, tmp_path: Path) -> None:
-    store = runs("run")
-    right = outcome(store)
-    path = store.record_file("base", 0, "random")
-    spoilt = [record.model_copy(update={"f1": 12.0}) for record in store.read_rows(RECORDS, path)]
-    store.write_rows(RECORDS, path, spoilt)
-    code = (
-        "import sys\n"
-        "class NoModels:\n"
-        "    def find_spec(self, name, *rest):\n"
-        "        if name.split('.')[0] in ('torch', 'transformers', 'kvpress'):\n"
-        "            raise AssertionError(f'{name} was imported')\n"
-        "sys.meta_path.insert(0, NoModels())\n"
-        "from kvbench.cli.program import main\n"
-        f"sys.exit(main(['score', {str(tmp_path / 'run')!r}]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    pd.testing.assert_frame_equal(outcome(Store.open(tmp_path / "run")), right)
-    assert rescore(store) == (len(right), 0)
-
-
 def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRuns, tmp_path: Path) -> None:
     store = runs("run")
     right = outcome(store)
@@ -247,19 +206,6 @@ def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRu
     assert older.record_files_without_metrics() == set(older.record_files())
     assert rescore(older)[0] == len(right)
     pd.testing.assert_frame_equal(outcome(Store.open(tmp_path / "run")), right)
-
-
-def test_damage_is_named_with_the_file(runs: ToyRuns, tmp_path: Path) -> None:
-    store = runs("run")
-    path = store.record_file("base", 0, "full")
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(KVBenchError, match=r"full\.parquet cannot be read"):
-        store.frame()
-    (tmp_path / "run" / "run.json").write_text("{}")
-    with pytest.raises(KVBenchError, match=r"run.json is damaged \(schema_version: Field required\)"):
-        Store.open(tmp_path / "run")
-    with pytest.raises(KVBenchError, match="holds no run"):
-        Store.open(tmp_path / "nowhere")
 
 
 def test_an_option_that_runs_no_longer_take_does_not_make_an_earlier_run_unreadable() -> None:

@@ -116,3 +116,41 @@ def test_a_metric_that_does_not_follow_from_what_is_stored_needs_another_run(sto
         with pytest.raises(KVBenchError, match=r"lacks '(f1|gold_nll)'") as refused:
             read()
     assert "'gold_nll': the kvbench that wrote it did not have it. It does not follow" in str(refused.value)
+
+
+def test_scores_that_somebody_changed_are_mended(store: Store) -> None:
+    expected, path = store.frame(), store.record_files()[0]
+    rows = store.read_rows(RECORDS, path)
+    store.write_rows(RECORDS, path, [record.model_copy(update={"f1": 12.0}) for record in rows])
+    assert rescore(store) == (len(expected), len(rows))
+    pd.testing.assert_frame_equal(store.frame(), expected)
+    assert rescore(store) == (len(expected), 0)
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("tasks", []),
+        ("tasks", [{"contexts": 1}]),
+        ("policies", [{"name": "full", "ratios": [0], "tasks": ["base"]}] * 2),
+    ],
+)
+def test_an_edited_identity_is_one_clear_line(store: Store, part: str, content: object) -> None:
+    path = store.folder / "run.json"
+    run = json.loads(path.read_text())
+    run["identity"][part] = content
+    path.write_text(json.dumps(run))
+    with pytest.raises(KVBenchError, match=r"run.json is damaged|records of the task 'base', which run.json does not"):
+        Store.open(store.folder).frame()
+
+
+def test_damage_is_named_with_the_file(store: Store, tmp_path: Path) -> None:
+    path = store.record_file("base", 0, "full")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(KVBenchError, match=r"full\.parquet cannot be read"):
+        store.frame()
+    (store.folder / "run.json").write_text("{}")
+    with pytest.raises(KVBenchError, match=r"run.json is damaged \(schema_version: Field required\)"):
+        Store.open(store.folder)
+    with pytest.raises(KVBenchError, match="holds no run"):
+        Store.open(tmp_path / "nowhere")
