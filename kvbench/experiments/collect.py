@@ -170,7 +170,7 @@ def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:
 
 
 def _values(
-    trace: Trace, branch: Branch, number: int, survival: Survival | None, outcome: Mapping[str, object]
+    trace: Trace, branch: Branch, number: int, survival: Survival | None, outcome: dict[str, object]
 ) -> dict[str, Any]:
     """Returns the columns of a record without the scores of its text."""
     question, treatment = trace.prompt.questions[number], branch.treatment

@@ -198,12 +198,17 @@ def forged(draw: random.Random, value: Any) -> Any:
 def damage(draw: random.Random, path: Path) -> str:
     """Damages a file in one of some ways; returns which."""
     content = path.read_bytes()
+
+    def in_its_place(make: Callable[[], None]) -> None:
+        path.unlink()
+        make()
+
     ways: dict[str, Callable[[], object]] = {
         "cut": lambda: path.write_bytes(content[: draw.randrange(len(content) + 1)]),
         "emptied": lambda: path.write_bytes(b""),
         "removed": path.unlink,
-        "a folder": lambda: (path.unlink(), path.mkdir()),
-        "a circle of links": lambda: (path.unlink(), path.symlink_to(path)),
+        "a folder": lambda: in_its_place(path.mkdir),
+        "a circle of links": lambda: in_its_place(lambda: path.symlink_to(path)),
         "bytes flipped": lambda: path.write_bytes(bytes(one ^ (255 * (draw.random() < 0.01)) for one in content)),
         "noise": lambda: path.write_bytes(draw.randbytes(100)),
     }
