@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{STORE}/store.py",
-        "if names := identity.differences(stored):",
+        "if names := identity.differences(store.identity):",
         "if names := []:",
         "tests/store/test_store.py::test_another_identity_is_refused_and_nothing_is_lost",
     ),
@@ -280,7 +280,7 @@ MUTANTS = (
         "tests/store/test_merging.py::test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board",
     ),
     Mutant(
-        f"{STORE}/arrow.py",
+        f"{STORE}/store.py",
         "write_atomically(path, lambda partial: _write(partial, table))",
         "_write(path, table)",
         "tests/store/test_store.py::test_a_full_disk_is_one_clear_line_and_loses_nothing",

@@ -19,8 +19,7 @@ from kvbench.checks.findings import Begin, Finding, finding_of, silent, unchecke
 from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect, described_context, described_question
-from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.identify import arguments_at, device_name, package_versions, source_hash
+from kvbench.experiments.grid import Grid, Setting, arguments_at, device_name, package_versions, source_hash
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
 from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows

@@ -7,7 +7,7 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.estimate.constants import MACHINES, THIS, check_machine, this_machine
+from kvbench.estimate import plan as plans
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import DEFAULT
 from kvbench.models.names import model_source
@@ -17,9 +17,7 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
 
-plans = LazyModule("kvbench.estimate.plan")
 precision = LazyModule("kvbench.models.precision")
-shapes = LazyModule("kvbench.estimate.plan")
 
 
 def command(
@@ -40,7 +38,7 @@ def command(
     repeats: options.Repeats = None,
     mode: options.Mode = "agnostic",
     machine: Annotated[
-        str, typer.Option(help=f"{', '.join(MACHINES)}, or {THIS}: this processor, which is measured.")
+        str, typer.Option(help=f"{', '.join(plans.MACHINES)}, or {plans.THIS}: this processor, which is measured.")
     ] = "h100",
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
@@ -48,20 +46,20 @@ def command(
     job = Job.of({**context.params, "levels": levels, "context_tokens": None})
     model_source(model)
     check_job(job)
-    check_machine(machine)
-    size = precision.faster_dtype().itemsize if machine == THIS else 2  # bytes of a number, as in run
+    plans.check_machine(machine)
+    size = precision.faster_dtype().itemsize if machine == plans.THIS else 2  # bytes of a number, as in run
     given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
     missing = [option for option, value in given.items() if value is None]
     if len(missing) == len(given):
-        shape = shapes.shape_of(model, size)
-    elif missing or parameters is None:
+        shape = plans.shape_of(model, size)
+    elif layers is None or heads is None or key_heads is None or parameters is None:
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     elif not 0 < parameters < inf:
         raise KVBenchError(f"--parameters is more than 0 billion, not {parameters:g}")
     else:
         name, count = f"{parameters:g} B, {layers} layers", int(parameters * 1e9)
-        shape = shapes.DecoderShape(name, layers, heads, key_heads, head_size, count, size)
-    on = this_machine(shape.heads * shape.head_size, size) if machine == THIS else MACHINES[machine]
+        shape = plans.DecoderShape(name, layers, heads, key_heads, head_size, count, size)
+    on = plans.this_machine(shape.heads * shape.head_size, size) if machine == plans.THIS else plans.MACHINES[machine]
     plan = plans.plan_of(job, shape, tokens, on)
     figures = ResultTable("figures", [Column("what"), Column("how much")], plans.rows_of(plan), headed=False)
     return Result([figures], notes=plans.assumptions(plan))

@@ -12,7 +12,7 @@ import typer
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.engine.options import CELL_SECONDS
-from kvbench.experiments.build_grid import check_job, left_out_before
+from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.observed import SAMPLE
@@ -34,7 +34,6 @@ ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
-stores = LazyModule("kvbench.store.store")
 sites = LazyModule("kvbench.publish.site")
 tables = LazyModule("leaderboards.terminal.table")
 
@@ -90,9 +89,6 @@ def command(
     if difficulty == AUTO and begun and begun.job:
         job = job.model_copy(update={"difficulty": begun.job.difficulty})
     grid = check_job(job)
-    if begun:
-        known = left_out_before(grid, begun.identity, job)
-        stores.check_same_run(out / str(name), begun.identity, known.without_model(begun.identity, model))
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job

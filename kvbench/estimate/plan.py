@@ -1,42 +1,128 @@
-"""States what a run would cost, in rows and sentences."""
+"""States what a run would cost: tokens times the speed of a machine, bytes, and the contexts that show a difference."""
 
+import json
+import os
 import sys
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import ceil
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
-
-from datasets_gen import Task
-from kvbench.engine.decode.columns import PLACES_AT_ONCE
-from kvbench.estimate.constants import MACHINES, TABLE, USABLE, Machine, this_machine
+from datasets_gen import Task, unknown_name
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
-from kvbench.models.load import LoadedModel, check_architecture, check_heads, check_places, load_tokenizer, longest_read
 from kvbench.models.names import model_source
-from kvbench.models.pretrained import read_config
-from kvbench.models.shape import head_size_of, windows_of
 from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
-from kvbench.prompts.prompt import build_prompts
-from kvbench.run.execute import chunks
-from kvbench.run.local import Workers
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
+from kvbench.system.process import processor_name
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.statistics.significance import USUAL_SPREAD, clusters_to_detect, smallest_detectable
-from policies import Policy
+from policies import LazyModule, Policy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from kvbench.models.load import LoadedModel
+
+# They need torch, which a mistyped name of a machine does not wait for.
+columns = LazyModule("kvbench.engine.decode.columns")
+execute = LazyModule("kvbench.run.execute")
+local = LazyModule("kvbench.run.local")
+models = LazyModule("kvbench.models.load")
+pretrained = LazyModule("kvbench.models.pretrained")
+prompt = LazyModule("kvbench.prompts.prompt")
+shapes = LazyModule("kvbench.models.shape")
+torch = LazyModule("torch")
+transformers = LazyModule("transformers")
+
+# The costs of presses and the bytes of a store were measured by ``plan --measure`` of revision c6c70ae.
+TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "constants.json").read_text(encoding="utf-8"))
+COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
+LAYER_SECONDS = 0.3e-3  # of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed
+USABLE = 0.9  # of the memory
+THIS = "this"
+ROWS, FEW_ROWS = 256, 8  # of the measured products: of a prefill, and of decoding, which reads many weights for little
+CALLS = 60  # operations of a layer in a pass, each of which costs a call however little it computes
+LARGE = 2**24  # numbers, more than caches hold
+QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow that much at four times the length
+CONTEXTS_READ = 3  # of each task, to count their tokens and questions
+BEHIND = 12  # tokens that an answer has behind its gold where it ends with its sentence or line: fewer, or all it may
+SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
+PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
+POINTS = 5  # of right answers: a difference that many ask for
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One device, with what of its speed a run reaches."""
+
+    name: str
+    flops: float  # operations a second
+    bandwidth: float  # bytes of weights and cache a second
+    memory: float  # bytes
+    source: str  # where the figures are from
+    layer_seconds: float = 0.0  # that a layer takes in a pass, however little it computes
+    copied: float | None = None  # bytes a second, where copies are faster than products of few rows read
+
+    def seconds(self, operations: float, read: float, layers: float) -> float:
+        """Returns the time of work that is bound by its operations or by the bytes that it reads, beside that of the
+        calls of so many layers in all its passes."""
+        return max(operations / self.flops, read / self.bandwidth) + layers * self.layer_seconds
+
+
+BY_DATA_SHEET = (
+    f"a projection: {COMPUTE_SHARE:.0%} of the operations and {READING_SHARE:.0%} of the bytes a second of the data "
+    "sheet are assumed to be reached; not measured on such a GPU"
+)
+MACHINES: Mapping[str, Machine] = {
+    name: Machine(name, flops * COMPUTE_SHARE, bandwidth * READING_SHARE, memory, BY_DATA_SHEET, LAYER_SECONDS)
+    for name, (flops, bandwidth, memory) in TABLE["machines"].items()
+}
+
+
+def check_machine(name: str) -> None:
+    if name not in (*MACHINES, THIS):
+        raise KVBenchError(unknown_name("machine", name, [*MACHINES, THIS]))
+
+
+def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
+    """Measures in a fraction of a second what products of a model's width, copies and calls take here."""
+    dtype = torch.float32 if bytes_per_number > 2 else torch.bfloat16
+    left, right = torch.ones(ROWS, hidden_size, dtype=dtype), torch.ones(hidden_size, 4 * hidden_size, dtype=dtype)
+    weights = torch.ones(LARGE // hidden_size, hidden_size, dtype=dtype)
+    target, few = torch.empty_like(weights), torch.ones(FEW_ROWS)
+    call = _best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
+    return Machine(
+        THIS,
+        2.0 * ROWS * hidden_size * 4 * hidden_size / _best_seconds(lambda: torch.mm(left, right)),
+        weights.nbytes / _best_seconds(lambda: torch.mm(left[:FEW_ROWS], weights.t())),
+        float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        f"measured now: {torch.get_num_threads()} threads of {processor_name()}",
+        call,
+        2 * weights.nbytes / _best_seconds(lambda: target.copy_(weights)),
+    )
+
+
+def _best_seconds(work: Callable[[], object]) -> float:
+    """Times work in its best of three attempts, after one that prepares it."""
+    times = []
+    for _ in range(4):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times[1:])
 
 
 @dataclass(frozen=True)
 class DecoderShape:
-    """The numbers of a decoder that its cost depends on."""
+    """The numbers of a decoder that its cost depends on. Sliding layers count as full ones."""
 
     name: str
     layers: int
@@ -46,23 +132,21 @@ class DecoderShape:
     parameters: int
     bytes_per_number: int  # in weights and cache
     places: int = sys.maxsize  # tokens that the model takes at most
-    sliding: int = 0  # layers that hold the newest tokens of a context alone
-    window: int = 1  # how many tokens these hold
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
-            if field not in ("name", "sliding") and value < 1:
+            if field != "name" and value < 1:
                 raise KVBenchError(f"a model has 1 or more {field.replace('_', ' ')}, not {value}")
-        check_heads(self.heads, self.key_heads)
+        models.check_heads(self.heads, self.key_heads)
 
     @property
     def weight_bytes(self) -> int:
         return self.parameters * self.bytes_per_number
 
-    def token_bytes(self, tokens: int) -> float:
-        """Counts the bytes of keys and values of one token, in the mean over a context of so many."""
-        layers = self.layers - self.sliding * max(0.0, 1 - self.window / tokens)
-        return 2 * layers * self.key_heads * self.head_size * self.bytes_per_number
+    @property
+    def token_bytes(self) -> int:
+        """Returns the bytes of keys and values of one token."""
+        return 2 * self.layers * self.key_heads * self.head_size * self.bytes_per_number
 
     def operations(self, tokens: float, pairs: float) -> float:
         """Counts two operations for each parameter and token, and two products over all pairs of a token that reads
@@ -76,10 +160,10 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
     try:
         if not Path(source).exists():
             look_for_hub()
-        config = read_config(source)
-        check_architecture(model, config.architectures or [])
+        config = pretrained.read_config(source)
+        models.check_architecture(model, config.architectures or [])
         with torch.device("meta"):
-            network = AutoModelForCausalLM.from_config(config)
+            network = transformers.AutoModelForCausalLM.from_config(config)
     except KVBenchError:
         raise
     except Exception as error:  # the hub and damaged files raise anything
@@ -90,19 +174,12 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
     return shape_of_network(model, network, bytes_per_number)
 
 
-def shape_of_network(name: str, network: PreTrainedModel, bytes_per_number: int) -> DecoderShape:
+def shape_of_network(name: str, network: "PreTrainedModel", bytes_per_number: int) -> DecoderShape:
     text: Any = network.config.get_text_config()
-    heads, windows = text.num_attention_heads, windows_of(text)
+    heads = text.num_attention_heads
     key_heads = getattr(text, "num_key_value_heads", None) or heads
-    sizes = text.num_hidden_layers, heads, key_heads, head_size_of(text), network.num_parameters(), bytes_per_number
-    return DecoderShape(name, *sizes, longest_read(network), len(windows), max(windows, default=1))
-
-
-QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow that much at four times the length
-CONTEXTS_READ = 3  # of each task, to count their tokens and questions
-BEHIND = 12  # tokens that an answer has behind its gold where it ends with its sentence or line: fewer, or all it may
-SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
-PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
+    sizes = text.num_hidden_layers, heads, key_heads, shapes.head_size_of(text), network.num_parameters()
+    return DecoderShape(name, *sizes, bytes_per_number, models.longest_read(network))
 
 
 class PressCost(NamedTuple):
@@ -151,32 +228,33 @@ class Load:
 
 
 def load_of(
-    grid: Grid, task: Task, contexts: int, tokens: int | None = None, *, tokenizer: PreTrainedTokenizerBase
+    grid: Grid, task: Task, contexts: int, tokens: int | None = None, *, tokenizer: "PreTrainedTokenizerBase"
 ) -> Load:
     """Reads a few contexts of a task with the model's tokenizer; ``tokens`` replaces the count of every context."""
     mode = grid.setting.mode
     examples = [grid.example(task, index) for index in range(min(contexts, CONTEXTS_READ))]
-    prompts = [prompt for example in examples for prompt in build_prompts(tokenizer, task, example, mode)]
-    tokenized = [question for prompt in prompts for question in prompt.questions]
+    prompts = [one for example in examples for one in prompt.build_prompts(tokenizer, task, example, mode)]
+    tokenized = [question for one in prompts for question in one.questions]
     golds = mean(max(0, len(question.gold_ids) - 1) for question in tokenized)
     # Where its sentence does not end an answer, a chat model writes on; the lines of a base model end.
     ends_early = (task.begins_answers and task.answer_end == "sentence") or tokenizer.chat_template is None
-    tokens = tokens or round(mean(len(prompt.token_ids) for prompt in prompts))
+    tokens = tokens or round(mean(len(one.token_ids) for one in prompts))
     branches = []
     for policy in grid.policies_on(task):
         shares = [point.level.share(tokens) or 0.0 for point in grid.points(policy)]
         # A press that masks frees nothing.
         branches.append((policy, [1 - share if policy.frees else 1.0 for share in shares]))
+    questions = len(tokenized) / len(examples)
     return Load(
-        task.name,
-        contexts,
-        tokens,
-        questions := len(tokenized) / len(examples),
-        mean(len(question.token_ids) for question in tokenized),
-        min(task.max_new_tokens, round(golds) + BEHIND) if ends_early else task.max_new_tokens,
-        golds,
-        branches,
-        questions if mode == "aware" else 1.0,
+        task=task.name,
+        contexts=contexts,
+        tokens=tokens,
+        questions=questions,
+        question_tokens=mean(len(question.token_ids) for question in tokenized),
+        answer_tokens=min(task.max_new_tokens, round(golds) + BEHIND) if ends_early else task.max_new_tokens,
+        gold_tokens=golds,
+        branches=branches,
+        prompts=questions if mode == "aware" else 1.0,
     )
 
 
@@ -192,7 +270,7 @@ class RunCost:
     @property
     def context(self) -> int:
         """Returns the bytes of the cache of the longest context."""
-        return ceil(max(load.tokens * self.shape.token_bytes(load.tokens) for load in self.loads))
+        return max(load.tokens for load in self.loads) * self.shape.token_bytes
 
     @property
     def masks(self) -> int:
@@ -210,11 +288,6 @@ class RunCost:
     def devices(self) -> int:
         return ceil(self.needed / (self.machine.memory * USABLE))
 
-    @property
-    def room(self) -> float:
-        """Returns the bytes that a wave of branches may take."""
-        return self.machine.memory * USABLE * self.devices - self.shape.weight_bytes - self.context - self.masks
-
     @cached_property
     def parts(self) -> list[tuple[str, str, float]]:
         """Lists the parts of the work, each with its policy, if it is for one alone, and the seconds of one worker."""
@@ -226,46 +299,42 @@ class RunCost:
 
     @property
     def seconds(self) -> float:
-        """Returns the time of one worker."""
         return sum(seconds for _, _, seconds in self.parts)
 
-    def _seconds(self, load: Load, tokens: float, pairs: float, passes: float, cached: float = 0) -> float:
+    def _seconds(self, tokens: float, pairs: float, passes: float, cached: float = 0) -> float:
         """Returns the time of tokens that attend to others in pairs, where each pass reads all weights; ``cached``:
         tokens of which keys and values are read."""
-        read = passes * self.shape.weight_bytes + cached * self.shape.token_bytes(load.tokens)
+        read = passes * self.shape.weight_bytes + cached * self.shape.token_bytes
         return self.machine.seconds(self.shape.operations(tokens, pairs), read, passes * self.shape.layers)
 
     def _parts_of(self, load: Load) -> Iterator[tuple[str, str, float]]:
         """Yields the parts of the work on one context of a task."""
         size, together = load.tokens, list[float]()
         asked = load.questions / load.prompts  # from one prefill
-        yield "prefill", "", self._seconds(load, size, size**2 / 2, 1)
+        prefill = self._seconds(size, size**2 / 2, 1)
+        yield "prefill", "", prefill
         for policy, shares in load.branches:
-            press, kept = press_cost(policy), sum(shares) * size
-            times = len(shares) * press.prefills
-            yield "private prefills", policy.name, self._seconds(load, times * size, times * size**2 / 2, times)
-            copied = press.readings(size, len(shares)) * size * self.shape.token_bytes(size)
-            yield "compression", policy.name, self.machine.seconds(0, 0, 0, copied)
+            press = press_cost(policy)
+            copied = press.readings(size, len(shares)) * size * self.shape.token_bytes
+            copies = copied / (self.machine.copied or self.machine.bandwidth)
+            yield "compression", policy.name, copies + len(shares) * press.prefills * prefill
             if not policy.while_decoding:
                 together += shares
                 continue
             # Every token of an answer reads weights and cache, and so does the right answer behind the question again.
-            for name, length in (("answers written alone", load.answer_tokens), ("likelihood alone", load.gold_tokens)):
-                tokens, passes = asked * (load.question_tokens + length), asked * (1 + length)
-                work = len(shares) * tokens, tokens * kept, len(shares) * passes, passes * kept
-                yield name, policy.name, self._seconds(load, *work)
+            tokens = asked * (2 * load.question_tokens + load.answer_tokens + load.gold_tokens)
+            passes, kept = asked * (2 + load.answer_tokens + load.gold_tokens), sum(shares) * size
+            seconds = self._seconds(len(shares) * tokens, tokens * kept, len(shares) * passes, passes * kept)
+            yield "answers written alone", policy.name, seconds
         # Each wave reads the weights and its own cache for the start that questions share, for each portion of the
         # questions, for each portion of the right answers, and for each token of the answers.
         kept = sum(together) * size
-        waves = ceil(kept * self.shape.token_bytes(size) / self.room)
-        questions, golds = asked * load.question_tokens, asked * load.gold_tokens
-        steps = 1 + ceil(questions / PLACES_AT_ONCE) + load.answer_tokens
-        for name, tokens, passes in (
-            ("answers written together", questions + asked * load.answer_tokens, steps),
-            ("likelihood together", golds, ceil(golds / PLACES_AT_ONCE)),
-        ):
-            work = tokens * len(together), tokens * kept, passes * waves, passes * kept
-            yield name, "", self._seconds(load, *work)
+        room = self.machine.memory * USABLE * self.devices - self.shape.weight_bytes - self.context - self.masks
+        waves = ceil(kept * self.shape.token_bytes / room)
+        portions = [ceil(asked * part / columns.PLACES_AT_ONCE) for part in (load.question_tokens, load.gold_tokens)]
+        tokens, passes = asked * (load.question_tokens + load.answer_tokens + load.gold_tokens), 1 + load.answer_tokens
+        passes += sum(portions)
+        yield "answers", "", self._seconds(tokens * len(together), tokens * kept, passes * waves, passes * kept)
 
 
 def hours(seconds: float) -> str:
@@ -274,13 +343,13 @@ def hours(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s" if seconds >= 1 else "below 1 s"
 
 
-def forecast_of(model: LoadedModel, grid: Grid) -> str:
+def forecast_of(model: "LoadedModel", grid: Grid) -> str:
     """Says in one line about how long a run takes, by the speed of this machine as it is now. Of a GPU it says nothing:
     none was at hand to try it on."""
     if model.device.type != "cpu":
         return ""
     network, threads = model.network, torch.get_num_threads()
-    workers = Workers(model, sum(contexts for _, contexts in grid.tasks)).count
+    workers = local.Workers(model, sum(contexts for _, contexts in grid.tasks)).count
     torch.set_num_threads(1 if workers > 1 else threads)
     try:
         machine = this_machine(network.config.get_text_config().hidden_size, network.dtype.itemsize)
@@ -288,12 +357,8 @@ def forecast_of(model: LoadedModel, grid: Grid) -> str:
         torch.set_num_threads(threads)
     shape = shape_of_network(model.name, network, network.dtype.itemsize)
     loads = [load_of(grid, task, contexts, tokenizer=model.tokenizer) for task, contexts in grid.tasks]
-    seconds = RunCost(loads, shape, machine).seconds / workers
-    seconds /= SHARED if workers > 1 else 1.0
+    seconds = RunCost(loads, shape, machine).seconds / workers / (SHARED if workers > 1 else 1.0)
     return f"forecast: about {hours(seconds + PAGE_SECONDS)} on this machine, the page included"
-
-
-POINTS = 5  # of right answers: a difference that many ask for
 
 
 def plan_of(job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MACHINES["h100"]) -> RunCost:
@@ -304,17 +369,17 @@ def plan_of(job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MA
     grid = build_grid(job, count_by(job.model))
     if tokens is not None:
         check_takes_length([task for task, _ in grid.tasks])
-    tokenizer = load_tokenizer(job.model)
+    tokenizer = models.load_tokenizer(job.model)
     loads = [load_of(grid, task, count, tokens_of(task, tokens), tokenizer=tokenizer) for task, count in grid.tasks]
     for load in loads:
-        check_places(f"a context of {load.task}", shape.name, load.tokens, shape.places)
+        models.check_places(f"a context of {load.task}", shape.name, load.tokens, shape.places)
     return RunCost(loads, shape, machine)
 
 
 def store_bytes(cost: RunCost) -> float:
     total = 0.0
     for load in cost.loads:
-        units = len(chunks(load.contexts))
+        units = len(execute.chunks(load.contexts))
         for table, files, rows in (
             ("contexts", units, load.contexts),
             ("questions", units, load.contexts * load.questions),
@@ -359,20 +424,11 @@ def assumptions(cost: RunCost) -> list[str]:
     cards = [f"{what} {', '.join(names)}" for what, names in (("fits", fits), ("too much for", others)) if names]
     unmeasured = sorted({policy.name for load in cost.loads for policy, _ in load.branches} - set(PRESSES))
     return [
-        "The peak is at least the weights, the longest context, its largest branch beside it, and keep masks: "
-        f"{'; '.join(cards)}.",
+        f"The peak is weights, the longest context, its largest branch beside it, and keep masks: {'; '.join(cards)}.",
         f"The machine, {cost.machine.name}: {cost.machine.source}.",
-        f"The model, {shape.name}: {shape.parameters / 1e9:.2f} billion parameters, {shape.layers} layers, "
-        f"{shape.heads} query heads and {shape.key_heads} key heads of {shape.head_size}, "
-        f"{shape.bytes_per_number} bytes a number in weights and cache.",
-        *(
-            f"{load.task}: {load.contexts:,} contexts of {load.tokens:,} tokens, {load.questions:.0f} questions, "
-            f"answers of {load.answer_tokens} tokens."
-            for load in cost.loads
-        ),
+        f"The model, {shape.name}: {shape.parameters / 1e9:.2f} billion parameters, {shape.layers} layers of "
+        f"{shape.heads} query heads and {shape.key_heads} key heads, {shape.bytes_per_number} bytes a number.",
         f"Presses were measured {TABLE['measured']}; other machines are assumed to read the cache as often. "
         + (f"These cost the median of their kind: {', '.join(unmeasured)}." if unmeasured else ""),
-        "A difference is seen four times in five by one test of 5 %, where it differs by "
-        f"{USUAL_SPREAD:.0f} points from context to context, as on the model reference.",
         "Not included: loading the model, making the texts, writing the store, and waiting for workers.",
     ]

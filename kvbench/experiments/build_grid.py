@@ -1,13 +1,13 @@
 """Builds the grid of a job: any process builds the same one from the same options."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from datasets_gen import DatasetError, Task
 from kvbench.engine.options import TimeLimit
 from kvbench.experiments.catalogue import (
-    DEFAULT,
     EVERYTHING,
     at_own_levels,
     at_some_level,
@@ -23,7 +23,7 @@ from kvbench.experiments.data import check_judges, with_data, with_essays
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.options import (
     at_levels,
-    cell_bound,
+    check_above_zero,
     choose,
     contexts_of,
     kv_bytes,
@@ -37,7 +37,7 @@ from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import NEXT_TOKENS, OBSERVED
-from kvbench.store.run_file import Identity, Job, RunFile
+from kvbench.store.run_file import Job, RunFile
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES, LazyModule
@@ -70,7 +70,7 @@ def build_grid(job: Job, count: Count) -> Grid:
         policies = [at_own_levels(policy, texts[policy.name]) for policy in policies]
     check_donors(policies, tasks)
     policies = at_some_level(policies, points, (job.policies or EVERYTHING).strip() == EVERYTHING)
-    time_limit = TimeLimit(cell_bound(job.cell_seconds))
+    time_limit = TimeLimit(check_above_zero("--cell-seconds", job.cell_seconds))
     bound = kv_bytes(job.max_kv_gb)
     of_text = (NEXT_TOKENS.name,) if any(task.role == "text" for task in tasks) else ()
     known = {table.name: table.name for table in OBSERVED}
@@ -93,13 +93,10 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     another version here, comes from a file that is not here, or is as long as so many tokens of a model that is not."""
     job, model = run.job, run.identity.model
     made: list[Task] = []
-    files = [file for file in (job.data, job.essays) if file is not None] if job is not None else []
-    if job is not None and model_is_here and all(file.is_file() for file in files):
-        try:
+    if job and model_is_here and all(file is None or file.is_file() for file in (job.data, job.essays)):
+        with suppress(KVBenchError, DatasetError):  # of data that is not here, or that a stranger wrote into run.json
             coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
             made = _tasks_of(job, coverage, count_by(job.model))
-        except (KVBenchError, DatasetError):  # of data that is not here, or that a stranger wrote into run.json
-            made = []
     found: dict[str, Task] = {}
     for planned in run.identity.tasks:
         native = task_of_version(planned.name, planned.version)
@@ -127,16 +124,6 @@ def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) 
     for reason in reasons.values():
         console.print(f"left out: {reason}", soft_wrap=True, markup=False)
     return replace(grid, tasks=left)
-
-
-def left_out_before(grid: Grid, stored: Identity, job: Job) -> Grid:
-    """Leaves out what nobody named and a stored run of the same options has not, as its model could not be asked it."""
-    policies, tasks = grid.setting.policies, grid.tasks
-    if (job.policies or DEFAULT).strip() in (DEFAULT, EVERYTHING):
-        policies = [policy for policy in policies if stored.policy(policy.name)]
-    if job.tasks is None:
-        tasks = [(task, contexts) for task, contexts in tasks if stored.task(task.name)]
-    return replace(grid, tasks=tasks, setting=grid.setting.only(policies))
 
 
 def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:

@@ -103,9 +103,10 @@ def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mod
     met = [other for other in others if _can_meet(mine, other)]
     if not met or (len(met) < len(others) and against not in (EVERYTHING, DEFAULT)):
         other = next(other for other in others if other not in met)
+        takes = [f"{one.name} takes {' or '.join(KINDS[kind].plural for kind in one.kinds)}" for one in (mine, other)]
         raise KVBenchError(
-            f"{mine.name} and {other.name} have no level in common: {_levels_of(mine)}, {_levels_of(other)}; name with "
-            f"--against what takes the same, or what is treated on both sides, as compare snapkv+int4 --against snapkv"
+            f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}; name with --against what takes "
+            "the same, or what is treated on both sides, as compare snapkv+int4 --against snapkv"
         )
     named = {mine.name, *(policy.name for policy in met)}
     to_beat = [POLICIES[name] for name in TO_BEAT if name not in named]
@@ -115,11 +116,6 @@ def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mod
 def _can_meet(one: Policy, other: Policy) -> bool:
     """Tells whether two policies have levels in common; the full cache is met at every level."""
     return other.name == FULL or one.kinds == other.kinds or bool(set(one.kinds) & set(other.kinds))
-
-
-def _levels_of(policy: Policy) -> str:
-    kinds = " or ".join(KINDS[kind].plural for kind in policy.kinds)
-    return f"{policy.name} takes {kinds or 'no level'}"
 
 
 def check_is_press(policy: Policy) -> None:
@@ -132,10 +128,7 @@ def check_is_press_alone(policy: Policy) -> None:
     """Raises :class:`KVBenchError` too for what is, or is followed by, a quantisation or a fault."""
     check_is_press(policy)
     if policy.prefill_treatment or policy.step_treatment or policy.corrupts:
-        raise KVBenchError(
-            f"{policy.name} quantises or damages the cache, and only a press can be examined: name a press of "
-            "python -m kvbench ls policies"
-        )
+        raise KVBenchError(f"{policy.name} quantises or damages the cache, and only a press can be examined")
 
 
 def check_donors(policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
@@ -257,17 +250,9 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
         raise KVBenchError(str(error)) from error
     known = known_policies()
     if name not in known:
-        raise KVBenchError(_unknown(name, known))
+        near = nearest(kind_in(name), known)
+        raise KVBenchError(f"unknown policy '{name}': {near}python -m kvbench ls policies lists all {len(known)}")
     return known[name]
-
-
-def _unknown(name: str, known: Mapping[str, Policy]) -> str:
-    """Says that there is no such policy. All names would fill the screen."""
-    if (kind := kind_in(name)) in TREATMENTS:
-        return f"{name}: write the options in one pair of brackets, as in {kind}(NAME=VALUE)"
-    if kind in known:
-        return f"{kind} takes no arguments: name the class of a press, as kvpress:SnapKVPress(window_size=16)"
-    return f"unknown policy '{name}': {nearest(kind, known)}python -m kvbench ls policies lists all {len(known)}"
 
 
 def _compose(plain: str, way: str) -> Policy:

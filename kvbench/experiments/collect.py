@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,18 +42,23 @@ class FinishedAnswer:
     """Holds what is known of a finished answer; the rows of a study are made from it (:class:`StoredTable`)."""
 
     model: LoadedModel
+    task: Task
     setting: Setting
     trace: Trace
     branch: Branch
+    number: int  # of its question in the prompt
     generation: Generation | None  # none where the branch failed
     full: Generation | None  # of the full cache for the same question, whether or not it is part of the run
     question: StoredQuestion
     context: StoredContext
     record: Record
     observers: Mapping[str, Observer]  # by table, what watched the decoding; none of contexts outside a sample
-    decode: Callable[[Sequence[Branch]], list[Generation]]  # answers other branches of the trace in the same way
-    max_new_tokens: int  # of an answer
     shared: dict[str, object] = field(default_factory=dict)  # what several tables of a study need, computed once
+
+    def decode(self, branches: Sequence[Branch]) -> list[Generation]:
+        """Answers other branches of the trace in the same way."""
+        trace = replace(self.trace, branches=list(branches))
+        return decode(self.model, trace, self.task.max_new_tokens, self.setting.max_kv_bytes, gold=True)
 
     def scores_of(self, generation: Generation) -> dict[str, object]:
         """Returns the scores of another generation for the same question, of its text and of its likelihood."""
@@ -75,36 +79,27 @@ def collect(
     setting: Setting,
     donor_of: Callable[[Example], Example] | None = None,
 ) -> RowsByTable:
-    """Collects the rows that a store holds of some examples under a setting. ``donor_of`` makes another example of the
-    task, which is read if a policy takes rows of it."""
+    """Collects the rows that a store holds of some examples. ``donor_of`` makes another example of the task, which is
+    read if a policy takes rows of it."""
     rows = RowsByTable()
     for example in examples:
         prompts = build_prompts(model.tokenizer, task, example, setting.mode)
-        context = _context(task, example, prompts, setting.mode)
+        ends = {prompt.token_ends for prompt in prompts}
+        if len(ends) > 1:  # a context is described once, and has to be the same whatever question stands behind it
+            raise KVBenchError(f"the tokenizer splits {example.id} before another question: use --mode agnostic")
+        places = {"mode": setting.mode, "token_ends": np.array(ends.pop(), dtype="<u4").tobytes()}
+        context = StoredContext.model_validate(described_context(task, example) | places)
         rows.add(CONTEXTS.name, [context])
         donor = _donor(model, task, example, setting.mode, donor_of)
         for prompt in prompts:
-            check_length(model, prompt, task.max_new_tokens)  # before the work is done
             questions = [_question(task, prompt, question) for question in prompt.questions]
             rows.add(QUESTIONS.name, questions)
-            observers = _observers(model, prompt, setting.tables)
-            trace, generations = _answers(model, task, prompt, setting, list(dict.fromkeys(observers.values())), donor)
-            again = partial(_decode_again, model, trace, task.max_new_tokens, setting.max_kv_bytes)
-            finished = _finished(model, setting, trace, generations, questions, context, observers, again, task)
-            answers = list(finished)
+            answers = list(_finished(model, task, setting, prompt, donor, questions, context))
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
-                table = TABLES[name]
-                for answer in answers:
-                    rows.add(name, table.fill(answer) if table.fill else ())
-                rows.add(name, table.fill_together(answers) if table.fill_together else ())
+                if fill := TABLES[name].fill:
+                    rows.add(name, fill(answers))
     return rows
-
-
-def _observers(model: LoadedModel, prompt: Prompt, tables: Sequence[str]) -> dict[str, Observer]:
-    by_table = {name: observe for name in tables if (observe := TABLES[name].observe)}
-    made = {observe: observe(model, prompt) for observe in dict.fromkeys(by_table.values())}
-    return {name: observer for name, observe in by_table.items() if (observer := made[observe]) is not None}
 
 
 def _donor(
@@ -113,15 +108,6 @@ def _donor(
     if donor_of is None:
         return None
     return lazy_donor(model, lambda: build_prompts(model.tokenizer, task, donor_of(example), mode)[0])
-
-
-def _context(task: Task, example: Example, prompts: Sequence[Prompt], mode: Mode) -> StoredContext:
-    """Describes a context once: its tokens end at the same places whatever question stands behind it."""
-    ends = {prompt.token_ends for prompt in prompts}
-    if len(ends) > 1:
-        raise KVBenchError(f"the tokenizer splits {example.id} otherwise before another question: use --mode agnostic")
-    token_ends = np.array(ends.pop(), dtype="<u4").tobytes()
-    return StoredContext.model_validate(described_context(task, example) | {"mode": mode, "token_ends": token_ends})
 
 
 def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> StoredQuestion:
@@ -133,45 +119,29 @@ def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> Stored
     return StoredQuestion.model_validate(described_question(task, prompt.example, question.question) | counts)
 
 
-def _answers(
-    model: LoadedModel,
-    task: Task,
-    prompt: Prompt,
-    setting: Setting,
-    observers: Sequence[Observer],
-    donor: Callable[[], Trace] | None,
-) -> tuple[Trace, list[Generation]]:
-    """Treats and decodes a prompt; raises :class:`ModelChangedError` if a press wrote to the model meanwhile."""
-    scorings = plan(setting.policies, setting.points, prompt, setting.seed, setting.time_limit, donor)
-    trace = prefill(model, prompt, with_reference(scorings, prompt))
-    generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, observers=observers, gold=True)
-    if change := model.snapshot.first_change():
-        raise ModelChangedError([policy.name for policy in setting.policies if policy.origin], change)
-    return trace, generations
-
-
-def _decode_again(
-    model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int | None, branches: Sequence[Branch]
-) -> list[Generation]:
-    return decode(model, replace(trace, branches=list(branches)), steps, max_kv_bytes, gold=True)
-
-
 def _finished(
     model: LoadedModel,
+    task: Task,
     setting: Setting,
-    trace: Trace,
-    generations: Sequence[Generation],
+    prompt: Prompt,
+    donor: Callable[[], Trace] | None,
     questions: Sequence[StoredQuestion],
     context: StoredContext,
-    observers: Mapping[str, Observer],
-    again: Callable[[Sequence[Branch]], list[Generation]],
-    task: Task,
 ) -> Iterator[FinishedAnswer]:
+    """Treats and decodes a prompt; raises :class:`ModelChangedError` if a press wrote to the model meanwhile."""
+    check_length(model, prompt, task.max_new_tokens)  # before the work is done
+    by_table = {name: observe for name in setting.tables if (observe := TABLES[name].observe)}
+    made = {observe: observe(model, prompt) for observe in dict.fromkeys(by_table.values())}
+    observers = {name: observer for name, observe in by_table.items() if (observer := made[observe]) is not None}
+    scorings = plan(setting.policies, setting.points, prompt, setting.seed, setting.time_limit, donor)
+    trace = prefill(model, prompt, with_reference(scorings, prompt))
+    watching = list(dict.fromkeys(observers.values()))
+    generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, observers=watching, gold=True)
+    if change := model.snapshot.first_change():
+        raise ModelChangedError([policy.name for policy in setting.policies if policy.origin], change)
     answers = {(id(generation.branch), generation.question): generation for generation in generations}
     of_full = {one.question: one for one in generations if one.branch.treatment.policy.name == FULL}
-    for branch in trace.branches:
-        if branch.treatment.reference:
-            continue
+    for branch in (one for one in trace.branches if not one.treatment.reference):
         layers = _compressed(trace, branch)
         masks = [cache.keep for cache in layers if cache.keep is not None]
         survival = _survival(masks if len(masks) == len(layers) else [])
@@ -179,13 +149,14 @@ def _finished(
             generation = answers.get((id(branch), number))
             if generation and generation.final_cache:
                 survival = _survival(generation.final_cache.keep or ())
-            values = _values(model, trace, branch, survival, number, generation)
+            outcome = _outcome(model, trace, branch, generation) if generation else {}
+            values = _values(trace, branch, number, survival, outcome)
             full, question = of_full.get(number), questions[number]
-            values |= _against_full(generation, full, is_judged(question))
+            values |= _against_full(generation, full, bool(question.golds or question.directives or question.protected))
             values |= {"task": task.name} | text_scores(values["output_text"], question, context)
             record = Record.model_validate(values)
-            made = (model, setting, trace, branch, generation, full, question, context, record, observers, again)
-            yield FinishedAnswer(*made, task.max_new_tokens)
+            known = (model, task, setting, trace, branch, number, generation, full, question, context)
+            yield FinishedAnswer(*known, record, observers)
 
 
 def _compressed(trace: Trace, branch: Branch) -> list[LayerCache]:
@@ -199,12 +170,7 @@ def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:
 
 
 def _values(
-    model: LoadedModel,
-    trace: Trace,
-    branch: Branch,
-    survival: Survival | None,
-    number: int,
-    generation: Generation | None,
+    trace: Trace, branch: Branch, number: int, survival: Survival | None, outcome: dict[str, object]
 ) -> dict[str, Any]:
     """Returns the columns of a record without the scores of its text."""
     question, treatment = trace.prompt.questions[number], branch.treatment
@@ -222,26 +188,16 @@ def _values(
         "prefill_seconds": trace.seconds,
     }
     if survival is not None:
-        values |= _routing(trace.prompt, question, survival)
-    if generation is not None:
-        values |= _outcome(model, trace, branch, generation)
-    return values
-
-
-def _routing(prompt: Prompt, question: TokenizedQuestion, survival: Survival) -> dict[str, object]:
-    """Returns the metrics that follow from the keep masks."""
-    defence, directives = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
-    kept = Kept(survival, prompt.context_tokens, question.answer_tokens, question.evidence_tokens, defence, directives)
-    return {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
-
-
-def is_judged(question: StoredQuestion) -> bool:
-    """Tells whether an answer to a question is judged: behind running text there is none."""
-    return bool(question.golds or question.directives or question.protected)
+        prompt = trace.prompt
+        protected = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
+        kept = Kept(survival, prompt.context_tokens, question.answer_tokens, question.evidence_tokens, *protected)
+        values |= {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
+    return values | outcome
 
 
 def _against_full(generation: Generation | None, full: Generation | None, judged: bool) -> dict[str, object]:
-    """Tells how likely the right answer is, how much less than with the full cache, and what became of its answer."""
+    """Tells how likely the right answer is, how much less than with the full cache, and what became of its answer.
+    ``judged``: whether there is an answer to judge, which there is none behind running text."""
     if generation is None:
         return {}
     nll, full_nll = generation.gold_nll, full.gold_nll if full else None
@@ -252,13 +208,6 @@ def _against_full(generation: Generation | None, full: Generation | None, judged
     if full is None:
         return values
     return values | outcome_scores(Outcome(generation.token_ids == full.token_ids, generation.ended, generation.finite))
-
-
-def _digest(branch: Branch, generation: Generation) -> str | None:
-    if generation.final_cache:
-        return generation.final_cache.digest
-    policy = branch.treatment.policy
-    return None if policy.corrupts or policy.prefill_treatment or policy.step_treatment else branch.digest
 
 
 def _stored_bytes(trace: Trace, branch: Branch) -> int:
@@ -280,14 +229,18 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
     if final := generation.final_cache:
         held = final.rows + heads * sum(min(final.tokens, window - 1) for window in trace.windows if window is not None)
         read, tokens, kv_bytes = float(final.rows), final.tokens, 2 * size * held * trace.keys[0].element_size()
+        digest: str | None = final.digest
     else:
         read = sum(cache.read_rows * cache.filled for cache in _compressed(trace, branch))
         tokens, kv_bytes = length, _stored_bytes(trace, branch)
+        policy = branch.treatment.policy
+        is_changed = policy.corrupts or policy.prefill_treatment or policy.step_treatment
+        digest = None if is_changed else branch.digest
     return {
         "output_text": answer_text(model.tokenizer, ids),
         "output_token_ids": ids,
         "ended": generation.ended,
-        "cache_digest": _digest(branch, generation),
+        "cache_digest": digest,
         "realised_ratio": 1 - read / (slots * tokens),
         "kept_tokens": read / slots,
         "kv_bytes": kv_bytes,

@@ -1,22 +1,35 @@
-"""The grid of a run: tasks by policies by levels by repeats."""
+"""The grid of a run: tasks by policies by levels by repeats; and what identifies a run of it."""
 
+import hashlib
+import platform
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import kvbench
 from datasets_gen import Example, Task
 from kvbench.engine.options import NumericsOptions, TimeLimit
 from kvbench.experiments.catalogue import policies_for
 from kvbench.prompts.mode import Mode, Scope
-from kvbench.store.run_file import Identity, TaskIdentity
-from policies import LazyModule, Point, Policy, by_kind
+from kvbench.store.run_file import Identity, PolicyIdentity, TaskIdentity
+from kvbench.store.tables import SCHEMA_VERSION
+from policies import LazyModule, Point, Policy, arguments_of, by_kind
 
 if TYPE_CHECKING:
     import torch
 
     from kvbench.models.load import LoadedModel
 
-memory = LazyModule("kvbench.system.memory")  # it needs torch, and options are checked before that is imported
+# They need torch, and options are checked before that is imported.
+cuda = LazyModule("torch.cuda")
+memory = LazyModule("kvbench.system.memory")
+prompts = LazyModule("kvbench.prompts.prompt")
+
+PACKAGES = ("torch", "transformers", "kvpress", "numpy")
+ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context
 
 
 @dataclass(frozen=True)
@@ -52,24 +65,6 @@ class Setting:
         return share
 
 
-identification = LazyModule("kvbench.experiments.identify")  # it needs torch, and options are checked before that
-
-
-def task_identity(task: Task, contexts: int, prompt: str) -> TaskIdentity:
-    """Identifies a task of a run by all that its answers depend on."""
-    return TaskIdentity(
-        name=task.name,
-        version=task.full_version,
-        contexts=contexts,
-        chance=task.chance,
-        instruction=task.instruction,
-        max_new_tokens=task.max_new_tokens,
-        level=task.level,
-        begins_answers=task.begins_answers,
-        prompt=prompt,
-    )
-
-
 @dataclass(frozen=True)
 class Grid:
     """Declares all that a run answers."""
@@ -81,25 +76,54 @@ class Grid:
     counts: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def identity(self, model: "LoadedModel") -> Identity:
-        identity: Identity = identification.identify(model, self.tasks, self.setting, self.held_out)
-        return identity
+        """Identifies the run of this grid on a model."""
+        revision, dirty = git_state(Path(kvbench.__file__).parent)
+        setting = self.setting
+        return Identity(
+            schema_version=SCHEMA_VERSION,
+            kvbench_version=kvbench.__version__,
+            source=source_hash(),
+            git_revision=revision,
+            git_dirty=dirty,
+            packages=package_versions(),
+            model=model.name,
+            model_fingerprint=model.fingerprint,
+            device=device_name(model.device),
+            dtype=model.dtype_name,
+            seed=setting.seed,
+            mode=setting.mode,
+            scope=setting.scope,
+            held_out=self.held_out,
+            tables=setting.tables,
+            options=setting.options_of_tables,
+            tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),
+            policies=tuple(self._policy(policy) for policy in setting.policies),
+        )
 
-    def without_model(self, stored: Identity, model: str) -> Identity:
-        """Returns the identity of this grid on a model of that name as far as it is known before anything is loaded;
-        what is not is that of a stored run."""
-        covered = {policy.name: by_kind(policy.levels_among(self.setting.points)) for policy in self.setting.policies}
-        alike = covered == {policy.name: policy.levels for policy in stored.policies}
-        setting = {name: getattr(self.setting, name) for name in ("seed", "mode", "scope", "tables")}
-        return stored.model_copy(
-            update={
-                **setting,
-                "model": model,
-                "held_out": self.held_out,
-                "tasks": tuple(
-                    task_identity(task, contexts, stored.prompts.get(task.name, "")) for task, contexts in self.tasks
-                ),
-                "policies": stored.policies if alike else (),
-            }
+    def _task(self, task: Task, contexts: int, model: "LoadedModel") -> TaskIdentity:
+        return TaskIdentity(
+            name=task.name,
+            version=task.full_version,
+            contexts=contexts,
+            chance=task.chance,
+            instruction=task.instruction,
+            max_new_tokens=task.max_new_tokens,
+            level=task.level,
+            begins_answers=task.begins_answers,
+            prompt=prompts.prompt_as_sent(model.tokenizer, task, self.example(task, 0), self.setting.mode),
+        )
+
+    def _policy(self, policy: Policy) -> PolicyIdentity:
+        return PolicyIdentity(
+            name=policy.name,
+            family=policy.family,
+            paper=policy.paper,
+            arguments=arguments_at(policy, ARGUMENTS_AT),
+            origin=policy.origin,
+            arguments_at_tokens=ARGUMENTS_AT,
+            levels=by_kind(policy.levels_among(self.setting.points)),
+            repeats=1 + max((point.repeat for point in self.points(policy)), default=0),
+            tasks=tuple(task.name for task, _ in self.tasks if policies_for([policy], task, self.setting.mode)),
         )
 
     def task(self, name: str) -> Task:
@@ -138,3 +162,77 @@ class Grid:
             for task, contexts in self.tasks
             for index in range(contexts)
         )
+
+
+def git_state(folder: Path) -> tuple[str | None, bool | None]:
+    """Returns the revision of the checkout that a folder lies in, and whether files were changed; None without git."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    # An installed package may lie in a virtual environment inside somebody else's checkout: that revision is not ours.
+    if git("ls-files", "--error-unmatch", str(Path(kvbench.__file__).resolve())) is None:
+        return None, None
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    return git("rev-parse", "HEAD"), None if changes is None else bool(changes)
+
+
+def device_name(device: "torch.device") -> str:
+    """Names the kind of a device; two machines with the same name compute the same."""
+    if device.type == "cuda":
+        return f"cuda ({cuda.get_device_name(device)})"
+    return f"{device.type} ({platform.machine()})"
+
+
+def package_versions() -> dict[str, str]:
+    """Lists the versions of Python and of the packages that answers depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def arguments_at(policy: Policy, tokens: int) -> dict[str, int | float | str]:
+    """Reads the arguments of a press for a context of so many tokens at a typical level; none if it cannot be built."""
+    try:
+        situation = policy.typical_situation(tokens, tokens // 8)
+        return arguments_of(policy.build(situation)) | policy.arguments_in(situation)
+    except Exception:  # a plug-in's, which each record tells of
+        return {}
+
+
+ROOT = Path(__file__).parents[2]  # the folder that holds the four packages
+
+SOURCES = (  # folders and files from whose code the values of a run's tables follow
+    "datasets_gen/examples",
+    "datasets_gen/writing",
+    "datasets_gen/tasks",
+    "policies",
+    "leaderboards/metrics",
+    "leaderboards/routing",
+    "kvbench/models",
+    "kvbench/prompts",
+    "kvbench/engine",
+    "kvbench/experiments",
+    "kvbench/store/interventions.py",
+    "kvbench/store/numerics.py",
+    "kvbench/store/observed.py",
+    "kvbench/store/scoring.py",
+    "kvbench/store/tables.py",
+)
+
+
+def source_files(root: Path = ROOT) -> list[Path]:
+    """Lists the Python files that results depend on, relative to the folder that holds the packages."""
+    places = [root / name for name in SOURCES]
+    paths = [path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])]
+    return sorted(path.relative_to(root) for path in paths)
+
+
+def source_hash(root: Path = ROOT) -> str:
+    digest = hashlib.sha256()
+    for path in source_files(root):
+        digest.update(path.as_posix().encode())
+        digest.update(hashlib.sha256((root / path).read_bytes()).digest())
+    return digest.hexdigest()[:16]

@@ -145,19 +145,15 @@ def _levels_in(difficulty: str, tasks: Sequence[Task]) -> dict[str, int]:
 
 def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:
     """Checks the options of the study of numerics; :class:`KVBenchError` where another run is given any."""
-    dtypes, sampling, steps = job.dtypes, job.sampling, job.max_new_tokens
-    for option, value in {"--dtypes": dtypes, "--sampling": sampling}.items():
+    for option, value in {"--dtypes": job.dtypes, "--sampling": job.sampling}.items():
         if value and not is_numerics:
             raise KVBenchError(f"{option} is for --suite numerics: give that too")
-    default = NumericsOptions()
+    default, steps = NumericsOptions(), job.max_new_tokens
     if steps is not None and steps > MOST_STEPS and is_numerics:
         raise KVBenchError(f"--max-new-tokens {steps}: numerics are measured over {MOST_STEPS} tokens at most")
-    return NumericsOptions(
-        tuple(choose("dtype", dtypes, DTYPES)) if dtypes else default.dtypes,
-        tuple(choose("sampling", sampling, {way: way for way in SAMPLING})) if sampling else default.sampling,
-        repeats,
-        steps or default.steps,
-    )
+    dtypes = tuple(choose("dtype", job.dtypes, DTYPES)) if job.dtypes else default.dtypes
+    sampling = tuple(choose("sampling", job.sampling or None, {way: way for way in SAMPLING}))
+    return NumericsOptions(dtypes, sampling, repeats, steps or default.steps)
 
 
 def check_name(name: str) -> str:
@@ -167,17 +163,12 @@ def check_name(name: str) -> str:
     return name
 
 
-def cell_bound(seconds: float) -> float:
-    """Checks how long a press may take with one context, in seconds."""
-    if not math.isfinite(seconds) or seconds <= 0:
-        raise KVBenchError(f"--cell-seconds is a time above 0 in seconds, not {seconds:g}")
-    return seconds
+def check_above_zero(option: str, value: float) -> float:
+    if not math.isfinite(value * 1e9) or value <= 0:
+        raise KVBenchError(f"{option} is a number above 0, not {value:g}")
+    return value
 
 
 def kv_bytes(gigabytes: float | None) -> int | None:
     """Returns the bound on live keys and values in bytes; ``None`` is a share of what is free when the run starts."""
-    if gigabytes is None:
-        return None
-    if not math.isfinite(gigabytes * 1e9) or gigabytes <= 0:
-        raise KVBenchError(f"--max-kv-gb is a size above 0 in gigabytes, not {gigabytes}")
-    return int(gigabytes * 1e9)
+    return None if gigabytes is None else int(check_above_zero("--max-kv-gb", gigabytes) * 1e9)

@@ -33,10 +33,10 @@ class Suite:
     name: str
     description: str
     tasks: Sequence[Task]  # that it has unless others are named
-    if_named: Sequence[Task]  # that it has only if they are named
-    policies: str | None  # as ``--policies`` takes them
-    scope: Scope  # what is compressed
-    defence: Placement  # where a defence stands in prompts from elsewhere
+    if_named: Sequence[Task] = ()  # that it has only if they are named
+    policies: str | None = None  # as ``--policies`` takes them
+    scope: Scope = "context"  # what is compressed
+    defence: Placement = "none"  # where a defence stands in prompts from elsewhere
     tables: tuple[str, ...] = ()  # of studies, which its runs fill (kvbench.store.tables)
     levels: LevelTexts = field(default_factory=dict)  # none: the default ones of its policies
     own_levels: Mapping[str, LevelTexts] = field(default_factory=dict)  # of the policies that run at these alone
@@ -47,11 +47,8 @@ class Suite:
     @property
     def all_levels(self) -> dict[str, str]:
         """Joins the texts of its levels, by kind."""
-        texts: dict[str, dict[str, None]] = {}
-        for levels in (self.levels, *self.own_levels.values()):
-            for kind, text in levels.items():
-                texts.setdefault(kind, {})[text] = None
-        return {kind: ",".join(of_kind) for kind, of_kind in texts.items()}
+        texts = [pair for levels in (self.levels, *self.own_levels.values()) for pair in levels.items()]
+        return {kind: ",".join(dict.fromkeys(text for other, text in texts if other == kind)) for kind, _ in texts}
 
 
 def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
@@ -69,14 +66,13 @@ BANDS = ("Q1", "Q2", "Q3", "Q4", "H1", "H2")
 FRESH = "unit=value,phase=every_step,persistence=transient"  # text F: single values, drawn anew before every pass
 
 
-def _with(**options: tuple[str, ...]) -> tuple[str, ...]:
+def _with(option: str, values: Iterable[str]) -> tuple[str, ...]:
     """Names the two kinds with each value of an option."""
-    ((option, values),) = options.items()
     return tuple(f"{kind}({option}={value})" for kind in AIMED_KINDS for value in values)
 
 
-_AT_FEW_RATES = at((*_with(layers=BANDS), *_with(tensor=("K", "V"))), rate="0.02,0.1,0.3") | at(
-    _with(tokens=AIMED), rate="0.1,0.3"
+_AT_FEW_RATES = at((*_with("layers", BANDS), *_with("tensor", "KV")), rate="0.02,0.1,0.3") | at(
+    _with("tokens", AIMED), rate="0.1,0.3"
 )
 # The rates at which text F has figures for both its models. Every pass is another draw, which takes its time.
 _AS_IN_TEXT_F = at((f"gaussian({FRESH})",), rate="0.02") | at((f"distractor({FRESH})",), rate="0.3")
@@ -89,8 +85,6 @@ FAULTS = Suite(
     tasks=(TASKS["base"],),
     if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "long_context", "instructions")),
     policies=",".join((*KINDS, *_OWN_LEVELS)),
-    scope="context",
-    defence="none",
     levels={"rate": RATES},
     own_levels=_OWN_LEVELS,
     repeats=5,
@@ -117,8 +111,6 @@ ERRORS = Suite(
     tasks=(TASKS["instructions"], TASKS["base"], PROSE),
     if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "long_context")),
     policies=",".join((*BITS, "int4(tensor=K)", "int4(tensor=V)", *_OF_ERRORS)),
-    scope="context",
-    defence="none",
     own_levels=_OF_ERRORS,
     repeats=2,
     limit=24,
@@ -147,8 +139,6 @@ BYTES = Suite(
     tasks=(TASKS["base"], TASKS["long_context"]),
     if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "instructions")),
     policies=",".join((*EVICTED, *STORED, *_BOTH, *_DEPLOYED)),
-    scope="context",
-    defence="none",
     levels={"ratio": "0.5,0.75,0.875,0.9375"},
     own_levels=_BOTH | _DEPLOYED,
     limit=12,
@@ -183,8 +173,6 @@ SUITES: Mapping[str, Suite] = {
             tasks=(TASKS["base"], TASKS["hops"]),
             if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "coreference", "long_context")),
             policies="streaming_llm,snapkv,knorm,tova,h2o",
-            scope="context",
-            defence="none",
             tables=("attention", "states", "routes", "interventions"),
             levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
             limit=10,  # the fewest of which a page does not say that they may be chance
@@ -193,10 +181,7 @@ SUITES: Mapping[str, Suite] = {
             name="published",
             description="Do presses keep needles in the order of kvpress's public board? (about 1,024 tokens)",
             tasks=tuple(task for name, task in RULER.items() if name.startswith("niah_")),
-            if_named=(),
             policies=",".join(PUBLISHED),
-            scope="context",
-            defence="none",
             levels={"ratio": "0.25,0.5,0.75"},
             limit=12,
         ),
@@ -206,8 +191,6 @@ SUITES: Mapping[str, Suite] = {
             tasks=(TASKS["base"], PROSE),
             if_named=tuple(TASKS[name] for name in ("hops", "knowledge", "multi_entity", "long_context")),
             policies="full",
-            scope="context",
-            defence="none",
             tables=("numerics_pairs", "numerics_drift", "numerics_patches"),
             levels={"ratio": "0.5"},  # of the controls
             repeats=2,
@@ -225,7 +208,7 @@ def coverage_of(suite: str | None, tasks: str | None, policies: str | None, comp
         scope = compress or "context"
         known = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
         chosen = _choose_tasks(tasks, TASKS if tasks else known, {**RULER, **FROM_DATA})
-        return Suite("", "", chosen, (), policies, scope, "none")
+        return Suite("", "", chosen, policies=policies, scope=scope)
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
     named = SUITES[suite]

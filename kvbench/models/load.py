@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,11 +63,6 @@ class LoadedModel:
         """Returns the device of the network and remembers it: the network searches its modules, and :meth:`clock` asks
         very often."""
         return self.network.device
-
-    @cached_property
-    def full_answers(self) -> dict[Hashable, Any]:
-        """Holds what the full cache answered in this process before any press of a user ran, by what it was asked."""
-        return {}
 
     @cached_property
     def windows(self) -> tuple[int | None, ...]:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 from pandas import DataFrame
 
-from kvbench.store.arrow import write_parquet
-from kvbench.store.store import Store, together_once
+from kvbench.store.store import Store, together_once, write_parquet
 from kvbench.store.tables import TABLES, StoredTable, joined_schema
 from kvbench.system.console import printable
 from kvbench.system.files import write_text_atomically

@@ -2,24 +2,65 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from kvbench.engine.decode.answers import check_length
+from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid
-from kvbench.run.unit import Unit
+from kvbench.models.load import LoadedModel
+from kvbench.prompts.prompt import build_prompts
 from kvbench.store.merging import borrow, runs_beside
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.store import Store
-from kvbench.store.tables import RowsByTable
+from kvbench.store.tables import TABLES, RowsByTable
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.files import working_in
 from kvbench.system.memory import is_out_of_memory
 
 CONTEXTS_IN_CHUNK = 5  # a chunk is what a kill can lose
+NAMED = 5  # policies of a message
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A chunk of contexts of one task with the policies to run on them: its records are written, and lost, together."""
+
+    task: str
+    number: int
+    contexts: range
+    policies: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = len(self.policies) - NAMED
+        policies = ", ".join(self.policies[:NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"{self.task} {self.contexts[0]}-{self.contexts[-1]} ({policies})"
+
+
+def rows_of(model: LoadedModel, grid: Grid, unit: Unit, max_kv_bytes: int) -> Iterator[RowsByTable]:
+    """Runs a unit and yields the rows of each context. ``max_kv_bytes``: this worker's share of the bound on keys and
+    values."""
+    task, policies = grid.task(unit.task), [one for one in grid.setting.policies if one.name in unit.policies]
+    setting = replace(grid.setting, policies=policies, max_kv_bytes=max_kv_bytes)
+    for index in unit.contexts:
+        yield collect(model, task, [grid.example(task, index)], setting, partial(grid.donor, task))
+
+
+def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
+    """Raises :class:`KVBenchError` before anything is written if the model cannot read the first context of a task, or
+    any context of a task whose contexts were given and are of any length."""
+    for task, contexts in grid.tasks:
+        for index in range(1 if task.most is None else contexts):
+            for prompt in build_prompts(model.tokenizer, task, grid.example(task, index), grid.setting.mode):
+                check_length(model, prompt, task.max_new_tokens)
+
+
 UnitRows = tuple[Unit, RowsByTable]
 
 
@@ -58,29 +99,25 @@ def _noted_failures(store: Store) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
         raise InterruptedRunError(f"interrupted: {kept} to go on") from interrupt
-    except KVBenchError as error:
-        _note_failure(store, str(error))
-        raise
     except (Exception, SystemExit) as error:  # a fault of ours, a model that cannot be run, a pipe that was closed
-        if is_out_of_memory(error):
-            _note_failure(store, "out of memory")
+        is_told = isinstance(error, KVBenchError)
+        no_memory = not is_told and is_out_of_memory(error)
+        reason = str(error) if is_told else f"{type(error).__name__}: {first_line(error)}"
+        with suppress(KVBenchError):  # on a full disk not even this can be written
+            store.fail("out of memory" if no_memory else reason)
+        if no_memory:
             raise KVBenchError(f"the device is out of memory: {kept} with a smaller --max-kv-gb") from error
-        _note_failure(store, f"{type(error).__name__}: {first_line(error)}")
         raise
-
-
-def _note_failure(store: Store, reason: str) -> None:
-    """Writes that the run failed. On a full disk not even this can be written: the status then stays ``started``."""
-    try:
-        store.fail(reason)
-    except KVBenchError:
-        return
 
 
 def _fill(executor: Executor, store: Store) -> None:
     grid = executor.grid
     units = missing_units(grid, store)
-    missing = sum(unit.count_answers(grid) for unit in units)
+    missing = sum(
+        sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
+        * grid.cells([policy for policy in grid.setting.policies if policy.name in unit.policies])
+        for unit in units
+    )
     if missing < (total := grid.generations()):
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:
@@ -91,13 +128,17 @@ def _fill(executor: Executor, store: Store) -> None:
     with executor.map(units) as results, progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
-            progress.update(bar, description=str(unit), advance=len(fresh.records))
+            progress.update(
+                bar, description=f"{unit.task} {unit.contexts[0]}-{unit.contexts[-1]}", advance=len(fresh.records)
+            )
             done[unit].append(fresh)
             if len(done[unit]) == len(unit.contexts):
                 rows = RowsByTable()
                 for of_context in done.pop(unit):
-                    rows.extend(of_context)
-                store.write_chunk(unit.task, unit.number, rows.to_tables())
+                    for table, of_table in of_context.tables.items():
+                        rows.add(table, of_table)
+                tables = {name: TABLES[name].of_rows(of_table) for name, of_table in rows.tables.items()}
+                store.write_chunk(unit.task, unit.number, tables)
 
 
 def chunks(contexts: int) -> list[range]:

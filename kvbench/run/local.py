@@ -4,13 +4,14 @@ core."""
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from multiprocessing import active_children, get_context
-from typing import Any, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,8 +26,7 @@ from kvbench.models.precision import check_dtypes
 from kvbench.models.shape import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
-from kvbench.run.execute import UnitRows
-from kvbench.run.unit import Unit, check_first_contexts, rows_of, some_of
+from kvbench.run.execute import Unit, UnitRows, check_first_contexts, rows_of
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
@@ -130,28 +130,14 @@ def _run(number: int) -> Any:
         raise unexpected_error(error) from None
 
 
-@dataclass(frozen=True)
-class LoadedJob:
-    """A job whose model is loaded."""
-
-    model: LoadedModel
-    grid: Grid  # what can be run with that model
-    missing: dict[str, str]  # policies that cannot run on it, with the reason
-
-
-def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
+def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecutor":
     """Loads the model of a job, unless it is ``loaded`` already; options that make no sense, and contexts that the
     model cannot read, raise :class:`KVBenchError`, the options before anything is loaded."""
     dtype = dtype_of(job.dtype, job.suite)
-    model = loaded if loaded and loaded.name == job.model else None
-    before = count_by(job.model)  # a given text is cut by its tokens when the grid is built
-    grid = build_grid(job, lambda text: model.count_tokens(text) if model else before(text))
-    unfit: dict[str, str] = {}
-    if any(policy.check_model for policy in grid.setting.policies) and (
-        shape := shape_of(job.model, job.device, dtype)
-    ):
-        unfit = unfit_for(grid.setting.policies, shape)
-        grid = leave_out(grid, unfit, job)
+    grid = build_grid(job, count_by(job.model))
+    shape = shape_of(job.model, job.device, dtype) if any(one.check_model for one in grid.setting.policies) else None
+    unfit = unfit_for(grid.setting.policies, shape) if shape else {}
+    grid = leave_out(grid, unfit, job)
     if NUMERICS.name in grid.setting.tables:
         check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
     if loaded and (loaded.name, loaded.network.dtype) == (job.model, choose_dtype(dtype, loaded.device, job.model)):
@@ -166,7 +152,7 @@ def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
     missing = missing_weights(grid.setting.policies, model)
     grid = leave_out(grid, missing, job)
     check_first_contexts(model, grid)
-    return LoadedJob(model, grid, unfit | missing)
+    return LocalExecutor(model, grid, job, unfit | missing)
 
 
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:
@@ -181,8 +167,9 @@ def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, most: in
     """Returns how many processes may share the bound. They are fewer than ``most`` where a branch fits into the bound
     but not into a share of it, because results must not depend on the cores of the machine."""
     alone = _too_large(model, grid, max_kv_bytes)
-    counts = range(most, 1, -1)
-    return next((count for count in counts if _too_large(model, grid, max_kv_bytes // count) == alone), 1)
+    while most > 1 and _too_large(model, grid, max_kv_bytes // most) != alone:
+        most -= 1
+    return most
 
 
 def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
@@ -195,42 +182,30 @@ def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
     return counts
 
 
-class _Context(NamedTuple):
-    """One context of a unit."""
-
-    unit: Unit
-    place: int  # the index of its example
-
-    def __str__(self) -> str:
-        return f"{self.unit.task} {self.place} ({some_of(self.unit.policies)})"
-
-
-def on_this_machine(job: Job, model: LoadedModel | None = None) -> "LocalExecutor":
-    """Loads a job into this process. ``model``: that of another job, which is used if it is the same."""
-    loaded = load_job(job, model)
-    return LocalExecutor(loaded.model, loaded.grid, job)
-
-
 class LocalExecutor:
     """Gives contexts to workers one by one, so that no worker waits for the rest of a unit."""
 
-    def __init__(self, model: LoadedModel, grid: Grid, job: Job | None = None) -> None:
+    def __init__(
+        self, model: LoadedModel, grid: Grid, job: Job | None = None, missing: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.model = model
-        self.grid = grid
+        self.grid = grid  # what can be run with that model
         self.job = job
+        self.missing = dict(missing)  # policies that cannot run on it, with the reason
         self.identity = grid.identity(model)
 
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
-        contexts = [_Context(unit, index) for unit in units for index in unit.contexts]
+        contexts = [replace(unit, contexts=range(index, index + 1)) for unit in units for index in unit.contexts]
         bound = self.grid.setting.kv_bound(self.model.device)
         most = Workers(self.model, len(contexts)).count
         workers = Workers(self.model, len(contexts), processes_within(self.model, self.grid, bound, most))
         share = bound // workers.count
         console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
 
-        def work(model: LoadedModel, context: _Context) -> RowsByTable:
-            return rows_of(model, self.grid, *context, share)
+        def work(model: LoadedModel, unit: Unit) -> RowsByTable:
+            return next(rows_of(model, self.grid, unit, share))
 
+        whole = (unit for unit in units for _ in unit.contexts)
         with workers.map(work, contexts) as results:
-            yield ((unit, rows) for (unit, _), rows in zip(contexts, results, strict=True))
+            yield zip(whole, results, strict=True)

@@ -6,11 +6,10 @@ import platform
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
-from math import inf
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +18,9 @@ import torch
 from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_tasks
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
-from kvbench.run.execute import UnitRows
-from kvbench.run.local import LoadedJob, load_job, memory_plan
-from kvbench.run.unit import Unit, rows_of, some_of
+from kvbench.prompts.context_length import count_by
+from kvbench.run.execute import Unit, UnitRows, rows_of
+from kvbench.run.local import LocalExecutor, memory_plan, on_this_machine
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
@@ -29,7 +28,6 @@ from kvbench.system.errors import KVBenchError, first_line, unexpected_error
 from kvbench.system.memory import is_out_of_memory
 
 ATTEMPTS = 3  # workers that may end, one after the other
-LOADED = "loaded the model"
 REACHABLE_WITHIN = 5.0  # seconds
 Result = TypeVar("Result")
 
@@ -55,40 +53,36 @@ class Worker:
 
     def prepare(self) -> Readiness:
         """Loads the model and reports."""
-
-        def load() -> Readiness:
-            memory = memory_plan(self._loaded.model, self._loaded.grid, self._share, self.sharing)
-            return Readiness(self._identity, self._loaded.missing, memory)
-
-        return _in_one_line(load)
+        return _in_one_line(lambda: self._ready)
 
     def work(self, unit: Unit, expected: Identity) -> list[RowsByTable]:
         """Returns the rows of each context of a unit; raises :class:`KVBenchError` if they belong to another run."""
-        if names := _in_one_line(lambda: self._identity.differences(expected)):
-            here, there = (getattr(identity, names[0]) for identity in (self._identity, expected))
+        found = self.prepare().identity
+        if names := found.differences(expected):
+            here, there = (getattr(identity, names[0]) for identity in (found, expected))
             raise KVBenchError(
                 f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): all "
                 "machines need the same kvbench, packages, model and kind of device"
             )
-        work = (self._loaded.model, self._loaded.grid, unit)
-        return _in_one_line(lambda: [rows_of(*work, index, self._share) for index in unit.contexts])
+        return _in_one_line(lambda: list(rows_of(self._loaded.model, self._loaded.grid, unit, self._share)))
 
     @cached_property
-    def _loaded(self) -> LoadedJob:
+    def _loaded(self) -> LocalExecutor:
         if self.folder.is_dir():
             os.chdir(self.folder)
         torch.set_num_threads(self.threads)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        return load_job(self.job)
-
-    @cached_property
-    def _identity(self) -> Identity:
-        return self._loaded.grid.identity(self._loaded.model)
+        return on_this_machine(self.job)
 
     @cached_property
     def _share(self) -> int:
         """Returns the bytes that keys and values may take here, computed once, as free memory changes during work."""
         return self._loaded.grid.setting.kv_bound(self._loaded.model.device) // self.sharing
+
+    @cached_property
+    def _ready(self) -> Readiness:
+        memory = memory_plan(self._loaded.model, self._loaded.grid, self._share, self.sharing)
+        return Readiness(self._loaded.identity, self._loaded.missing, memory)
 
 
 def _in_one_line(do: Callable[[], Result]) -> Result:
@@ -117,18 +111,31 @@ class Cluster:
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise KVBenchError(f"--workers is 1 or more, not {self.workers}")
-        if not 0 < self.cpus < inf:
+        if not 0 < self.cpus < float("inf"):
             raise KVBenchError(f"--cpus-per-worker is a number above 0, not {self.cpus:g}")
         if self.gpus is not None and not (0 <= self.gpus < 1 or (self.gpus >= 1 and self.gpus % 1 == 0)):
             raise KVBenchError(f"--gpus-per-worker is a whole number or a share below 1, not {self.gpus:g}")
+
+    def gpus_of_a_worker(self, device: str, most: float) -> float:
+        """Returns the GPUs of each worker: the option, or one if the job's device is a GPU and the cluster has any.
+        ``most``: on one machine of the cluster."""
+        gpus = self.gpus
+        if gpus is None:
+            gpus = 1.0 if device == "cuda" or (device == "auto" and most) else 0.0
+        if gpus == 0 and device == "cuda":
+            raise KVBenchError("--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu")
+        if gpus > most:
+            raise KVBenchError(
+                f"a worker needs {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}: give another "
+                "--gpus-per-worker, or --device cpu"
+            )
+        return gpus
 
 
 @contextmanager
 def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
     """Starts Ray or connects to it, and lets a first worker load the model, which decides what can be run."""
-    tokenizer = cache(lambda: load_tokenizer(job.model))
-    grid = build_grid(job, lambda text: len(tokenizer().encode(text, add_special_tokens=False)))
-    grid = leave_out_tasks(grid, tokenizer(), job)
+    grid = leave_out_tasks(build_grid(job, count_by(job.model)), load_tokenizer(job.model), job)
     of_kvbench = signal.getsignal(signal.SIGTERM)
     ray = _connect(cluster.address)
     try:
@@ -150,23 +157,16 @@ def _connect(address: str | None) -> Any:
         ray = importlib.import_module("ray")
     except ImportError as error:
         raise KVBenchError("--executor ray needs Ray, which is not installed: pip install 'kvbench[ray]'") from error
-    quiet = {"logging_level": "ERROR", "log_to_driver": False}
-    if address is None:
-        where = ray.util.get_node_ip_address()
-        console.print(f"starting Ray at {where}, where it takes nobody without its token", soft_wrap=True)
-        ray.init(address="local", include_dashboard=False, **quiet)
-        return ray
     try:
-        if address != "auto":  # Ray itself would wait for minutes where nobody listens, and print pages
-            host, _, port = address.rpartition(":")
-            if not host or not port.isdecimal() or "/" in address:
-                raise ValueError("an address is auto or HOST:PORT")
+        if address not in (None, "auto"):  # Ray itself would wait for minutes where nobody listens, and print pages
+            host, _, port = str(address).rpartition(":")
             socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN).close()
-        ray.init(address=address, **quiet)
+        where = {"include_dashboard": False} if address is None else {}
+        ray.init(address=address or "local", logging_level="ERROR", log_to_driver=False, **where)
     except Exception as error:  # Ray, the network and differing versions raise anything
         raise KVBenchError(
-            f"no Ray cluster can be used at {address} ({_reason(error)}): start one with "
-            "ray start --head, or leave --address out for one on this machine"
+            f"no Ray cluster can be used at {address} ({_reason(error)}): give auto or HOST:PORT of one, or leave "
+            "--address out for one on this machine"
         ) from error
     return ray
 
@@ -178,19 +178,25 @@ class RayExecutor:
         self.ray = ray
         self.job: Job | None = job
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        gpus = gpus_of_a_worker(cluster, job, nodes)
-        room = places(nodes, cluster.cpus, gpus)
-        self.most = min(room, cluster.workers or room)
+        gpus = cluster.gpus_of_a_worker(job.device, max((node.get("GPU", 0) for node in nodes), default=0))
+        if job.device_map is not None and gpus < 1:
+            raise KVBenchError("--device-map auto spreads weights over GPUs: give --gpus-per-worker 2 or more")
+        # Ray starts no more workers than there are places; the others wait, and what is left is done without them.
+        room = [int(node.get("GPU", 0) // gpus if gpus else node.get("CPU", 0) // cluster.cpus) for node in nodes]
+        if not sum(room):
+            raise KVBenchError(f"no machine of the cluster has {cluster.cpus:g} CPU(s): give another --cpus-per-worker")
+        self.most = min(sum(room), cluster.workers or sum(room))
+        # Workers share one memory on one machine, or on a GPU that is given in shares.
+        together = min(int(1 / gpus) if gpus else max(room), self.most)
         if not gpus:  # Ray hides a machine's GPUs, or not, by its version
             job = job.model_copy(update={"device": "cpu"})
         again = {"max_restarts": ATTEMPTS - 1, "max_task_retries": ATTEMPTS - 1}
         actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, **again)
-        threads, together = max(1, int(cluster.cpus)), sharing(nodes, cluster.cpus, gpus, self.most)
-        self._new_worker = lambda: actor.remote(job, Path.cwd(), threads, together)
+        self._new_worker = lambda: actor.remote(job, Path.cwd(), max(1, int(cluster.cpus)), max(1, together))
         where = f"on Ray, in {self.most} worker(s) at most, as soon as the cluster has a place"
         console.print(f"loading {job.model} {where}", soft_wrap=True)
         self.workers = [self._new_worker()]
-        ready: Readiness = self._result(self.workers[0].prepare.remote(), LOADED)
+        ready: Readiness = self._result(self.workers[0].prepare.remote())
         self.grid = leave_out(grid, ready.missing, job)
         self.identity = ready.identity
         self._memory = ready.memory
@@ -213,7 +219,7 @@ class RayExecutor:
         while left:
             (reference,), _ = self.ray.wait(list(doing), num_returns=1)
             worker, unit = doing.pop(reference)
-            answer = self._result(reference, f"worked on {unit} ({some_of(unit.policies)})" if unit else LOADED)
+            answer = self._result(reference, unit)
             if waiting:
                 next_unit = waiting.popleft()
                 doing[worker.work.remote(next_unit, self.identity)] = (worker, next_unit)
@@ -221,7 +227,7 @@ class RayExecutor:
                 left -= 1
                 yield from ((unit, rows) for rows in answer)
 
-    def _result(self, reference: Any, what: str) -> Any:
+    def _result(self, reference: Any, unit: Unit | None = None) -> Any:
         """Returns the result of a worker, or raises its error in one line."""
         try:
             return self.ray.get(reference)
@@ -229,6 +235,7 @@ class RayExecutor:
             cause = error.cause
             raise (cause if isinstance(cause, KVBenchError) else unexpected_error(cause)) from None
         except self.ray.exceptions.RayError as error:
+            what = f"worked on {unit}" if unit else "loaded the model"
             raise KVBenchError(
                 f"{ATTEMPTS} workers ended while they {what} ({_reason(error)}), most likely for lack of memory: start "
                 "the same command again with a smaller --max-kv-gb or fewer --workers"
@@ -237,38 +244,3 @@ class RayExecutor:
 
 def _reason(error: Exception) -> str:
     return first_line(error) or type(error).__name__
-
-
-def gpus_of_a_worker(cluster: Cluster, job: Job, nodes: Sequence[Mapping[str, float]]) -> float:
-    """Returns the GPUs of each worker: the option, or one if the job's device is a GPU and the cluster has any."""
-    most = max((node.get("GPU", 0) for node in nodes), default=0)
-    by_default = 1 if job.device == "cuda" or (job.device == "auto" and most) else 0
-    gpus: float = by_default if cluster.gpus is None else cluster.gpus
-    if gpus == 0 and job.device == "cuda":
-        raise KVBenchError("--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu")
-    if job.device_map is not None and gpus < 1:
-        raise KVBenchError("--device-map auto spreads weights over GPUs: give --gpus-per-worker 2 or more")
-    if gpus > most:
-        raise KVBenchError(
-            f"a worker needs {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}: give another "
-            "--gpus-per-worker, or --device cpu"
-        )
-    return gpus
-
-
-def places(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float) -> int:
-    """Counts the workers that the machines have room for."""
-    rooms = [min(node.get("CPU", 0) // cpus, node.get("GPU", 0) // gpus if gpus else inf) for node in nodes]
-    if not sum(rooms):
-        most = max((node.get("CPU", 0) for node in nodes), default=0)
-        raise KVBenchError(
-            f"a worker needs {cpus:g} CPU(s), and no machine of the cluster has room for it (the largest has "
-            f"{most:g}): give another --cpus-per-worker"
-        )
-    return int(sum(rooms))
-
-
-def sharing(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float, workers: int) -> int:
-    """Counts the workers that share one memory: the workers of a machine, or of a GPU that is given in shares."""
-    most = 1 / gpus if gpus else max(node.get("CPU", 0) // cpus for node in nodes)
-    return max(1, min(int(most), workers))

@@ -6,12 +6,15 @@ Rows are changed in all layers and heads at once. In the first :data:`MAPPED` co
 tried layer by layer and head by head: for a policy, at the lowest level at which it loses any question of that context.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from kvbench.store.tables import QUESTIONS, RANGES, RECORDS, AnswerRow, StoredTable, register
 from policies import FULL
 from policies.declaration.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from kvbench.experiments.collect import FinishedAnswer as Answer
 
 # They need torch, and a store is read without.
 intervene = LazyModule("kvbench.engine.studies.interventions")
@@ -21,8 +24,6 @@ ASKED = 4  # of a context: more of its questions would tell less than those of a
 MAPPED = 4  # contexts of each task
 SPANS = ("answer", "subject", "bridge")
 DRAWS = {"restore": {"evidence": 1}, "remove": {"answer": 4, "evidence": 1}}  # of as many random rows
-Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
-Scores = Mapping[str, Any]
 
 
 class InterventionRow(AnswerRow):
@@ -39,14 +40,16 @@ class InterventionRow(AnswerRow):
     gold_nll: float | None  # in nats; none where it is no number
 
 
-def _fill_interventions(answers: Sequence[Answer]) -> Iterator[InterventionRow]:
+def _fill_interventions(answers: "Sequence[Answer]") -> Iterator[InterventionRow]:
     right, lost = _right_and_lost(answers)
     at_cliffs = {id(answer) for answer in _at_cliffs(lost)}
     asked = [(answer, "restore", id(answer) in at_cliffs) for answer in lost]
     of_full = [answer for answer in right if answer.record.policy == FULL]
-    asked += [(answer, "remove", answer is of_full[0] and _is_mapped(answer)) for answer in of_full]
+    asked += [(answer, "remove", answer is of_full[0] and answer.context.example_index < MAPPED) for answer in of_full]
     cases = [(answer, action, case) for answer, action, mapped in asked for case in _cases(answer, action, mapped)]
-    scores = _scores([(answer, case.branch) for answer, _, case in cases if case.changed])
+    changed = {id(case.branch): (answer, case.branch) for answer, _, case in cases if case.changed}
+    decoded = answers[0].decode([branch for _, branch in changed.values()]) if changed else []
+    scores = {id(one.branch): changed[id(one.branch)][0].scores_of(one) for one in decoded}
     for answer, action, case in cases:
         cell = RECORDS.key_of(answer.record)
         layer, head = case.place
@@ -58,33 +61,27 @@ def _fill_interventions(answers: Sequence[Answer]) -> Iterator[InterventionRow]:
             yield InterventionRow(**cell, action=action, **places, rows=case.changed, **kept)
 
 
-def _right_and_lost(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
+def _right_and_lost(answers: "Sequence[Answer]") -> "tuple[list[Answer], list[Answer]]":
     """Returns the answers to the first questions with evidence that the full cache has right: those that are right,
     and those that are wrong after an eviction that a mask tells."""
     of_evidence = [one for one in answers if one.generation is not None and one.question.evidence_tokens]
-    by_question = {one.generation.question: one for one in of_evidence}
-    right_with_full = [
-        number for number, one in sorted(by_question.items()) if one.full and one.scores_of(one.full)["right"]
-    ]
-    asked = [one for one in of_evidence if one.generation.question in right_with_full[:ASKED]]
+    by_question = sorted({one.number: one for one in of_evidence}.items())
+    right_with_full = [number for number, one in by_question if one.full and one.scores_of(one.full)["right"]]
+    asked = [one for one in of_evidence if one.number in right_with_full[:ASKED]]
     lost = [one for one in asked if not one.record.right and not masks.reason_without_mask(one.branch)]
     return [one for one in asked if one.record.right], [one for one in lost if not masks.mask_of(one.branch).all()]
 
 
-def _at_cliffs(lost: Sequence[Answer]) -> list[Answer]:
+def _at_cliffs(lost: "Sequence[Answer]") -> "list[Answer]":
     """Returns of each policy's first draw the first lost answer at the lowest level that loses any."""
     first: dict[str, Answer] = {}
-    for answer in sorted(lost, key=lambda one: (one.record.realised_ratio, one.generation.question)):
-        if answer.record.repeat == 0 and _is_mapped(answer):
+    for answer in sorted(lost, key=lambda one: (one.record.realised_ratio, one.number)):
+        if answer.record.repeat == 0 and answer.context.example_index < MAPPED:
             first.setdefault(answer.record.policy, answer)
     return list(first.values())
 
 
-def _is_mapped(answer: Answer) -> bool:
-    return bool(answer.context.example_index < MAPPED)
-
-
-def _cases(answer: Answer, action: str, mapped: bool) -> list[Any]:
+def _cases(answer: "Answer", action: str, mapped: bool) -> list[Any]:
     """Lists what is tried on one answer: everywhere, and where it is mapped, at every place."""
     draws = DRAWS[action]
     spans = [intervene.QuestionRows(name) for name in SPANS]
@@ -96,16 +93,7 @@ def _cases(answer: Answer, action: str, mapped: bool) -> list[Any]:
         in_places = [*spans, intervene.QuestionRows("answer", 1)]
         layers, heads, _ = masks.mask_of(answer.branch).shape
         where |= dict.fromkeys(intervene.places(layers, heads)[1:], in_places)
-    return list(intervene.intervene(action, answer.branch, answer.trace.prompt, answer.generation.question, where))
-
-
-def _scores(cases: Sequence[tuple[Answer, Any]]) -> dict[int, Scores]:
-    """Decodes branches and returns their scores, by the branch's id. Each comes with the answer that it is about."""
-    if not cases:
-        return {}
-    by_branch = {id(branch): answer for answer, branch in cases}
-    generations = cases[0][0].decode([branch for _, branch in cases])
-    return {id(one.branch): by_branch[id(one.branch)].scores_of(one) for one in generations}
+    return list(intervene.intervene(action, answer.branch, answer.trace.prompt, answer.number, where))
 
 
 INTERVENTIONS = register(
@@ -116,6 +104,6 @@ INTERVENTIONS = register(
         1,
         QUESTIONS.name,
         {name: RANGES[name] for name in ("f1", "gold_nll")},
-        fill_together=_fill_interventions,
+        fill=_fill_interventions,
     )
 )

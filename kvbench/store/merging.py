@@ -1,10 +1,9 @@
 """Uses runs together: groups them for one site, and lends the records of one to another."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, get_origin
+from typing import get_origin
 
 import pandas as pd
 import pyarrow as pa
@@ -19,7 +18,6 @@ from policies import UNTREATED, Level, Point
 KEY = list(RECORDS.key)
 SCORES = [one.name for one in METRICS.values() if (one.of_answer or one.of_kept) and get_origin(one.type) is not list]
 ANSWER = ["status", "output_text", "cache_digest", *SCORES]  # equal in equal runs, as times are not
-HASHED = 8  # letters of a hash that are enough to tell it from others
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class RunGroup:
     """Runs whose records may be compared."""
 
     stores: tuple[Store, ...]
-    setting: str = ""  # tells them from other groups of their model and mode; empty where there are none
+    setting: str = ""  # the names of its runs, where another group has their model and mode
 
     @property
     def identity(self) -> Identity:
@@ -65,7 +63,12 @@ def group_runs(stores: Sequence[Store]) -> list[RunGroup]:
             groups.append([store])
         else:
             group.append(store)
-    return [RunGroup(tuple(group), setting) for group, setting in zip(groups, _settings(groups), strict=True)]
+    boards = [(group[0].identity.model, group[0].identity.mode) for group in groups]
+    names = [", ".join(store.folder.name for store in group) for group in groups]
+    return [
+        RunGroup(tuple(group), name if boards.count(board) > 1 else "")
+        for group, board, name in zip(groups, boards, names, strict=True)
+    ]
 
 
 def _comparable(store: Store, other_store: Store) -> bool:
@@ -81,31 +84,6 @@ def _kinds(identity: Identity) -> set[str]:
     """Names the kinds of levels of a run, the untreated cache's aside: one curve cannot have two."""
     levels = {point.level for policy in identity.policies for point in policy.points}
     return {level.kind for level in levels - {UNTREATED}}
-
-
-def _settings(groups: Sequence[Sequence[Store]]) -> list[str]:
-    """Says of each group how its setting differs from those of its model and mode; where that is too little, it names
-    the runs."""
-    firsts = [group[0].identity for group in groups]
-    boards = [(identity.model, identity.mode) for identity in firsts]  # which a site names anyway
-    settings = []
-    for identity, board in zip(firsts, boards, strict=True):
-        alike = [other.setting for other, its_board in zip(firsts, boards, strict=True) if its_board == board]
-        fields = identity.setting.items()
-        distinctions = (f"{name} {_brief(value)}" for name, value in fields if any(o.get(name) != value for o in alike))
-        settings.append(", ".join(distinctions))
-    counts = Counter(zip(boards, settings, strict=True))
-    return [
-        ", ".join(store.folder.name for store in group) if counts[board, setting] > 1 else setting
-        for group, board, setting in zip(groups, boards, settings, strict=True)
-    ]
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return " ".join(f"{name} {content}" for name, content in value.items())
-    text = str(value)
-    return text[:HASHED] if len(text) >= 2 * HASHED and text.isalnum() else text
 
 
 def _difference(known: pd.DataFrame, records: pd.DataFrame) -> str:
@@ -127,43 +105,31 @@ def runs_beside(store: Store) -> list[Store]:
     """Opens the other runs in the folder of a run that have its model, code, seed, mode and tables."""
     found = []
     for folder in sorted(path.parent for path in store.folder.parent.glob(f"*/{RUN_FILE}")):
-        other = None if folder.name == store.folder.name else _opened(folder)
-        if other is not None and other.identity.setting == store.identity.setting:
-            found.append(other)
+        with suppress(KVBenchError):  # of another version, or damaged: its own run says so
+            other = Store.open(folder)
+            if folder.name != store.folder.name and other.identity.setting == store.identity.setting:
+                found.append(other)
     return found
-
-
-def _opened(folder: Path) -> Store | None:
-    try:
-        return Store.open(folder)
-    except KVBenchError:  # of another version, or damaged: its own run says so
-        return None
 
 
 def borrow(store: Store, others: Sequence[Store], task: str, chunk: int, policy: str, counts: tuple[int, int]) -> bool:
     """Copies what one of the other runs has of a policy on a chunk of contexts, if it has all levels and draws of it: a
     policy that is added to a finished run costs itself alone. ``counts``: of contexts and of questions."""
-    mine = store.identity.policy(policy)
+    mine, my_task = store.identity.policy(policy), store.identity.task(task)
     for other in others:
-        theirs = other.identity.policy(policy)
-        if mine is None or theirs is None or not _same_work(other.identity, store.identity, task, mine, theirs):
+        theirs, their_task = other.identity.policy(policy), other.identity.task(task)
+        if not (mine and theirs and my_task and their_task):
             continue
-        try:
+        has_all = mine.treats_like(theirs) and set(mine.points) <= set(theirs.points)
+        if not has_all or my_task != their_task.model_copy(update={"contexts": my_task.contexts}):
+            continue
+        with suppress(KVBenchError):  # a damaged file, which is for its own run to complain of
             answers = counts[1] * len(theirs.points)
             if other.has_questions(task, chunk, *counts) and other.has(task, chunk, policy, answers):
                 read = {table.name: other.read(table, other.path(table, task, chunk, policy)) for table in store.tables}
                 store.write_chunk(task, chunk, {name: _at(rows, mine.points) for name, rows in read.items()})
                 return True
-        except KVBenchError:  # a damaged file, which is for its own run to complain of
-            continue
     return False
-
-
-def _same_work(one: Identity, other: Identity, task: str, mine: PolicyIdentity, theirs: PolicyIdentity) -> bool:
-    """Tells whether two runs have the same contexts of a task, and ``theirs`` all levels and draws of ``mine``."""
-    tasks = one.task(task), other.task(task)
-    has_task = tasks[0] is not None and tasks[1] is not None and tasks[0].makes_the_contexts_of(tasks[1])
-    return has_task and mine.treats_like(theirs) and set(mine.points) <= set(theirs.points)
 
 
 def _at(rows: pa.Table, points: Sequence[Point]) -> pa.Table:

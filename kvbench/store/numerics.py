@@ -7,21 +7,22 @@ have. On running text both paths are teacher-forced, so that sampling does not m
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kvbench.store.tables import QUESTIONS, RECORDS, AnswerRow, StoredTable, register
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
+if TYPE_CHECKING:
+    from kvbench.experiments.collect import FinishedAnswer as Answer
+
 # They need torch, and a store is read without.
 layers = LazyModule("kvbench.engine.studies.layers")
-logits = LazyModule("kvbench.engine.studies.walks")
 precision = LazyModule("kvbench.models.precision")
 walks = LazyModule("kvbench.engine.studies.walks")
 
 CLOSER = 3  # contexts of a task of which one has null rows and drift
 IN_16_BITS = ("bfloat16", "float16")
-Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
 
 
 class NumericsPair(AnswerRow):
@@ -67,7 +68,7 @@ class NumericsPatch(AnswerRow):
     kl_patched: float
 
 
-def _asked(answers: Sequence[Answer], among: Sequence[str] = ()) -> Iterator[tuple[Answer, str, Any]]:
+def _asked(answers: "Sequence[Answer]", among: Sequence[str] = ()) -> "Iterator[tuple[Answer, str, Any]]":
     """Returns the full cache's answer to the first question, with its network in each dtype of the run and ``among``
     these."""
     for one in [one for one in answers if one.record.policy == FULL and one.generation is not None][:1]:
@@ -75,32 +76,32 @@ def _asked(answers: Sequence[Answer], among: Sequence[str] = ()) -> Iterator[tup
             yield one, dtype, precision.in_dtype(one.model.network, dtype)
 
 
-def _is_closer(answer: Answer) -> bool:
+def _is_closer(answer: "Answer") -> bool:
     return bool(answer.context.example_index % CLOSER == 0)
 
 
-def _plan(answer: Answer, way: str = "greedy", draw: int = 0) -> Any:
+def _plan(answer: "Answer", way: str = "greedy", draw: int = 0) -> Any:
     """Returns what paths stand behind, the prompt with the question, and how they go on."""
     prompt, setting = answer.trace.prompt, answer.setting
-    question = prompt.questions[answer.generation.question]
+    question = prompt.questions[answer.number]
     is_text = not answer.question.golds  # running text goes on: there is no answer that could end
     return walks.WalkPlan(
         (*prompt.token_ids, *question.token_ids),
-        logits.sampler(way, setting.seed, question.question.id, draw),
+        walks.sampler(way, setting.seed, question.question.id, draw),
         setting.numerics.steps,
         () if is_text else (*answer.model.end_tokens(), *prompt.ends.tokens, *prompt.ends.sentence),
         question.gold_ids if is_text else (),
     )
 
 
-def _greedy_walk(answer: Answer, dtype: str, network: Any) -> Any:
+def _greedy_walk(answer: "Answer", dtype: str, network: Any) -> Any:
     """Walks behind tokens that are chosen greedily, once for all tables."""
     if dtype not in answer.shared:
         answer.shared[dtype] = walks.forced_walk(network, _plan(answer))
     return answer.shared[dtype]
 
 
-def _pairs(answers: Sequence[Answer]) -> Iterator[NumericsPair]:
+def _pairs(answers: "Sequence[Answer]") -> Iterator[NumericsPair]:
     """Compares both paths in every dtype and way to choose."""
     for one, dtype, network in _asked(answers):
         options = one.setting.numerics
@@ -118,26 +119,18 @@ def _pairs(answers: Sequence[Answer]) -> Iterator[NumericsPair]:
                     yield _pair_row(one, names, walk)
 
 
-def _pair_row(answer: Answer, names: Mapping[str, Any], walk: Any) -> NumericsPair:
-    text = other_text = right = other_right = None
-    if names["regime"] == "free-running" and answer.question.golds:
-        text, other_text = (answer.text_of(tokens) for tokens in (walk.tokens, walk.other_tokens))
-        right, other_right = (answer.text_scores_of(tokens)["right"] for tokens in (walk.tokens, walk.other_tokens))
+def _pair_row(answer: "Answer", names: Mapping[str, Any], walk: Any) -> NumericsPair:
+    values: dict[str, Any] = dict.fromkeys(("text", "other_text", "right", "other_right"))
+    for prefix, tokens in (("", walk.tokens), ("other_", walk.other_tokens)):
+        values[f"{prefix}tokens"] = tokens
+        if names["regime"] == "free-running" and answer.question.golds:
+            values[f"{prefix}text"] = answer.text_of(tokens)
+            values[f"{prefix}right"] = answer.text_scores_of(tokens)["right"]
     steps = {name: [getattr(one, name) for one in walk.differences] for name in ("kl", "largest", "same_top", "margin")}
-    return NumericsPair(
-        **RECORDS.key_of(answer.record),
-        **names,
-        tokens=walk.tokens,
-        other_tokens=walk.other_tokens,
-        text=text,
-        other_text=other_text,
-        right=right,
-        other_right=other_right,
-        **steps,
-    )
+    return NumericsPair(**RECORDS.key_of(answer.record), **names, **values, **steps)
 
 
-def _drifts(answers: Sequence[Answer]) -> Iterator[NumericsDrift]:
+def _drifts(answers: "Sequence[Answer]") -> Iterator[NumericsDrift]:
     """Compares all layers of both paths in every dtype."""
     for one, dtype, network in _asked(answers):
         if _is_closer(one):
@@ -147,7 +140,7 @@ def _drifts(answers: Sequence[Answer]) -> Iterator[NumericsDrift]:
                 yield NumericsDrift(**RECORDS.key_of(one.record), dtype=dtype, layer=number, **asdict(layer))
 
 
-def _patches(answers: Sequence[Answer]) -> Iterator[NumericsPatch]:
+def _patches(answers: "Sequence[Answer]") -> Iterator[NumericsPatch]:
     """Patches cache on where both paths part, or are farthest apart, in 16 bits: what float32 leaves is too small to be
     told from the rounding of the patched pass."""
     for one, dtype, network in _asked(answers, IN_16_BITS):
@@ -160,7 +153,7 @@ def _patches(answers: Sequence[Answer]) -> Iterator[NumericsPatch]:
 
 def _table(name: str, row: type[AnswerRow], version: int, key: tuple[str, ...], make: Any) -> StoredTable:
     full_key = (*RECORDS.key, "dtype", *key)
-    return register(StoredTable(name, row, full_key, version, QUESTIONS.name, fill_together=make))
+    return register(StoredTable(name, row, full_key, version, QUESTIONS.name, fill=make))
 
 
 PAIR = ("sampling", "draw", "regime", "pair")

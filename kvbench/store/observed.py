@@ -5,7 +5,7 @@ edges and raw attention are too large to store, so routes are found in memory.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,17 @@ from leaderboards.metrics.judges.spoken import plain
 from leaderboards.routing.reach import chance_of_reach
 from policies import LazyModule
 
+if TYPE_CHECKING:
+    from kvbench.engine.decode.loop import Observer
+    from kvbench.experiments.collect import FinishedAnswer
+    from kvbench.models.load import LoadedModel
+    from kvbench.prompts.prompt import Prompt
+
 agreement = LazyModule("leaderboards.routing.agreement")
 evidence = LazyModule("leaderboards.routing.evidence")
-observation = LazyModule("kvbench.engine.studies.observer")  # it needs torch, and whoever reads a store does not
+# These need torch, and whoever reads a store does not.
+masks = LazyModule("kvbench.engine.treat.branch")
+observation = LazyModule("kvbench.engine.studies.observer")
 
 SAMPLE = 24  # contexts of each task
 STEPS = (0, 1)  # the last token of the question, and the first one of the answer
@@ -29,9 +37,8 @@ class Attention(AnswerRow):
     step: int  # 0: the last token of the question, 1: the first token of the answer
     layer: int
     before_context: int  # tokens of the chat template before the first one of the context
-    top: list[
-        int
-    ]  # the token attended to most; behind the context stand question and answer; -2 for none that is known
+    # The token attended to most; behind the context stand question and answer; -2 for none that is known.
+    top: list[int]
     top_weight: list[float]  # its share of the attention
     most: list[int]  # tokens of the context that all heads together attend to most, not by head
     most_share: list[float]  # their shares, mean over heads
@@ -71,50 +78,49 @@ class RouteRow(AnswerRow):
     chance: list[float] | None  # share of the context's tokens that are as wide as each of EPSILONS (routing.reach)
 
 
-def _observe(model: Any, prompt: Any) -> Any:
-    return observation.AnswerObserver(model, prompt) if prompt.example.index < SAMPLE else None
+def _observe(model: "LoadedModel", prompt: "Prompt") -> "Observer | None":
+    observer: Observer | None = observation.AnswerObserver(model, prompt) if prompt.example.index < SAMPLE else None
+    return observer
 
 
-def _readings(answer: Any, table: str, steps: Sequence[int] = STEPS) -> Iterator[tuple[int, Any]]:
-    """Yields what was read at each step. ``answer``: a kvbench.experiments.collect.FinishedAnswer, as below."""
-    observer, generation = answer.observers.get(table), answer.generation
-    if observer is None or generation is None:
-        return
-    for step in steps:
-        if reading := observer.readings.get((id(answer.branch), generation.question, step)):
-            yield step, reading
+def _readings(
+    answers: "Sequence[FinishedAnswer]", table: str, steps: Sequence[int] = STEPS
+) -> "Iterator[tuple[FinishedAnswer, int, Any]]":
+    """Yields what was read of each answer at each step."""
+    for answer in answers:
+        observer: Any = answer.observers.get(table)
+        for step in steps if observer is not None and answer.generation is not None else ():
+            if reading := observer.readings.get((id(answer.branch), answer.number, step)):
+                yield answer, step, reading
 
 
-def _keep(answer: Any) -> Any:
+def _keep(answer: "FinishedAnswer") -> Any:
     """Returns which tokens survive, bool (layers, heads, tokens)."""
-    return np.stack([layer.keep.cpu().numpy() for layer in answer.branch.layers])
+    return masks.mask_of(answer.branch).cpu().numpy()
 
 
-def _attention(answer: Any) -> Iterator[Attention]:
-    readings = dict(_readings(answer, "attention"))
-    if not readings:
-        return
-    keep = _keep(answer)
-    alike = [_numbers(of_layers) for of_layers in (agreement.jaccard(keep), agreement.kappa(keep))]
-    prompt = answer.trace.prompt
-    answer_tokens = prompt.questions[answer.generation.question].answer_tokens
-    kept, names = keep.mean(axis=(1, 2)).tolist(), RECORDS.key_of(answer.record)
-    for step, reading in readings.items():
+def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:
+    for answer, step, reading in _readings(answers, "attention"):
+        keep, prompt = _keep(answer), answer.trace.prompt
+        kept = keep.mean(axis=(1, 2)).tolist()
+        jaccard, kappa = (_numbers(of_layers) for of_layers in (agreement.jaccard(keep), agreement.kappa(keep)))
+        answer_tokens = prompt.questions[answer.number].answer_tokens
         for number, layer in enumerate(reading.layers):
+            known = layer.most_share > 0
             yield Attention(
-                **names,
+                **RECORDS.key_of(answer.record),
                 step=step,
                 layer=number,
                 before_context=prompt.context_tokens[0],
                 top=layer.top.tolist(),
                 top_weight=layer.top_weight.tolist(),
-                most=layer.most[layer.most_share > 0].tolist(),
-                most_share=layer.most_share[layer.most_share > 0].tolist(),
+                most=layer.most[known].tolist(),
+                most_share=layer.most_share[known].tolist(),
                 retrieves=evidence.reads_span(layer.top, answer_tokens).tolist(),
                 **dict(zip(reading.spans, layer.shares.T.tolist(), strict=True)),
                 kept=kept[number],
-                jaccard=alike[0][number],
-                kappa=alike[1][number],
+                jaccard=jaccard[number],
+                kappa=kappa[number],
             )
 
 
@@ -122,12 +128,11 @@ def _numbers(values: Any) -> list[float | None]:
     return [None if np.isnan(value) else float(value) for value in values]
 
 
-def _states(answer: Any) -> Iterator[State]:
-    for _, reading in _readings(answer, "states", (0,)):
-        values, names = [_float16(of_layer) for of_layer in reading.values], RECORDS.key_of(answer.record)
+def _states(answers: "Sequence[FinishedAnswer]") -> Iterator[State]:
+    for answer, _, reading in _readings(answers, "states", (0,)):
+        values = [_float16(of_layer) for of_layer in reading.values] + [None]  # none behind the last layer
         for number, state in enumerate(reading.states):
-            of_layer = values[number] if number < len(values) else None
-            yield State(**names, layer=number, state=_float16(state), values=of_layer)
+            yield State(**RECORDS.key_of(answer.record), layer=number, state=_float16(state), values=values[number])
 
 
 def _float16(numbers: Any) -> bytes:
@@ -137,29 +142,32 @@ def _float16(numbers: Any) -> bytes:
     return data
 
 
-def _routes(answer: Any) -> Iterator[RouteRow]:
-    observer = answer.observers.get("routes")
-    if observer is None:
-        return
-    reason = observation.why_not_observed(answer.branch)
-    found = answer.generation and observer.routes.get((id(answer.branch), answer.generation.question))
-    names = RECORDS.key_of(answer.record) | {"before_context": answer.trace.prompt.context_tokens[0]}
-    if found is None:
-        yield RouteRow(**dict.fromkeys(RouteRow.model_fields) | names | {"unobserved": reason or "nothing was read"})
-        return
-    question, keep = answer.trace.prompt.questions[answer.generation.question], _keep(answer)
-    columns: dict[str, Any] = {"unobserved": None, "chance": chance_of_reach(found.width)}
-    for name, tokens in (("answer", question.answer_tokens), ("evidence", question.evidence_tokens)):
-        chosen = list(tokens)
-        columns |= {
-            f"{name}_alive": bool(keep[..., chosen].any()) if chosen else None,
-            f"{name}_width": float(found.width[chosen].max()) if chosen else None,
-        }
-    said = _tokens_said(answer)
-    yield RouteRow(**names, **columns, said_width=float(found.width[said].max()) if said else None)
+def _routes(answers: "Sequence[FinishedAnswer]") -> Iterator[RouteRow]:
+    for answer in answers:
+        observer: Any = answer.observers.get("routes")
+        if observer is None:
+            continue
+        prompt = answer.trace.prompt
+        columns: dict[str, Any] = dict.fromkeys(RouteRow.model_fields) | RECORDS.key_of(answer.record)
+        columns["before_context"] = prompt.context_tokens[0]
+        route = observer.routes.get((id(answer.branch), answer.number))
+        if route is None:
+            yield RouteRow(
+                **columns | {"unobserved": observation.why_not_observed(answer.branch) or "nothing was read"}
+            )
+            continue
+        question, keep = prompt.questions[answer.number], _keep(answer)
+        columns["chance"] = chance_of_reach(route.width)
+        for name, tokens in (("answer", question.answer_tokens), ("evidence", question.evidence_tokens)):
+            if chosen := list(tokens):
+                columns[f"{name}_alive"] = bool(keep[..., chosen].any())
+                columns[f"{name}_width"] = float(route.width[chosen].max())
+        if said := _tokens_said(answer):
+            columns["said_width"] = float(route.width[said].max())
+        yield RouteRow(**columns)
 
 
-def _tokens_said(answer: Any) -> list[int]:
+def _tokens_said(answer: "FinishedAnswer") -> list[int]:
     """Returns the tokens of the stated values that an answer names, but for the golds."""
     stated, question = answer.trace.prompt.stated, answer.question
     others = [value for value in stated if value not in question.golds]
@@ -229,15 +237,15 @@ def bounds(length: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _rows(answer: Any) -> Iterator[NextTokens]:
-    """Makes the rows of a kvbench.experiments.collect.FinishedAnswer; there are none of a question."""
-    gold = answer.generation.gold if answer.generation else None
-    if gold is None or answer.record.next_token_accuracy is None:
-        return
-    cell = RECORDS.key_of(answer.record)
-    for start, end in bounds(len(gold.nats)):
-        part = gold.part(start, end)
-        yield NextTokens(**cell, first_token=start, tokens=end - start, accuracy=part.accuracy, nats=part.mean_nats)
+def _rows(answers: "Sequence[FinishedAnswer]") -> Iterator[NextTokens]:
+    for answer in answers:
+        gold = answer.generation.gold if answer.generation else None
+        if gold is None or answer.record.next_token_accuracy is None:  # an answer to a question
+            continue
+        for start, end in bounds(len(gold.nats)):
+            part = gold.part(start, end)
+            places = {"first_token": start, "tokens": end - start}
+            yield NextTokens(**RECORDS.key_of(answer.record), **places, accuracy=part.accuracy, nats=part.mean_nats)
 
 
 NEXT_TOKENS = register(

@@ -56,10 +56,6 @@ class TaskIdentity(BaseModel):
     begins_answers: bool = False  # answers go on from the answer prefixes of the questions
     prompt: str = ""  # the first one as it was sent, its context shortened; known once the model is loaded
 
-    def makes_the_contexts_of(self, other: "TaskIdentity") -> bool:
-        """Tells whether the first contexts of both are the same, however many each has."""
-        return self.model_copy(update={"contexts": other.contexts}) == other
-
 
 class PolicyIdentity(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -88,21 +84,18 @@ class PolicyIdentity(BaseModel):
 
     def treats_like(self, other: "PolicyIdentity") -> bool:
         """Tells whether both treat a cache alike, whatever the levels, draws and tasks that each was run on."""
-        return self._with_coverage(other.levels, other.repeats, other.tasks) == other
+        coverage = {"levels": other.levels, "repeats": other.repeats, "tasks": other.tasks}
+        return self.model_copy(update=coverage) == other
 
     def joined_with(self, other: "PolicyIdentity") -> "PolicyIdentity":
         """Returns this policy with the levels, draws and tasks of both."""
-        levels = by_kind(point.level for point in (*self.points, *other.points))
-        tasks = tuple(dict.fromkeys((*self.tasks, *other.tasks)))
-        return self._with_coverage(levels, max(self.repeats, other.repeats), tasks)
-
-    def _with_coverage(
-        self, levels: dict[str, tuple[float, ...]], repeats: int, tasks: tuple[str, ...]
-    ) -> "PolicyIdentity":
-        return self.model_copy(update={"levels": levels, "repeats": repeats, "tasks": tasks})
-
-
-Entry = TaskIdentity | PolicyIdentity
+        return self.model_copy(
+            update={
+                "levels": by_kind(point.level for point in (*self.points, *other.points)),
+                "repeats": max(self.repeats, other.repeats),
+                "tasks": tuple(dict.fromkeys((*self.tasks, *other.tasks))),
+            }
+        )
 
 
 class Identity(BaseModel):
@@ -135,7 +128,7 @@ class Identity(BaseModel):
 
     @field_validator("tasks", "policies")
     @classmethod
-    def _each_once(cls, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    def _each_once(cls, entries: tuple[Any, ...]) -> tuple[Any, ...]:
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("a name is there twice")
         return entries
@@ -248,7 +241,11 @@ def read_run_file(folder: Path) -> RunFile:
     """Reads the ``run.json`` of a folder; :class:`KVBenchError` where there is none, or one of another schema."""
     path = folder / RUN_FILE
     if not path.is_file():
-        raise KVBenchError(_no_run(folder))
+        runs = {one.parent.name: str(one.parent) for one in folder.parent.glob(f"*/{RUN_FILE}")}
+        near = difflib.get_close_matches(folder.name, runs, n=1)
+        hint = f"did you mean {runs[near[0]]}?" if near else "runs are made by python -m kvbench run"
+        missing = f"{RUN_FILE} is missing" if folder.exists() else "there is no such folder"
+        raise KVBenchError(f"{folder} holds no run: {missing} ({hint})")
     content = path.read_bytes()
     try:
         version = _VersionOnly.model_validate_json(content).schema_version  # another has other fields
@@ -263,13 +260,3 @@ def read_run_file(folder: Path) -> RunFile:
             "again, or read it with the version that wrote it"
         )
     return run
-
-
-def _no_run(folder: Path) -> str:
-    """Says that a folder holds no run, and names the run beside it that may be meant."""
-    beside = folder.parent if folder.parent.is_dir() else Path()
-    runs = {path.parent.name: str(path.parent) for path in beside.glob(f"*/{RUN_FILE}")}
-    near = difflib.get_close_matches(folder.name, runs, n=1)
-    hint = f"did you mean {runs[near[0]]}?" if near else "runs are made by python -m kvbench run"
-    missing = f"{RUN_FILE} is missing" if folder.exists() else "there is no such folder"
-    return f"{folder} holds no run: {missing} ({hint})"

@@ -8,10 +8,7 @@ not there, and records are written last, so that a run that was killed goes on w
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
@@ -20,13 +17,11 @@ from urllib.parse import quote
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-from kvbench.store.arrow import Places, join_tables, places_of_parents, read_parquet, write_parquet
-from kvbench.store.interventions import INTERVENTIONS as INTERVENTIONS  # registers itself, so that every store reads it
-from kvbench.store.numerics import NUMERICS as NUMERICS  # registers itself, so that every store reads it
-from kvbench.store.observed import NEXT_TOKENS as NEXT_TOKENS  # registers itself, so that every store reads it
-from kvbench.store.observed import OBSERVED as OBSERVED  # likewise
+# These register their tables, so that every store reads them.
+from kvbench.store import interventions, numerics, observed  # noqa: F401
 from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
 from kvbench.store.tables import (
     CONTEXTS,
@@ -43,14 +38,41 @@ from kvbench.store.tables import (
     missing_metrics,
 )
 from kvbench.system.errors import KVBenchError, first_line
-from kvbench.system.files import remove_partial, write_text_atomically
-from leaderboards.metrics import Metric
+from kvbench.system.files import remove_partial, write_atomically, write_text_atomically
 
 SUMMARY_FILE = "summary.json"
 
 SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
 LONGEST_NAME = 150
-READING_THREADS = 2  # of those that read files: more wait for each other, as Python runs one at a time
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Writes a table whole or not at all. The types of its columns are those of parquet: a second schema, and least
+    and greatest values that nobody asks for, would be more than half of such a file."""
+    write_atomically(path, lambda partial: _write(partial, table))
+
+
+def _write(file: Path, table: pa.Table) -> None:
+    with pq.ParquetWriter(file, table.schema, compression="zstd", write_statistics=False, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(table.schema.metadata or {})
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Schema, pa.Table]:
+    """Returns all columns that a file has, and the rows with those that are asked for. By a handle, which any place
+    has.
+
+    Without threads, those that read ahead among them: a process that ends while a thread of pyarrow starts is aborted
+    ("terminate called without an active exception"; 4 of 25 runs that ended with an error had it).
+    """
+    try:
+        with path.open("rb") as file:
+            parquet = pq.ParquetFile(file, pre_buffer=False)
+            schema = parquet.schema_arrow
+            chosen = None if columns is None else [name for name in schema.names if name in columns]
+            return schema, parquet.read(chosen, use_threads=False)
+    except (ValueError, OSError) as error:
+        raise KVBenchError(f"{path} cannot be read ({first_line(error)}): delete it and start the run again") from error
 
 
 class Store:
@@ -71,7 +93,11 @@ class Store:
         remove_partial(folder)
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
-            check_same_run(folder, store.identity, identity)
+            if names := identity.differences(store.identity):
+                raise KVBenchError(
+                    f"{folder} belongs to another run ({_difference(names[0], store.identity, identity)}): "
+                    "give the run another name, or delete that folder"
+                )
             store._set(status="started", reason=None)
             return store
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -181,11 +207,17 @@ class Store:
     ) -> pa.Table:
         """Reads the rows of one file, as columns of the types of the schema. ``add_metrics``: a score that the version
         which wrote the file did not have is null; else, and for any other metric, that is refused."""
-        schema, rows = _read(path, columns)
+        schema, rows = read_parquet(path, columns)
         if table is RECORDS and (missing := missing_metrics(schema)):
             unknown = [metric for metric in missing if not metric.of_stored]
             if unknown or not add_metrics:
-                raise self._of_earlier_version(path, (unknown or missing)[0])
+                lacking = f"{path} lacks '{(unknown or missing)[0].name}': the kvbench that wrote it did not have it."
+                if unknown:
+                    raise KVBenchError(
+                        f"{lacking} It does not follow from what is stored: run again under another name"
+                    )
+                score = f"python -m kvbench score {self.folder}"
+                raise KVBenchError(f"{lacking} {score} computes it from the stored outputs")
             for metric in missing:
                 column = table.schema.field(metric.name)
                 rows = rows.add_column(table.columns.index(metric.name), column, pa.nulls(len(rows), column.type))
@@ -193,15 +225,9 @@ class Store:
         _refuse(path, fault_of_schema(table, schema))
         return rows
 
-    def _of_earlier_version(self, path: Path, metric: Metric) -> KVBenchError:
-        what = f"{path} lacks '{metric.name}': the kvbench that wrote it did not have this metric."
-        if metric.of_stored:
-            return KVBenchError(f"{what} python -m kvbench score {self.folder} computes it from the stored outputs")
-        return KVBenchError(f"{what} It does not follow from what is stored: run again under another name")
-
     def record_files_without_metrics(self) -> set[Path]:
         """Finds the record files of an earlier version, which lack metrics of this one."""
-        return {path for path in self.record_files() if missing_metrics(_read(path, ())[0])}
+        return {path for path in self.record_files() if missing_metrics(read_parquet(path, ())[0])}
 
     def read_rows(self, table: StoredTable, path: Path, add_metrics: bool = False) -> list[Any]:
         """Reads the rows of one file, each checked against its model. ``add_metrics``: as for :meth:`read`."""
@@ -211,11 +237,9 @@ class Store:
 
     def table(self, table: StoredTable, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads all rows of a table, or some columns of it."""
-        read = partial(self.read, table, columns=columns)
-        with ThreadPoolExecutor(READING_THREADS) as pool:  # a run has hundreds of small files
-            files = list(pool.map(read, self.files(table)))
-        empty = table.schema.empty_table()
-        rows = pa.concat_tables([empty if columns is None else empty.select(_in_order(table, columns)), *files])
+        files = [self.read(table, path, columns) for path in self.files(table)]
+        names = [name for name in table.columns if columns is None or name in columns]
+        rows = pa.concat_tables([table.schema.empty_table().select(names), *files])
         if fault_in(table, rows):  # all at once, as it takes as long for one file; then which of them it is
             for path, rows_of_file in zip(self.files(table), files, strict=True):
                 _refuse(path, fault_in(table, rows_of_file))
@@ -228,19 +252,27 @@ class Store:
             raise KVBenchError(f"{self.folder} holds a row of {table.name} whose {fault}: run it again")
         if table.parent:
             parent = TABLES[table.parent]
-            with self._damaged_where_unrelated():
-                places_of_parents(table, rows, self.table(parent, parent.key), parent.key)
+            self._with_parents(table, rows.select(parent.key).to_pandas(), _objects(self.table(parent, parent.key)))
         return rows
 
-    @contextmanager
-    def _damaged_where_unrelated(self) -> Iterator[None]:
-        try:
-            yield
-        except ValueError as error:
+    def _with_parents(self, table: StoredTable, rows: pd.DataFrame, parents: pd.DataFrame) -> pd.DataFrame:
+        """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or two. A text that many
+        rows share is one object."""
+        parent = TABLES[str(table.parent)]
+        key = list(parent.key)
+        joined = rows.merge(parents, how="left", on=key, indicator="_parent")
+        orphans, twice = joined[joined.pop("_parent") != "both"], parents[parents.duplicated(key)]
+        faulty = orphans if len(orphans) else twice
+        if len(faulty):
+            where = ", ".join(f"{name} {faulty.iloc[0][name]}" for name in key)
+            fault = f"{parent.name} hold {where} twice"
+            if len(orphans):
+                fault = f"{table.name} tell of {where}, which {parent.name} do not hold"
             raise KVBenchError(
-                f"{self.folder} is damaged ({error}): start the run again, which writes missing files; "
+                f"{self.folder} is damaged ({fault}): start the run again, which writes missing files; "
                 "if that does not help, delete its files of that task first"
-            ) from error
+            )
+        return joined
 
     def read_answers(self, path: Path) -> list[StoredAnswer]:
         """Reads the records of one file, each with its question and context."""
@@ -272,49 +304,43 @@ class Store:
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Joins all records with their questions and contexts, in the order of the run's tasks and policies.
         ``columns``: those that are needed; no others are read."""
-        contexts, questions, records = (
-            self.table(table, None if columns is None else [*table.key, *_parent_key(table), *columns])
-            for table in (CONTEXTS, QUESTIONS, RECORDS)
-        )
+        needed = None if columns is None else [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
+        contexts, questions, records = (self.table(table, needed) for table in (CONTEXTS, QUESTIONS, RECORDS))
         if not records.num_rows:
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
         if fault := fault_of_values(RECORDS, records):
             raise KVBenchError(f"{self.folder} holds a record whose {fault}, which no run writes")
-        with self._damaged_where_unrelated():
-            of_records = places_of_parents(RECORDS, records, questions, QUESTIONS.key)
-            of_questions = places_of_parents(QUESTIONS, questions, contexts, CONTEXTS.key)
-        order = self._order(records, questions, of_records)
-        frame = join_tables(records.take(order), questions, contexts, of_records[order], of_questions)
-        return frame[[*(JOINED if columns is None else columns)]]
-
-    def _order(self, records: pa.Table, questions: pa.Table, of_records: Places) -> Places:
-        """Returns the places of the records in the order of the run's tasks and policies."""
-        frame = records.select(list(RECORDS.key)).to_pandas()
-        frame["example_index"] = questions["example_index"].to_numpy()[of_records]
-        for column in ("task", "policy"):
-            plural = {"task": "tasks", "policy": "policies"}[column]
-            order = [entry.name for entry in getattr(self.identity, plural)]
-            unknown = sorted(set(frame[column]) - set(order))
-            if unknown:
+        frame = records.to_pandas(types_mapper=_kept_in_arrow)
+        frame = self._with_parents(RECORDS, frame, _objects(questions))
+        frame = self._with_parents(QUESTIONS, frame, _objects(contexts))
+        by = frame[["task", "policy", "level_kind", "level", "repeat", "example_index", "question_id"]].copy()
+        for column, entries in (("task", self.identity.tasks), ("policy", self.identity.policies)):
+            order = [entry.name for entry in entries]
+            if unknown := sorted(set(by[column]) - set(order)):
                 raise KVBenchError(
                     f"{self.folder} holds records of the {column} '{unknown[0]}', which {RUN_FILE} does not name"
                 )
-            frame[column] = pd.Categorical(frame[column], categories=order, ordered=True)
-        by = ["task", "policy", "level_kind", "level", "repeat", "example_index", "question_id"]
-        order_of_rows: Places = frame.sort_values(by, kind="stable").index.to_numpy()
-        return order_of_rows
+            by[column] = pd.Categorical(by[column], categories=order, ordered=True)
+        rows = by.sort_values(list(by.columns), kind="stable").index
+        return frame.loc[rows, [*(JOINED if columns is None else columns)]].reset_index(drop=True)
 
     def write_json(self, name: str, content: Any) -> None:
         """Writes a file beside the records."""
         write_text_atomically(self.folder / name, json.dumps(content, indent=1) + "\n")
 
 
-def _in_order(table: StoredTable, columns: Sequence[str]) -> list[str]:
-    return [name for name in table.columns if name in columns]
+def _kept_in_arrow(kind: pa.DataType) -> pd.ArrowDtype | None:
+    """Leaves lists in arrow: few of them are looked at."""
+    return pd.ArrowDtype(kind) if pa.types.is_list(kind) else None
 
 
-def _parent_key(table: StoredTable) -> tuple[str, ...]:
-    return TABLES[table.parent].key if table.parent else ()
+def _objects(table: pa.Table) -> pd.DataFrame:
+    """Reads a table with its lists as lists of Python."""
+    frame: pd.DataFrame = table.to_pandas()
+    for field in table.schema:
+        if pa.types.is_list(field.type):
+            frame[field.name] = pd.Series(table[field.name].to_pylist(), dtype=object)
+    return frame
 
 
 def together_once(table: StoredTable, parts: Sequence[pa.Table]) -> pa.Table:
@@ -324,30 +350,9 @@ def together_once(table: StoredTable, parts: Sequence[pa.Table]) -> pa.Table:
     return rows.filter(pa.array(~keys.duplicated(), pa.bool_()))
 
 
-def _read(path: Path, columns: Sequence[str] | None) -> tuple[pa.Schema, pa.Table]:
-    try:
-        return read_parquet(path, columns)
-    except (ValueError, OSError) as error:
-        raise _unreadable(path, error) from error
-
-
 def _refuse(path: Path, fault: str) -> None:
     if fault:
-        cause = ValueError(fault)
-        raise _unreadable(path, cause) from cause
-
-
-def _unreadable(path: Path, error: Exception) -> KVBenchError:
-    return KVBenchError(f"{path} cannot be read ({first_line(error)}): delete it and start the run again")
-
-
-def check_same_run(folder: Path, stored: Identity, identity: Identity) -> None:
-    """Raises :class:`KVBenchError` where a folder has another run than the one that is to go on in it."""
-    if names := identity.differences(stored):
-        raise KVBenchError(
-            f"{folder} belongs to another run ({_difference(names[0], stored, identity)}): "
-            "give the run another name, or delete that folder"
-        )
+        raise KVBenchError(f"{path} cannot be read ({fault}): delete it and start the run again")
 
 
 def _difference(name: str, old: Identity, new: Identity) -> str:

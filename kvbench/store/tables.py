@@ -6,7 +6,7 @@ its own with :func:`register`, and a run that lists it (``Setting.tables``) fill
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
@@ -17,6 +17,12 @@ from kvbench.prompts.mode import Mode
 from leaderboards.metrics import METRICS, Metric, with_columns
 from policies import KINDS, LazyModule, Level, Point
 from policies.declaration.shape import MOST_LAYERS
+
+if TYPE_CHECKING:
+    from kvbench.engine.decode.loop import Observer
+    from kvbench.experiments.collect import FinishedAnswer
+    from kvbench.models.load import LoadedModel
+    from kvbench.prompts.prompt import Prompt
 
 
 class StoredContext(BaseModel):
@@ -149,15 +155,13 @@ class StoredTable:
     version: int = SCHEMA_VERSION  # of the row: raised when its columns change
     parent: str | None = None  # the table that each row belongs to a row of, by the columns of that table's key
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # least and most of a column
-    # Makes the rows of a kvbench.experiments.collect.FinishedAnswer.
-    fill: Callable[[Any], Iterable[BaseModel]] | None = None
-    # Makes rows of all finished answers of a prompt at once, where it decodes more of that prompt.
-    fill_together: Callable[[Sequence[Any]], Iterable[BaseModel]] | None = None
-    # Makes an observer of the decoding of one prompt, from the loaded model and the prompt; none of a context that is
-    # not in the sample. Tables with the same function share one.
+    # Makes the rows of all finished answers of a prompt.
+    fill: "Callable[[Sequence[FinishedAnswer]], Iterable[BaseModel]] | None" = None
+    # Makes an observer of the decoding of one prompt; none of a context that is not in the sample. Tables with the same
+    # function share one.
     # ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps twice where memory ended and a wave is begun
     # again: it keys what it notes by branch, question and step.
-    observe: Callable[[Any, Any], Any] | None = None
+    observe: "Callable[[LoadedModel, Prompt], Observer | None] | None" = None
     is_download: bool = True  # whether a site gives it out
 
     @property
@@ -168,16 +172,17 @@ class StoredTable:
     def columns(self) -> tuple[str, ...]:
         return tuple(self.row.model_fields)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """Returns the columns with their types, and the version as metadata."""
-        return _schema(self.row, self.version)
+        fields = [pa.field(name, arrow_type(info.annotation)) for name, info in self.row.model_fields.items()]
+        return pa.schema(fields, metadata={VERSION_KEY: str(self.version)})
 
     def key_of(self, row: BaseModel) -> dict[str, Any]:
         """Returns the columns of this table's key from a row that has them."""
         return {name: getattr(row, name) for name in self.key}
 
-    def of_rows(self, rows: Sequence[BaseModel]) -> pa.Table:
+    def of_rows(self, rows: Iterable[BaseModel]) -> pa.Table:
         return pa.Table.from_pylist([row.model_dump() for row in rows], schema=self.schema)
 
 
@@ -214,10 +219,6 @@ class RowsByTable:
     def add(self, table: str, rows: Iterable[BaseModel]) -> None:
         self.tables.setdefault(table, []).extend(rows)
 
-    def extend(self, more: "RowsByTable") -> None:
-        for name, rows in more.tables.items():
-            self.add(name, rows)
-
     @property
     def records(self) -> list[Record]:
         return [row for row in self.tables.get(RECORDS.name, []) if isinstance(row, Record)]
@@ -225,15 +226,6 @@ class RowsByTable:
     @property
     def questions(self) -> list[StoredQuestion]:
         return [row for row in self.tables.get(QUESTIONS.name, []) if isinstance(row, StoredQuestion)]
-
-    def to_tables(self) -> dict[str, pa.Table]:
-        return {name: TABLES[name].of_rows(rows) for name, rows in self.tables.items()}
-
-
-@cache
-def _schema(row: type[BaseModel], version: int) -> pa.Schema:
-    fields = [pa.field(name, arrow_type(info.annotation)) for name, info in row.model_fields.items()]
-    return pa.schema(fields, metadata={VERSION_KEY: str(version)})
 
 
 def arrow_type(annotation: Any) -> pa.DataType:
@@ -262,15 +254,12 @@ def fault_of_schema(declared: StoredTable, schema: pa.Schema) -> str:
     version = (schema.metadata or {}).get(VERSION_KEY)
     if version is not None and version != known.metadata[VERSION_KEY]:
         return f"it has version {version.decode(errors='replace')} of {declared.name}, not {declared.version}"
-    if schema.equals(known):  # as nearly every file's is, and a run has hundreds
-        return ""
-    strange = sorted(set(schema.names) ^ set(known.names))
-    if strange:
+    if strange := sorted(set(schema.names) ^ set(known.names)):
         verb = "has" if strange[0] in schema.names else "lacks"
         return f"its columns are not those of the schema: it {verb} '{strange[0]}'"
     if schema.names != known.names:
         return "its columns stand in another order than the schema's"
-    other = next((field for field in known if not schema.field(field.name).type.equals(field.type)), None)
+    other = next((field for field in known if schema.field(field.name).type != field.type), None)
     return f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}" if other else ""
 
 
@@ -291,22 +280,21 @@ def fault_in(declared: StoredTable, table: pa.Table) -> str:
         strange = set(column.unique().drop_null().to_pylist()) - set(allowed) if allowed else set()
         if strange:
             return f"{name} is '{min(strange)}', not one of {', '.join(allowed)}"
-        if pa.types.is_list(column.type) and any(chunk.flatten().null_count for chunk in column.chunks):
-            return f"{name} has an empty place"
-        if name.endswith("_by_layer") and (pc.max(pc.list_value_length(column)).as_py() or 0) > MOST_LAYERS:
-            return f"{name} tells of more than {MOST_LAYERS} layers"
+        if pa.types.is_list(column.type):
+            if pc.list_flatten(column).null_count:
+                return f"{name} has an empty place"
+            if name.endswith("_by_layer") and (pc.max(pc.list_value_length(column)).as_py() or 0) > MOST_LAYERS:
+                return f"{name} tells of more than {MOST_LAYERS} layers"
     return ""
 
 
 def fault_of_values(declared: StoredTable, table: pa.Table) -> str:
     """Names a number that no measure has; nothing if all is well. Of a table without a fault of :func:`fault_in`."""
-    for name, (least, most) in declared.ranges.items():
-        if name not in table.column_names:
-            continue
-        column = table[name].drop_null()
-        ends = pc.min_max(column).as_py()
-        strange = [] if not len(column) else [end for end in ends.values() if not least - NOISE <= end <= most + NOISE]
-        if strange or (len(column) and pc.any(pc.is_nan(column)).as_py()):
+    for name in [name for name in declared.ranges if name in table.column_names]:
+        (least, most), column = declared.ranges[name], table[name].drop_null()
+        ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
+        strange = [end for end in ends if not least - NOISE <= end <= most + NOISE]
+        if strange or pc.any(pc.is_nan(column)).as_py():
             return f"{name} is {strange[0] if strange else 'no number'}, not between {least:g} and {most:g}"
     return ""
 

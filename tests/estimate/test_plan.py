@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 import kvbench.estimate.plan
 from datasets_gen import TASKS
-from kvbench.engine.decode.answers import decode
-from kvbench.engine.treat.plan import plan as make_plan
-from kvbench.engine.treat.prefill import prefill
-from kvbench.estimate.constants import MACHINES, TABLE, Machine
 from kvbench.estimate.plan import (
+    MACHINES,
     PRESSES,
+    TABLE,
     DecoderShape,
     Load,
+    Machine,
     PressCost,
     RunCost,
     hours,
@@ -63,10 +62,8 @@ def load(*policies: str, tokens: int = 10, contexts: int = 1) -> Load:
     return Load("base", contexts, tokens, 2.0, 3.0, 5, 3.0, branches)
 
 
-def plan(
-    *policies: str, tokens: int = 10, contexts: int = 1, machine: Machine = MACHINE, shape: DecoderShape = SHAPE
-) -> RunCost:
-    return RunCost([load(*policies, tokens=tokens, contexts=contexts)], shape, machine)
+def plan(*policies: str, tokens: int = 10, contexts: int = 1, machine: Machine = MACHINE) -> RunCost:
+    return RunCost([load(*policies, tokens=tokens, contexts=contexts)], SHAPE, machine)
 
 
 def seconds(cost: RunCost) -> dict[str, float]:
@@ -79,8 +76,7 @@ def seconds(cost: RunCost) -> dict[str, float]:
 
 
 def test_a_prefill_is_two_operations_a_parameter_and_token_and_the_pairs_of_tokens() -> None:
-    assert SHAPE.token_bytes(10) == 2 * 1 * 1 * 4 * 2
-    assert SHAPE.weight_bytes == 200
+    assert (SHAPE.token_bytes, SHAPE.weight_bytes) == (2 * 1 * 1 * 4 * 2, 200)
     assert SHAPE.operations(10, 10**2 / 2) == 2 * 100 * 10 + 2 * 1 * 2 * 4 * 10**2
     assert seconds(plan("full"))["prefill"] == pytest.approx((2000 + 1600) / 500)
 
@@ -88,44 +84,36 @@ def test_a_prefill_is_two_operations_a_parameter_and_token_and_the_pairs_of_toke
 def test_every_layer_takes_its_time_of_every_pass() -> None:
     with_calls, without = seconds(plan("full", machine=replace(MACHINE, layer_seconds=2.0))), seconds(plan("full"))
     assert with_calls["prefill"] - without["prefill"] == pytest.approx(2.0)
-    assert with_calls["answers written together"] - without["answers written together"] == pytest.approx(7 * 2.0)
+    assert with_calls["answers"] - without["answers"] == pytest.approx(8 * 2.0)
 
 
 @pytest.mark.usefixtures("by_hand")
 def test_presses_cost_readings_of_the_cache_or_prefills() -> None:
     times = seconds(plan("knorm", "kvzip"))
-    assert times["compression"] == pytest.approx((3.0 + 0.5) * 160 / 1e3)
-    assert times["private prefills"] == pytest.approx(2.0 * 7.2)
-    assert [times["knorm"], times["kvzip"]] == pytest.approx([0.56, 14.4])
-    # Two that were not measured cost the median of their kind.
-    assert seconds(plan("full", "snapkv", "kvgrad"))["private prefills"] == pytest.approx(1.5 * 7.2)
-
-
-@pytest.mark.usefixtures("by_hand")
-def test_a_press_that_looks_at_all_pairs_costs_more_readings_of_a_longer_context() -> None:
+    assert [times["knorm"], times["kvzip"]] == pytest.approx([(3.0 + 0.5) * 160 / 1e3, 2.0 * 7.2])
+    assert seconds(plan("kvgrad"))["kvgrad"] == pytest.approx(1.5 * 7.2), "the median of its kind, as it is unmeasured"
     assert COSTS["knorm"].readings(1000, 0) == 3.0
-    assert [COSTS["h2o"].readings(tokens, 0) for tokens in (1000, 100)] == [100.0, 10.0]
+    assert [COSTS["h2o"].readings(tokens, 0) for tokens in (1000, 100)] == [100.0, 10.0], "it looks at all pairs"
 
 
 @pytest.mark.parametrize(("memory", "waves"), [(1000.0, 1), (690.0, 2)])
 def test_answers_together_read_weights_and_cache_once_for_each_token(memory: float, waves: int) -> None:
-    """Two branches of 160 bytes: the shared start, one portion of questions and five tokens make seven passes, and one
-    portion of right answers another. A wave has what is left of 0.9 of the memory beside weights, context and masks."""
+    """Two branches of 160 bytes: the shared start, one portion of questions, one of right answers and five tokens make
+    eight passes. A wave has what is left of 0.9 of the memory beside weights, context and masks."""
     both = replace(load("full"), branches=[(POLICIES["full"], [1.0, 1.0])])
     reading = Machine("reading", 1e12, 1.0, memory, "made up")
-    times = seconds(RunCost([both], SHAPE, reading))
-    assert times["answers written together"] == pytest.approx(7 * (waves * 200 + 320))
-    assert times["likelihood together"] == pytest.approx(waves * 200 + 320)
-    times = seconds(RunCost([both], SHAPE, replace(reading, flops=1.0, bandwidth=1e12)))
-    for part, places in (("answers written together", 2 * (3 + 5)), ("likelihood together", 2 * 3)):  # of one branch
-        assert times[part] == pytest.approx(2 * (2 * 100 * places + 4 * 2 * 4 * 1 * places * 10))
+    assert seconds(RunCost([both], SHAPE, reading))["answers"] == pytest.approx(8 * (waves * 200 + 320))
+    computing = replace(reading, flops=1.0, bandwidth=1e12)
+    tokens = 2 * (3 + 5 + 3)
+    assert seconds(RunCost([both], SHAPE, computing))["answers"] == pytest.approx(
+        2 * (2 * 100 * tokens + 4 * 2 * 4 * 1 * tokens * 10)
+    )
 
 
 @pytest.mark.usefixtures("by_hand")
 def test_answers_written_alone_read_the_weights_for_each_question() -> None:
     times = seconds(plan("decoding_knorm", machine=replace(MACHINE, flops=1e12)))
-    assert times["answers written alone"] == pytest.approx(2 * 6 * (200 + 0.5 * 160) / 1e3)
-    assert times["likelihood alone"] == pytest.approx(2 * 4 * (200 + 0.5 * 160) / 1e3)
+    assert times["answers written alone"] == pytest.approx(2 * (6 + 4) * (200 + 0.5 * 160) / 1e3)
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -137,17 +125,9 @@ def test_counts_and_bytes_add_up() -> None:
     assert store_bytes(cost) == contexts + 500 + questions + 400 + records + 2 * 1000  # two units of work
 
 
-def test_sliding_layers_hold_their_window_of_a_long_context_and_all_of_a_short_one() -> None:
-    """One of two layers slides over 10 tokens."""
-    sliding = replace(SHAPE, layers=2, sliding=1, window=10)
-    assert [sliding.token_bytes(tokens) * tokens for tokens in (5, 10, 40)] == [2 * 5 * 16, 2 * 10 * 16, 50 * 16]
-    assert plan("full", tokens=40, shape=sliding).context == 50 * 16
-
-
 def test_a_model_larger_than_one_device_takes_several_that_work_one_after_the_other() -> None:
     one, several = plan("full"), plan("full", machine=replace(MACHINE, memory=300.0))
     assert several.devices == 2  # 200 of weights, 2 * 160 of cache and 10 of masks in 270 each
-    assert several.room == 2 * 270 - 200 - 160 - 10
     assert seconds(several)["prefill"] == seconds(one)["prefill"]
     assert ("devices of a worker", "2 × by hand") in rows_of(several)
 
@@ -171,47 +151,23 @@ def test_a_shape_is_read_from_a_configuration_without_weights(llama: LoadedModel
     assert shape.parameters == llama.network.num_parameters()
 
 
-def test_counts_come_from_the_tasks_themselves() -> None:
+def test_counts_come_from_the_tasks_and_the_model_themselves(toy_folder: Path, llama: LoadedModel) -> None:
     grid = Grid([(TASKS["base"], 7)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9))))
     counts = load_of(grid, TASKS["base"], 7, tokenizer=load_tokenizer("reference"))
     assert (counts.contexts, counts.answer_tokens) == (7, TASKS["base"].max_new_tokens)
     assert counts.questions == sum(len(TASKS["base"].example(0, index).questions) for index in range(3)) / 3
     assert counts.answers == 7 * counts.questions * (1 + 2)
-
-
-def test_the_likelihood_costs_the_tokens_that_a_real_run_passes(llama: LoadedModel) -> None:
-    """Of every branch, whether its answers are written together or alone."""
-    policies = [POLICIES[name] for name in ("full", "knorm", "decoding_knorm")]
-    grid = Grid([(TASKS["base"], 1)], Setting(policies, at_ratios((0.3, 0.6))))
-    counts = load_of(grid, TASKS["base"], 1, tokenizer=llama.tokenizer)
-    # Of a model with very many parameters a token takes two operations for each, and nothing else counts.
-    many = replace(SHAPE, parameters=10**15)
-    machine = Machine("a token a second", 2e15, 1e30, 1e30, "made up")
-    times = seconds(RunCost([counts], many, machine))
-    (prompt,) = build_prompts(llama.tokenizer, TASKS["base"], grid.example(TASKS["base"], 0), "agnostic")
-    passed: dict[bool, int] = {}
-    for gold in (False, True):
-        trace = prefill(llama, prompt, make_plan(policies, at_ratios((0.3, 0.6)), prompt, 0))
-        sizes: list[int] = []
-        embedding = llama.network.get_input_embeddings()
-        hook = embedding.register_forward_hook(lambda _, inputs, __, sizes=sizes: sizes.append(inputs[0].numel()))
-        try:
-            decode(llama, trace, 1, None, gold=gold)
-        finally:
-            hook.remove()
-        passed[gold] = sum(sizes)
-    planned = times["likelihood together"] + times["likelihood alone"]
-    assert planned == pytest.approx(passed[True] - passed[False])
-    assert planned > 0
+    (counts,) = plan_of(Job(model=str(toy_folder), tasks="base", limit=1, policies="knorm"), SHAPE, None).loads
+    (prompt,) = build_prompts(llama.tokenizer, TASKS["base"], TASKS["base"].example(0, 0), "agnostic")
+    assert counts.tokens == len(prompt.token_ids)
+    loads = plan_of(Job(tasks="long_context,base", limit=2, policies="knorm"), SHAPE, 32_768).loads
+    assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}
 
 
 def test_the_constants_are_of_presses_and_projections() -> None:
     assert {"full", "snapkv", "h2o", "kvzip"} <= set(PRESSES) <= set(POLICIES)
     assert PRESSES["kvzip"].prefills > 1 > PRESSES["full"].prefills
-    assert {round(machine.memory / 1e9) for machine in MACHINES.values()} >= {12, 16, 24, 48, 80}
-    for machine in MACHINES.values():
-        assert "a projection" in machine.source
-        assert "not measured on such a GPU" in machine.source
+    assert all("not measured on such a GPU" in machine.source for machine in MACHINES.values())
 
 
 def test_times_are_read_at_a_glance() -> None:
@@ -220,51 +176,37 @@ def test_times_are_read_at_a_glance() -> None:
 
 def test_a_plan_says_what_its_contexts_show_and_how_many_a_difference_takes() -> None:
     """Four are too few for any test of two sides at 5 %; four times as many see half."""
-    told = ["no difference", *(f"differences from {points} points of right answers" for points in (11, 5))]
-    for contexts, text in zip((4, 20, 80), told, strict=True):
+    texts = ["no difference", *(f"differences from {points} points of right answers" for points in (11, 5))]
+    for contexts, text in zip((4, 20, 80), texts, strict=True):
         rows = rows_of(plan("full", contexts=contexts))
         assert (f"{contexts} contexts of a task show", text) in rows
         assert ("contexts that show 5 points", "83") in rows
 
 
 def test_the_command_prints_a_plan(cli: CommandLine) -> None:
-    shape = ["--layers", "80", "--heads", "64", "--key-heads", "8", "--parameters", "70.6"]
-    grid = [
-        "--tasks",
-        "long_context",
-        "--limit",
-        "10",
-        "--context-tokens",
-        "131072",
-        "--policies",
-        "snapkv,random+ends",
-    ]
-    assert cli("plan", *shape, *grid, "--ratios", "0.5") == 0
-    output = " ".join(cli.out.split())
-    assert "time of all devices" in output
+    shape = ["--layers", "80", "--heads", "64", "--key-heads", "8", "--parameters", "70.6", "--ratios", "0.5"]
+    grid = ["--limit", "10", "--context-tokens", "131072", "--policies", "snapkv,random+ends"]
+    assert cli("plan", "--tasks", "long_context", *shape, *grid) == 0
+    output = " ".join((cli.out + cli.err).split())
     assert "weights 141 GB + cache 42.9 GB, peak 228 GB" in output  # 131,072 tokens of 327,680 bytes
-    assert "a projection" in output
     assert "These cost the median of their kind: random+ends." in output
-    assert "too much for rtx3060" in output
+    assert re.search(r"keep masks: too much for .*rtx3060.*h100", output)
 
 
 def test_this_machine_is_measured(cli: CommandLine) -> None:
     assert cli("plan", "--machine", "this", "--tasks", "base", "--limit", "1", "--policies", "knorm") == 0
     assert "1 × this" in cli.out
-    assert "measured now" in cli.out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--layers", "2", "--heads", "4", "--key-heads", "2", "--parameters", "nan"], "more than 0 billion, not nan"),
-        (["--layers", "2", "--heads", "4", "--key-heads", "2", "--parameters", "inf"], "more than 0 billion, not inf"),
         (["--layers", "80"], "a shape needs --heads, --key-heads, --parameters too"),
         (["--layers", "0", "--heads", "4", "--key-heads", "2", "--parameters", "1"], "1 or more layers, not 0"),
         (["--layers", "2", "--heads", "5", "--key-heads", "2", "--parameters", "1"], "cannot share 2 key heads"),
         (["--machine", "h10"], "unknown machine 'h10': did you mean 'h100'"),
         (["--context-tokens", "0"], "--context-tokens is 1 or more, not 0"),
-        (["--model", "/nowhere"], "there is no model at /nowhere"),
         (["--context-tokens", "32768", "--model", "reference"], "needs 32768 tokens and reference takes"),
     ],
 )
@@ -272,27 +214,8 @@ def test_what_cannot_be_planned_is_one_line(cli: CommandLine, arguments: list[st
     assert message in cli.error("plan", "--tasks", "base", *arguments)
 
 
-def test_a_chosen_length_is_that_of_every_context() -> None:
-    loads = plan_of(Job(tasks="long_context,base", limit=2, policies="knorm"), SHAPE, 32_768).loads
-    assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}
-
-
-def test_tokens_are_counted_as_the_model_counts_them(toy_folder: Path, llama: LoadedModel) -> None:
-    (counts,) = plan_of(Job(model=str(toy_folder), tasks="base", limit=1, policies="knorm"), SHAPE, None).loads
-    (prompt,) = build_prompts(llama.tokenizer, TASKS["base"], TASKS["base"].example(0, 0), "agnostic")
-    assert counts.tokens == len(prompt.token_ids)
-
-
 def test_a_model_that_run_refuses_is_refused_in_the_same_words(cli: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "opt", "architectures": ["OPTForCausalLM"]}')
     refused = [cli.error(command, "--model", tmp_path, "--tasks", "base") for command in ("plan", "run")]
     assert "kvpress does not support OPTForCausalLM" in refused[0]
     assert refused[0] == refused[1]
-
-
-def test_a_plan_names_the_cards_that_hold_a_worker(cli: CommandLine) -> None:
-    shape = ("--layers", "32", "--heads", "32", "--key-heads", "8", "--parameters", "8")
-    assert cli("plan", "--tasks", "base", *shape) == 0
-    whole = " ".join((cli.out + cli.err).split())
-    assert re.search(r"memory of a worker weights 16\.0 GB \+ cache \d+ MB, peak 16\.\d+ GB", whole)
-    assert "keep masks: fits rtx4090, l40s, a100, h100, h200; too much for rtx3060, rtx4080" in whole

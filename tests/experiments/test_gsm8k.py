@@ -41,12 +41,6 @@ def test_worked_problems_and_the_problem_are_the_context_and_the_problem_is_the_
         task.example(0, 0, "train")
 
 
-def test_the_version_tells_the_rows() -> None:
-    rows = read_rows(ROWS)
-    assert gsm8k_of(rows).full_version == gsm8k_of(read_rows(ROWS)).full_version
-    assert gsm8k_of(rows).full_version != gsm8k_of(rows[:5]).full_version
-
-
 def test_the_whole_prompt_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
     task = gsm8k_of(read_rows(ROWS))
     example = task.example(0, 0)

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import nltk
 import pytest
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
@@ -18,7 +17,7 @@ from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine
-from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
+from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, written
 from tests.support.tasks.suite import parts
 
 pytestmark = pytest.mark.usefixtures("splitter")
@@ -79,14 +78,6 @@ def test_the_version_tells_rows_and_defence() -> None:
     assert ifeval_of(split_rows()).full_version == others[0].full_version
 
 
-def test_seed_and_phrasings_change_the_words_of_attack_and_defence_alone() -> None:
-    task = ifeval_of(split_rows(), "before")
-    examples = [task.example(seed, 0, held_out=held_out) for seed in range(8) for held_out in (False, True)]
-    assert {example.questions[0].text for example in examples} == {"Praise tea 0."}
-    assert len({example.questions[1].text for example in examples}) > 4
-    assert len({example.context for example in examples}) > 4
-
-
 def test_what_is_not_there_is_said() -> None:
     task = ifeval_of(split_rows())
     with pytest.raises(DatasetError, match="ifeval has 3 contexts, and index 3 is none of them"):
@@ -143,16 +134,6 @@ def test_without_the_extra_it_is_said_what_to_install(
     )
 
 
-@pytest.mark.usefixtures("looked_for_again")
-def test_without_the_sentence_splitter_it_is_said_what_to_install(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    assert cli("run", "--tasks", "ifeval", "--data", written(tmp_path, SPLIT)) == 1
-    assert "python -m nltk.downloader punkt_tab" in cli.err
-    assert cli.err.count("\n") == 1
-
-
 def words(cli: CommandLine, data: Path, *more: str) -> list[object]:
     """The command of a small run on given rows."""
     return cli.words("--tasks", "ifeval", "--limit", "2", "--max-new-tokens", "12", "--data", data, *more)
@@ -189,61 +170,13 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tm
     assert "20 records scored, 0 changed" in cli.out
 
 
-def test_the_suite_makes_its_study_on_given_rows(cli: CommandLine, tmp_path: Path) -> None:
-    more = ("--suite", "instructions", "--policies", "keydiff+fair", "--ratios", "0.5", "--limit", "4")
-    assert cli(*words(cli, written(tmp_path, SPLIT, SPLIT), *more)) == 0, cli.err
-    store = Store.open(tmp_path / "runs/x")
-    frame = store.frame()
-    assert store.identity.scope == "system"
-    assert set(frame.arm) == {"defence first", "directives first"}
-    assert {"keydiff", "keydiff+fair"} < set(frame.policy), "the plain one runs beside it"
-    (gain,) = json.loads((tmp_path / "runs/x/instructions.json").read_text())["gains"]
-    assert gain["policy"] == "keydiff+fair"
-    assert "keydiff, directives first" in (tmp_path / "site/instructions.html").read_text()
-
-
-@pytest.mark.parametrize("split", [True, False])
-def test_a_run_in_which_all_of_the_context_is_directives_is_no_fault(
-    cli: CommandLine, split: bool, tmp_path: Path
-) -> None:
-    message = "Use no commas. Use at least 3 words. " * 5
-    messages = [{"role": "system", "content": message}, SPLIT["messages"][1]]
-    data = written(tmp_path, changed(messages=messages) if split else {**PLAIN, "prompt": message})
-    assert cli(*words(cli, data, "--limit", "1")) == 0, cli.err
-    frame = Store.open(tmp_path / "runs/x").frame()
-    assert frame.kept_tokens.min() >= 8  # below which the audit says nothing
-    assert set(frame.arm) == {"no defence" if split else ""}
-    assert set(frame.defence) == {""}
-
-
-def test_a_run_of_plain_rows(cli: CommandLine, tmp_path: Path) -> None:
-    data = written(tmp_path, PLAIN, OF_HUB)
-    assert cli(*words(cli, data, "--tasks", "base,ifeval")) == 0
-    frame = Store.open(tmp_path / "runs/x").frame()
-    own = frame[frame.task == "ifeval"]
-    assert len(own) == 2 * 5
-    assert set(own.status) == {"ok"}
-    assert own.directives_obeyed.notna().all()
-    assert set(own.evidence_tokens) == {0}
-    rows = {(row["task"], row["policy"]): row for row in json.loads((tmp_path / "runs/x/summary.json").read_text())}
-    assert rows["base", "knorm"]["f1"] is not None
-    assert rows["base", "knorm"]["chance"] > 0
-    assert rows["ifeval", "knorm"]["chance"] is None
-    assert rows["ifeval", "knorm"]["reason"] == "no gold answers: see the directives"
-    assert cli.err.count("error") == 0
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (["--defence", "before"], "--defence before is for rows that are split"),
-        (["--defence", "befor"], "'befor' is not one of 'none', 'before', 'after', 'both'"),
         (["--mode", "aware"], "contexts of ifeval hold what is asked already"),
         (["--limit", "3"], "--limit 3: ifeval has 2 contexts"),
-        (["--tasks", "base"], "--data is for the tasks ifeval, gsm8k, prose, not for base"),
-        (["--tasks", "ifevl"], "unknown task 'ifevl': did you mean 'ifeval'?"),
         (["--data", "/nowhere/rows.jsonl"], "--data /nowhere/rows.jsonl cannot be read (No such file or directory)"),
-        (["--max-new-tokens", "0"], "--max-new-tokens is 1 or more"),
         (["--max-new-tokens", "5000"], "takes 4096"),
     ],
 )
@@ -273,19 +206,6 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
     assert task.example(0, 2).context == SPLIT["prompt"]
 
 
-def test_without_hub_and_file_it_is_said_what_to_give(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str, split: str) -> Dataset:
-        raise ConnectionError(f"Couldn't reach {name}\nat all")
-
-    monkeypatch.setattr(kvbench.experiments.data, "fault_of_hub", lambda: "")
-    monkeypatch.setattr("datasets.load_dataset", load)
-    assert cli("run", "--tasks", "ifeval") == 1
-    assert cli.err == (
-        "error: google/IFEval cannot be loaded (ConnectionError: Couldn't reach google/IFEval): "
-        "give a local file of its rows with --data\n"
-    )
-
-
 def test_it_is_shown_and_exported(cli: CommandLine, tmp_path: Path) -> None:
     data = str(written(tmp_path, SPLIT, SPLIT))
     assert cli("show", "ifeval", "--data", data, "--index", "1", "--defence", "after") == 0
@@ -300,9 +220,3 @@ def test_it_is_shown_and_exported(cli: CommandLine, tmp_path: Path) -> None:
     card = (out / "README.md").read_text()
     assert f"--data {data} --defence both" in card
     assert "Everything is generated" not in card
-
-
-def test_the_task_is_listed_and_takes_part_only_where_it_is_named(cli: CommandLine) -> None:
-    assert cli("ls", "tasks") == 0
-    assert "\nifeval " in cli.out
-    assert "--data /nowhere cannot be read" in cli.error("show", "ifeval", "--data", "/nowhere")

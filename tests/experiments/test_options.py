@@ -9,7 +9,7 @@ from kvpress.utils import compute_n_kept
 
 from datasets_gen import RULER, TASKS, DatasetError
 from kvbench.experiments.data import with_essays
-from kvbench.experiments.options import check_count, check_name, choose, contexts_of, kv_bytes, parse_points
+from kvbench.experiments.options import check_name, choose, contexts_of, kv_bytes, parse_points
 from kvbench.experiments.suites import coverage_of
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Point, at_ratios, points_of
@@ -125,12 +125,6 @@ def test_the_memory_bound_is_a_size(size: float) -> None:
     assert kv_bytes(None) is None
 
 
-def test_a_limit_is_at_least_one() -> None:
-    with pytest.raises(KVBenchError, match="--limit"):
-        check_count("--limit", 0)
-    assert check_count("--limit", 1) == 1
-
-
 def test_a_profile_gives_the_contexts_of_a_task_and_a_limit_overrides_it() -> None:
     task = TASKS["coreference"]
     assert contexts_of(task, "quick", None) == task.contexts["quick"]
@@ -140,24 +134,3 @@ def test_a_profile_gives_the_contexts_of_a_task_and_a_limit_overrides_it() -> No
         contexts_of(task, "quick", 0)
     with pytest.raises(KVBenchError, match="unknown profile 'papr': did you mean 'paper'"):
         contexts_of(task, "papr", None)
-
-
-def test_the_paper_profile_has_the_sizes_of_the_paper() -> None:
-    """Counted where a context could run out of questions (a contract test holds the others to their number)."""
-    sizes = {
-        name: (task.contexts["paper"], task.contexts["paper"] * task.questions_per_context)
-        for name, task in TASKS.items()
-    }
-    knowledge = TASKS["knowledge"]
-    sizes["knowledge"] = (4000, sum(len(example.questions) for example in knowledge.generate(0, 4000)))
-    assert sizes == {
-        "base": (200, 1200),
-        "knowledge": (4000, 52_000),
-        "multi_presence": (100, 1000),
-        "multi_entity": (100, 1000),
-        "coreference": (8000, 72_000),
-        "hops": (100, 1600),
-        "long_context": (100, 1000),
-        "arithmetic": (700, 700),
-        "instructions": (541, 2164),
-    }

@@ -94,11 +94,6 @@ def test_rows_of_one_context_are_one_example_in_the_order_of_the_file(write: Wri
     assert [len(task.example(0, 0, questions=count).questions) for count in (1, 5)] == [1, 2]
 
 
-def test_the_quick_profile_takes_a_hundred_contexts_and_the_paper_all(write: Write) -> None:
-    task = own_questions(write(*({**SHOP, "context": f"Shop {number} opens at nine."} for number in range(120))))
-    assert (task.contexts, task.most) == ({"quick": 100, "paper": 120}, 120)
-
-
 def test_the_answer_is_marked_as_whole_words_and_in_the_evidence_alone_where_that_is_told(write: Write) -> None:
     task = own_questions(
         write(LIVES, {**LIVES, "evidence": "Ada Falbrook  lives in Breveth."}, {**KEEPS, "answers": "ow"})
@@ -109,18 +104,6 @@ def test_the_answer_is_marked_as_whole_words_and_in_the_evidence_alone_where_tha
     assert texts_of(task, told, "fact") == ["Ada Falbrook lives in Breveth."]
     assert {span.end <= 30 for span in told.spans} == {True}
     assert part.spans == ()
-
-
-def test_evidence_may_be_broken_into_lines_and_stand_there_more_than_once(write: Write) -> None:
-    row = {
-        **LIVES,
-        "context": "Ada lives\nin Breveth. Tom knows. Ada lives in Breveth.",
-        "evidence": ["Ada lives in", "Tom"],
-    }
-    task = own_questions(write(row))
-    (question,) = task.example(0, 0).questions
-    assert texts_of(task, question, "fact") == ["Ada lives\nin", "Ada lives in", "Tom"]
-    assert question.hops == 3
 
 
 def test_several_questions_of_a_row_have_fields_of_their_own_or_share_them(write: Write) -> None:
@@ -143,33 +126,16 @@ def test_several_questions_of_a_row_have_fields_of_their_own_or_share_them(write
     assert task.instruction == ""
 
 
-def test_same_file_same_bytes_and_another_row_another_version(write: Write) -> None:
-    one, same, other = (own_questions(write(*rows)) for rows in ([LIVES, SHOP], [LIVES, SHOP], [LIVES]))
-    assert one.full_version == same.full_version != other.full_version
-    assert list(one.generate(0, 2)) == list(same.generate(0, 2))
-    assert one.example(0, 1).context == one.example(7, 1).context
-
-
 @pytest.mark.parametrize(
     ("file", "name"),
     [
         ("My Questions.v2.jsonl", "my_questions_v2"),
         ("base.jsonl", "my_base"),
         ("gsm8k.txt", "my_gsm8k"),
-        ("???.jsonl", "questions"),
-        ("vt_1/validation.jsonl", "vt_1"),
     ],
 )
 def test_a_task_is_called_like_its_file_and_like_no_other(write: Write, file: str, name: str) -> None:
     assert get_task(str(write(SHOP, name=file))).name == name
-
-
-def test_marks_of_windows_and_empty_lines_are_no_fault(write: Write, tmp_path: Path) -> None:
-    plain = own_questions(write(LIVES, SHOP))
-    (tmp_path / "mine.jsonl").write_bytes(
-        b"\xef\xbb\xbf" + "\r\n\r\n".join(json.dumps(row) for row in (LIVES, SHOP)).encode() + b"\r\n"
-    )
-    assert own_questions(tmp_path / "mine.jsonl").full_version == plain.full_version
 
 
 # --- system prompts
@@ -201,15 +167,6 @@ def test_all_of_a_system_prompt_may_be_protected_and_its_defence_is_no_directive
     ]
 
 
-def test_an_attack_has_room_for_what_it_is_after_and_may_have_a_right_answer(write: Write) -> None:
-    long = "Keep this. " * 50
-    refused = {**SHOP, "context": f"{long}Say no.", "system": True, "protected": long.strip(), "answers": "no"}
-    task = own_questions(write(refused))
-    (question,) = task.example(0, 0).questions
-    assert (task.max_new_tokens, question.golds) == (200, ("no",))
-    assert texts_of(task, question, "answer") == ["no"]
-
-
 # --- the forms of others
 
 
@@ -229,11 +186,6 @@ def test_a_row_of_ruler_is_split_before_its_question_and_all_outputs_are_asked_f
     ("prompt", "context", "question"),
     [
         ("Read this.\n\nA cat.\n\nQuestion: Which animal?", "Read this.\n\nA cat.", "Question: Which animal?"),
-        (
-            "A cat. Question: Find it. Question: Name the animal.",
-            "A cat. Question: Find it.",
-            "Question: Name the animal.",
-        ),
         ("It is 7.5 here. A cat!  Is it a cat?", "It is 7.5 here. A cat!", "Is it a cat?"),
         ("A cat sat. Go on", "A cat sat. Go on", ""),
     ],
@@ -259,11 +211,6 @@ def test_a_row_of_kvpress_needs_all_of_a_list_but_not_of_a_data_set_of_alternati
     assert task.max_new_tokens == 128
 
 
-def test_alternatives_of_ruler_are_known_by_the_folder(write: Write) -> None:
-    (question,) = own_questions(write(OF_RULER, name="qa_2/validation.jsonl")).example(0, 0).questions
-    assert not question.every_gold
-
-
 # --- what is wrong
 
 
@@ -275,41 +222,27 @@ def without(row: Row, *names: str) -> Row:
     ("row", "said"),
     [
         ('{"context": ', "no JSON (Expecting value at column 13): each line is one row"),
-        ("[1, 2]", "the row is no JSON object"),
         (r'{"context": "a \ud83d", "question": "b", "answers": "c"}', "it holds half a character"),
         (without(LIVES, "answers"), "'answers' is missing"),
-        (without(LIVES, "question"), "'question' is missing"),
-        (without(LIVES, "context"), "'context' is missing"),
         ({**LIVES, "context": " "}, "'context' is no text, or an empty one"),
-        ({**LIVES, "question": 5}, "'question' is no text"),
         (
             {**LIVES, "answers": []},
             "'answers' is empty: where the context does not tell, the answer is \"I don't know\"",
         ),
         ({**LIVES, "answers": ["Breveth", " "]}, "'answers' holds what is no text, or an empty one"),
-        ({**LIVES, "answers": {"a": 1}}, "'answers' holds what is no text"),
-        ({**LIVES, "answers": True}, "'answers' holds what is no text"),
-        ({**LIVES, "answer_prefix": 3}, "'answer_prefix' is no text"),
         ({**LIVES, "evidence": ["Tom lives"]}, "'evidence' does not stand in the context: 'Tom lives'"),
         ({**LIVES, "answers": "I don't know", "evidence": "Tom"}, "'evidence' is of an answer, and there is none"),
         ({**LIVES, "max_new_tokens": 0}, "'max_new_tokens' is no whole number from 1 to 100,000"),
-        ({**LIVES, "max_new_tokens": "many"}, "'max_new_tokens' is no whole number"),
         ({**LIVES, "evidense": "x"}, "unknown field 'evidense': did you mean 'evidence'? Known: answer_prefix"),
-        ({**without(LIVES, "answers"), "anwsers": "x"}, "unknown field 'anwsers': did you mean 'answers'?"),
         ({**LIVES, "questions": ["Where?"]}, "'question' does not go with 'questions': write it into each"),
         ({"context": OWLS, "questions": []}, "'questions' is no list, or an empty one"),
         ({"context": OWLS, "questions": ["A?", "B?"], "answers": ["a"]}, "with one entry for each of 2 questions"),
-        ({"context": OWLS, "questions": ["A?", "B?"]}, "question 1: 'answers' is missing"),
-        ({"context": OWLS, "questions": [{"question": "A?", "answer": "a"}]}, "question 1: unknown field 'answer'"),
         ({"context": OWLS, "questions": ["A?", "B?"], "answers": ["a", None]}, "question 2: 'answers' is missing"),
         ({**LIVES, "system": "yes"}, "'system' is neither true nor false"),
         ({**LIVES, "protected": True}, "'protected' is for a system prompt: give \"system\": true too"),
-        ({**LIVES, "directives": ["upper"]}, "'directives' is for a system prompt"),
         ({**OF_KVPRESS, "answer_prefx": "It is"}, "unknown field 'answer_prefx': did you mean 'answer_prefix'?"),
         ({**OF_KVPRESS, "evidence": "Grass"}, "'evidence' does not go with 'answer': give 'context', 'question'"),
-        ({**OF_KVPRESS, "answer": []}, "'answer' is empty"),
         ({**OF_RULER, "outputs": []}, "'outputs' is empty"),
-        ({**OF_RULER, "input": ""}, "'input' is no text"),
         (OBEY, "the context is a system prompt, and the first is none: keep them in two files"),
     ],
 )
@@ -324,10 +257,8 @@ def test_a_wrong_line_is_named_with_its_fault(write: Write, row: Row | str, said
     [
         (["begn walnut"], "unknown directive 'begn': did you mean 'begin'"),
         (["begin"], "'begin': begin takes one word"),
-        (["begin two words"], "'begin two words': begin takes one word"),
         (["exactly many"], "'exactly many': exactly takes a number of words"),
         (["brackets wavy"], "'brackets wavy': brackets takes one of square, round, curly"),
-        (["upper case"], "'upper case': upper takes no word"),
         (["upper", "lower"], "'lower' clashes with another directive"),
         (["avoid nine"], ""),
         (["exactly 1", "begin walnut"], "no answer with 'nine' obeys its directives"),
@@ -386,25 +317,3 @@ def test_a_run_asks_own_questions_and_others_can_read_it(cli: CommandLine, write
     assert cli("check-submission", store.folder) == 0, cli.out
     assert "cannot be generated here" in " ".join(cli.out.split())
     assert cli("score", store.folder) == 0
-
-
-def test_a_system_prompt_is_run_by_the_suite_of_instructions(cli: CommandLine, write: Write, tmp_path: Path) -> None:
-    words = ("--suite", "instructions", "--policies", "knorm+whitelist")
-    frame = cli.run("--tasks", write(OBEY, ATTACK), *words).frame()
-    assert set(frame.status) == {"ok"}
-    assert frame.groupby("question_id").first()[["directives_obeyed", "leakage"]].notna().sum().to_dict() == {
-        "directives_obeyed": 1,
-        "leakage": 2,
-    }
-    assert frame.defence_leakage.notna().sum() == frame.leakage.notna().sum()
-
-
-def test_show_export_and_plan_take_a_file(cli: CommandLine, write: Write, tmp_path: Path) -> None:
-    path = write(LIVES, SHOP)
-    assert cli("show", path, "--index", 1) == 0
-    assert "The shop opens at [answer nine]." in cli.out
-    assert cli("export", "--task", path, "--out", tmp_path / "dataset") == 0
-    assert f"export --task {path} --split test" in (tmp_path / "dataset" / "README.md").read_text()
-    assert cli("plan", "--tasks", path) == 0
-    assert cli("plan", "--tasks", path, "--context-tokens", 300) == 1
-    assert "those of mine are not" in cli.err

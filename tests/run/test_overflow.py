@@ -74,8 +74,6 @@ def test_commands_fail_and_name_the_model(cli: CommandLine, folder: Path) -> Non
     for words in (
         ["compare", "knorm", "--against", "snapkv", "--ratios", "0.5", *small, *places],
         ["doctor", *small],
-        ["doctor", "knorm", "--model", folder],
-        ["bench", "--policies", "knorm", "--ratios", "0.5", *small],
         ["run", "--difficulty", "auto", *small, *places],
     ):
         assert cli(*words) == 1, words

@@ -1,39 +1,233 @@
-"""Scale-out on Ray: what it stores is what one machine stores, also when a worker or the run itself is killed."""
+"""Scale-out on Ray: it stores what one machine stores, also where a worker is killed; and what its options ask for."""
 
 import importlib.util
-import io
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from uuid import uuid4
+from types import SimpleNamespace
+from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 import pytest
+import torch
 
-from datasets_gen import TASKS
 from kvbench.cli.program import main
-from kvbench.prompts.prompt import build_prompts
-from kvbench.store.run_file import PROVENANCE
+from kvbench.run import on_ray
+from kvbench.run.on_ray import Cluster, RayExecutor, Readiness, Worker
+from kvbench.store.run_file import Job
 from kvbench.store.store import Store
-from tests.support.models.processes import Copy, is_running, wait_until
-from tests.support.models.runs import timeless
-from tests.support.models.toy import toy_tokenizer
+from kvbench.system.errors import KVBenchError
+from tests.support.models.runs import CommandLine, outcome, small_command
 
 ROOT = Path(__file__).parents[2]
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: kvbench[ray]")
-CONTEXTS = 12  # three units, of 5, 5 and 2
-LAYERS = 2
+BASE = ("run", "--tasks", "base", "--policies", "knorm")
 
-# It notes its process and its calls, kills its process at the first of them if "deadly" is there, and waits, at a
-# context of as many tokens as "hold" says, for that file to go away.
+
+@needs_ray
+@pytest.mark.parametrize("address", ["127.0.0.1:{}", "nowhere", "http://127.0.0.1:1"])
+def test_no_cluster_at_the_address_is_one_line(cli: CommandLine, address: str) -> None:
+    with socket.socket() as bound:  # and not listening
+        bound.bind(("127.0.0.1", 0))
+        address = address.format(bound.getsockname()[1])
+        said = cli.error(*BASE, "--executor", "ray", "--address", address)
+    assert f"no Ray cluster can be used at {address} (" in said
+
+
+def test_without_ray_one_line_says_how_to_get_it(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'kvbench[ray]'" in cli.error(*BASE, "--executor", "ray")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--address", "auto"], "--address is for --executor ray"),
+        (["--workers", "2"], "--workers is for --executor ray"),
+        (["--executor", "ray", "--workers", "0"], "--workers is 1 or more, not 0"),
+        (["--executor", "ray", "--cpus-per-worker", "nan"], "--cpus-per-worker is a number above 0, not nan"),
+        (["--executor", "ray", "--gpus-per-worker", "1.5"], "--gpus-per-worker is a whole number or a share below 1"),
+        (["--executor", "ray", "--gpus-per-worker", "inf"], "--gpus-per-worker is a whole number or a share below 1"),
+        (["--executor", "raj"], "Invalid value for '--executor'"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_one_line(cli: CommandLine, arguments: list[str], message: str) -> None:
+    assert message in cli.error(*BASE, *arguments)
+
+
+def job(device: str = "auto", **more: object) -> Job:
+    small = {"tasks": "base", "policies": "knorm", "levels": {"ratio": "0.5"}, "limit": 2, "max_kv_gb": 0.5}
+    return Job.model_validate(small | {"device": device} | more)
+
+
+@pytest.mark.parametrize(
+    ("device", "given", "most", "expected"),
+    [
+        ("auto", None, 0, 0),
+        ("auto", None, 8, 1),
+        ("cpu", None, 8, 0),
+        ("cuda", None, 8, 1),
+        ("cuda", 8, 8, 8),
+        ("auto", 0.25, 8, 0.25),
+        ("cuda", None, 0, "a worker needs 1 GPU.* no machine of the cluster has more than 0"),
+        ("auto", 16, 8, "a worker needs 16 GPU.* no machine of the cluster has more than 8"),
+        ("cuda", 0, 8, "--device cuda needs a GPU for each worker"),
+    ],
+)
+def test_a_worker_has_a_gpu_where_there_are_any(
+    device: str, given: float | None, most: float, expected: float | str
+) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(KVBenchError, match=expected):
+            Cluster(gpus=given).gpus_of_a_worker(device, most)
+    else:
+        assert Cluster(gpus=given).gpus_of_a_worker(device, most) == expected
+
+
+class FakeRay:
+    """A cluster whose workers work in this process when their answers are asked for, the last one first; or are never
+    started, where it is told what each would report."""
+
+    exceptions = SimpleNamespace(RayTaskError=BrokenPipeError, RayError=ConnectionError)
+
+    def __init__(self, *nodes: dict[str, float], ready: Readiness | None = None) -> None:
+        self.resources = [{"Alive": True, "Resources": node} for node in nodes]
+        self.ready = ready
+        self.started: list[tuple[Any, ...]] = []
+        self.mode = ""
+
+    def nodes(self) -> list[dict[str, object]]:
+        return self.resources
+
+    def init(self, **_: object) -> None:
+        self.mode = os.environ["RAY_AUTH_MODE"]
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def remote(self, kind: type) -> SimpleNamespace:
+        def start(*given: Any) -> SimpleNamespace:
+            self.started.append(given)
+            worker = kind(*given)
+            calls = {
+                name: SimpleNamespace(remote=partial(partial, getattr(worker, name))) for name in ("prepare", "work")
+            }
+            return SimpleNamespace(**calls)
+
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=start))
+
+    def wait(self, references: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return references[-num_returns:], references[:-num_returns]
+
+    def get(self, reference: Any) -> Any:
+        return self.ready or reference()
+
+    def kill(self, worker: object) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+SMALL, LARGE = {"CPU": 4.0}, {"CPU": 16.0, "GPU": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cluster", "device", "workers", "together"),
+    [
+        ([SMALL, LARGE], Cluster(), "cpu", 20, 16),
+        ([SMALL, LARGE], Cluster(cpus=3), "cpu", 6, 5),
+        ([SMALL], Cluster(workers=2), "cpu", 2, 2),
+        ([LARGE], Cluster(), "cuda", 8, 1),
+        ([LARGE], Cluster(gpus=0.25, workers=3), "auto", 3, 3),
+        ([LARGE], Cluster(gpus=4), "auto", 2, 1),
+    ],
+)
+def test_workers_are_as_many_as_there_is_room_for_and_share_the_memory_of_a_machine_or_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: list[dict[str, float]],
+    cluster: Cluster,
+    device: str,
+    workers: int,
+    together: int,
+) -> None:
+    monkeypatch.setattr(on_ray, "leave_out", lambda grid, *_: grid)
+    ray = FakeRay(*nodes, ready=Readiness(None, {}, ""))  # type: ignore[arg-type]
+    executor = RayExecutor(ray, job(device), cluster, None)  # type: ignore[arg-type]
+    assert (executor.most, ray.started[0][-1]) == (workers, together)
+
+
+def test_workers_that_do_not_fit_anywhere_are_one_line() -> None:
+    with pytest.raises(KVBenchError, match=r"no machine of the cluster has 32 CPU\(s\)"):
+        RayExecutor(FakeRay(SMALL, LARGE), job("cpu"), Cluster(cpus=32), None)  # type: ignore[arg-type]
+    with pytest.raises(KVBenchError, match="--device-map auto spreads weights over GPUs: give --gpus-per-worker"):
+        RayExecutor(FakeRay(SMALL), job(device_map="auto"), Cluster(), None)  # type: ignore[arg-type]
+
+
+def test_workers_that_share_a_memory_keep_within_the_bound_together(toy_folder: Path) -> None:
+    whole, half = (Worker(job("cpu", model=str(toy_folder)), ROOT, 1, workers).prepare().memory for workers in (1, 2))
+    assert whole.startswith("at most 500 MB of keys and values at once")
+    assert half.startswith("at most 250 MB of keys and values at once in each of 2 processes")
+
+
+def test_a_worker_that_would_write_another_run_refuses(toy_folder: Path) -> None:
+    """Other packages or weights on one of the machines would mix two runs in one store."""
+    worker = Worker(job("cpu", model=str(toy_folder)), ROOT, 1)
+    ready = worker.prepare()
+    with pytest.raises(KVBenchError, match=r"would write another run \(model_fingerprint: \w+ instead of another\)"):
+        worker.work(None, ready.identity.model_copy(update={"model_fingerprint": "another"}))  # type: ignore[arg-type]
+    with pytest.raises(KVBenchError, match="there is no model at /nowhere"):
+        Worker(job("cpu", model="/nowhere"), ROOT, 1).prepare()
+
+
+@pytest.fixture
+def fake_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
+    for name in ("RAY_AUTH_MODE", "TOKENIZERS_PARALLELISM"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    ray = FakeRay(SMALL)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    before = signal.getsignal(signal.SIGTERM)
+    yield ray
+    signal.signal(signal.SIGTERM, before)
+
+
+def words(model: Path, folder: Path, *more: str) -> list[str]:
+    """The command of a run of six contexts, which are two units."""
+    return [
+        str(word) for word in small_command(model, folder, "--tasks", "base", "--limit", 6, "--device", "cpu", *more)
+    ]
+
+
+def assert_same_records(folder: Path) -> None:
+    here, spread = (Store.open(folder / name / "runs" / "x") for name in ("here", "ray"))
+    assert spread.run.status == "complete"
+    assert spread.identity.differences(here.identity) == []
+    assert set(outcome(spread)["status"]) == {"ok"}
+    pd.testing.assert_frame_equal(outcome(spread), outcome(here))
+
+
+def test_a_run_on_a_cluster_stores_what_one_process_stores(fake_ray: FakeRay, toy_folder: Path, tmp_path: Path) -> None:
+    assert main(words(toy_folder, tmp_path / "here")) == 0
+    assert main(words(toy_folder, tmp_path / "ray", "--executor", "ray", "--workers", "2")) == 0
+    assert len(fake_ray.started) == 2
+    assert_same_records(tmp_path)
+
+
+def test_a_cluster_of_its_own_asks_for_a_token_and_sigterm_stays_ours(fake_ray: FakeRay, toy_folder: Path) -> None:
+    """Ray listens on all interfaces: who reaches it without a token could run code. Its own handler of SIGTERM would
+    exit without a word, and leave the run ``started``."""
+    before = signal.getsignal(signal.SIGTERM)
+    with on_ray.on_ray(job("cpu", model=str(toy_folder)), Cluster()):
+        assert signal.getsignal(signal.SIGTERM) == before
+    assert fake_ray.mode == "token"
+
+
+# It kills its process at its first call if "deadly" is there.
 PRESS = """
-import os, signal, time
+import os, signal
 from dataclasses import dataclass
 from pathlib import Path
 from kvpress import ScorerPress
@@ -46,232 +240,22 @@ class Press(ScorerPress):
         try:
             (HERE / "deadly").rename(HERE / "died")
         except FileNotFoundError:
-            pass
-        else:
-            os.kill(os.getpid(), signal.SIGKILL)
-        (HERE / "pids").mkdir(exist_ok=True)
-        (HERE / "pids" / str(os.getpid())).touch()
-        with (HERE / "calls").open("a") as calls:
-            calls.write(".")
-        try:
-            while keys.shape[2] == int((HERE / "hold").read_text()):
-                time.sleep(0.05)
-        except FileNotFoundError:
-            pass
-        return values.norm(dim=-1)
+            return values.norm(dim=-1)
+        os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@dataclass
-class Runs:
-    """Runs of one press as processes of their own; ``mark`` stands in the environment of all that they start."""
-
-    model: Path
-    folder: Path
-    mark: str
-
-    def environment(self, more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-        path = os.pathsep.join([str(ROOT), *sys.path])
-        return {**os.environ, "PYTHONPATH": path, "KVBENCH_MARK": self.mark, "OMP_NUM_THREADS": "1", **more}
-
-    def words(self, name: str, *more: str) -> list[str]:
-        """The command of a run."""
-        grid = ["--tasks", "base", "--limit", str(CONTEXTS), "--ratios", "0.5", "--cell-seconds", "3600"]
-        policies = ["--policies", f"{self.folder / 'press.py'}:Press"]
-        out = ["--name", "x", "--out", str(self.folder / name), "--site", str(self.folder / "site")]
-        return ["run", "--model", str(self.model), "--device", "cpu", *grid, *policies, *out, *more]
-
-    def on_ray(self, name: str, address: str | None = None) -> Copy:
-        """Starts a run with two workers, on the cluster at the address or on one that it starts."""
-        where = [] if address is None else ["--address", address]
-        words = self.words(name, "--executor", "ray", "--workers", "2", *where)
-        return Copy.of_program(words, self.environment(OPEN if where else {}))
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Lets the press wait at the last context."""
-        lengths = [tokens_of(index) for index in range(CONTEXTS)]
-        assert lengths.count(lengths[-1]) == 1
-        (self.folder / "hold").write_text(str(lengths[-1]))
-        try:
-            yield
-        finally:
-            (self.folder / "hold").unlink()  # the press of every later test would wait for ever
-
-    def store(self, name: str) -> Store:
-        return Store.open(self.folder / name / "x")
-
-    def workers(self) -> list[int]:
-        """The other processes that have run the press and are still there."""
-        noted = {int(path.name) for path in (self.folder / "pids").glob("*")} - {os.getpid()}
-        return [process for process in noted if is_running(process)]
-
-    def processes(self) -> list[int]:
-        """The processes that any run or cluster has started, zombies aside, whose environment is empty."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                environment = path.read_bytes()
-            except OSError:
-                continue
-            if f"KVBENCH_MARK={self.mark}".encode() in environment:
-                found.append(int(path.parent.name))
-        return found
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, toy_folder: Path) -> Iterator[Runs]:
-    folder = tmp_path_factory.mktemp("ray")
-    (folder / "press.py").write_text(PRESS)
-    started = Runs(toy_folder, folder, uuid4().hex)
-    yield started
-    for process in started.processes():
-        os.kill(process, signal.SIGKILL)
-
-
-@pytest.fixture(scope="module")
-def local(runs: Runs) -> bytes:
-    """The records of a run in this process."""
-    assert main(runs.words("local")) == 0
-    return content(runs.store("local"))
-
-
-def content(store: Store) -> bytes:
-    """All records in the order of their keys, times aside, to the bit."""
-    frame = store.frame().sort_values(["task", "policy", "ratio", "example_index", "question_id"])
-    assert set(frame["status"]) == {"ok"}
-    assert not frame.duplicated(["task", "policy", "ratio", "question_id"]).any()
-    table = pa.Table.from_pandas(timeless(frame), preserve_index=False)
-    written = io.BytesIO()
-    with pa.ipc.new_stream(written, table.schema) as stream:
-        stream.write_table(table)
-    return written.getvalue()
-
-
-def identity(store: Store) -> dict[str, object]:
-    return store.identity.model_dump(exclude=set(PROVENANCE))
-
-
-def tokens_of(index: int) -> int:
-    """Of the context that is compressed."""
-    (prompt,) = build_prompts(toy_tokenizer(), TASKS["base"], TASKS["base"].example(0, index), "agnostic")
-    return len(prompt.token_ids)
-
-
 @needs_ray
 @pytest.mark.slow
-def test_a_run_that_is_killed_takes_its_workers_along(runs: Runs) -> None:
-    """It starts a cluster of its own, as a run without an address does; all other tests share one. Two units are
-    stored when it is killed, and one is held."""
-    chunks = runs.folder / "driver" / "x" / "records" / "base"
-
-    def has_two_chunks() -> bool:  # of each, the press is written last
-        return {path.parent.name for path in chunks.glob("*/Press.parquet")} == {"00000", "00001"}
-
-    with runs.held(), runs.on_ray("driver") as driver:
-        wait_until(lambda: has_two_chunks() or not driver.process.is_alive())
-        assert has_two_chunks(), driver.ended()
-    wait_until(lambda: not runs.workers())
-    assert runs.store("driver").run.status == "started"
-
-
-OPEN = {"RAY_AUTH_MODE": "disabled"}  # without the tokens that Ray makes for clusters of its own
-CLUSTER = """
-import sys, ray
-ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-
-@ray.remote(num_cpus=2)
-class Other:
-    def here(self):
-        pass
-
-other = Other.remote()
-ray.get(other.here.remote())
-print(ray.get_runtime_context().gcs_address, flush=True)
-sys.stdin.readline()
-ray.kill(other)
-sys.stdin.readline()
-"""
-
-
-@dataclass
-class BusyCluster:
-    """A cluster of two CPUs, all in use until they are freed."""
-
-    process: "subprocess.Popen[str]"
-    address: str
-    is_free: bool = False
-
-    def free(self) -> None:
-        if not self.is_free:  # a second line would end it
-            assert self.process.stdin is not None
-            self.process.stdin.write("\n")
-            self.process.stdin.flush()
-            self.is_free = True
-
-
-@pytest.fixture(scope="module")
-def cluster(runs: Runs) -> Iterator[BusyCluster]:
-    with subprocess.Popen(
-        [sys.executable, "-c", CLUSTER],
-        env=runs.environment(OPEN),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        started = BusyCluster(process, process.stdout.readline().strip())
-        yield started
-        process.kill()
-
-
-@needs_ray
-def test_a_cluster_is_waited_for_and_a_worker_that_is_killed_changes_no_record(
-    runs: Runs, local: bytes, cluster: BusyCluster
-) -> None:
-    (runs.folder / "deadly").touch()
-    with runs.on_ray("workers", cluster.address) as driver:
-        said = ""
-        while "as soon as the cluster has a place" not in said:
-            line = driver.stderr.readline()
-            assert line, said
-            said += line
-        cluster.free()
-        status, said = driver.ended()
-    assert status == 0, said
-    assert (runs.folder / "died").exists()
-    store = runs.store("workers")
-    assert store.run.status == "complete"
-    assert identity(store) == identity(runs.store("local"))
-    assert content(store) == local
-    wait_until(lambda: not runs.workers())
-
-
-@needs_ray
-@pytest.mark.slow
-def test_sigterm_ends_a_run_on_a_cluster_as_ctrl_c_does(runs: Runs, cluster: BusyCluster) -> None:
-    """Ray puts a handler of its own in place, which exits without a word and leaves the run ``started``."""
-    cluster.free()
-    with runs.held(), runs.on_ray("terminated", cluster.address) as driver:
-        wait_until(lambda: bool(runs.workers()) or not driver.process.is_alive())
-        os.kill(driver.process.pid or 0, signal.SIGTERM)
-        status, said = driver.ended()
-    assert status == 130, said
-    assert "error: interrupted: what was finished is kept" in said
-    assert "Traceback" not in said
-    assert runs.store("terminated").run.reason == "interrupted"
-    wait_until(lambda: not runs.workers())
-
-
-@needs_ray
-@pytest.mark.slow
-def test_a_run_that_was_killed_goes_on_without_ray_with_what_is_missing(
-    runs: Runs, local: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (runs.folder / "calls").unlink()
-    assert main(runs.words("driver")) == 0
-    assert "there already" in capsys.readouterr().err
-    assert (runs.folder / "calls").stat().st_size == 2 * LAYERS
-    assert runs.store("driver").run.status == "complete"
-    assert content(runs.store("driver")) == local
+def test_a_worker_that_is_killed_changes_no_record(toy_folder: Path, tmp_path: Path) -> None:
+    """On a cluster that the run itself starts, in a process of its own."""
+    (tmp_path / "press.py").write_text(PRESS)
+    more = ("--policies", f"{tmp_path / 'press.py'}:Press")
+    assert main(words(toy_folder, tmp_path / "here", *more)) == 0
+    (tmp_path / "deadly").touch()
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    spread = [sys.executable, "-m", "kvbench", *words(toy_folder, tmp_path / "ray", *more, "--executor", "ray")]
+    done = subprocess.run(spread, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "died").exists()
+    assert_same_records(tmp_path)

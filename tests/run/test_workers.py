@@ -17,7 +17,7 @@ from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.run.local import AHEAD, Workers
+from kvbench.run.local import Workers
 from kvbench.system.errors import KVBenchError
 from policies import at_ratios
 from tests.support.models.processes import is_running, wait_until
@@ -111,14 +111,6 @@ def test_whatever_a_worker_raises_is_one_clear_line(
         list(results)
 
 
-def test_the_end_of_memory_in_a_worker_is_told_as_such(llama: LoadedModel) -> None:
-    def work(_: LoadedModel, __: int) -> None:
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
-
-    with pytest.raises(MemoryError, match="allocate"), Workers(llama, 2, 2).map(work, range(2)) as results:
-        list(results)
-
-
 def test_leaving_early_does_not_wait_for_what_is_being_worked_on(llama: LoadedModel, tmp_path: Path) -> None:
     def work(_: LoadedModel, item: int) -> None:
         (tmp_path / str(os.getpid())).touch()
@@ -133,18 +125,6 @@ def test_leaving_early_does_not_wait_for_what_is_being_worked_on(llama: LoadedMo
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert not any(is_running(int(path.name)) for path in tmp_path.iterdir())
-
-
-def test_no_more_is_held_than_is_asked_for_soon(llama: LoadedModel, tmp_path: Path) -> None:
-    with Workers(llama, 100, 2).map(lambda _, item: (tmp_path / str(item)).touch(), range(100)) as results:
-        for taken in range(1, 20):
-            next(results)
-            assert len(list(tmp_path.iterdir())) <= taken + 2 * AHEAD
-
-
-def test_there_are_no_more_workers_than_items(llama: LoadedModel) -> None:
-    assert Workers(llama, 3, 8).count == 3
-    assert Workers(llama, 0).count == 1
 
 
 def test_workers_die_with_a_process_that_is_killed(llama: LoadedModel, tmp_path: Path) -> None:
@@ -170,5 +150,6 @@ def test_workers_die_with_a_process_that_is_killed(llama: LoadedModel, tmp_path:
 def test_a_large_model_keeps_all_threads_for_itself(llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     assert Workers(llama, 9).count == 4
+    assert Workers(llama, 3, 8).count == 3, "not more than there are items"
     monkeypatch.setattr("kvbench.run.local.SMALL", 10)
     assert Workers(llama, 9).count == 1

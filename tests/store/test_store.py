@@ -2,8 +2,6 @@
 
 import errno
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +14,6 @@ import torch
 
 import kvbench.experiments.collect
 import kvbench.run.execute
-import kvbench.run.unit
 from datasets_gen import TASKS, Example, Task
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
@@ -24,7 +21,7 @@ from kvbench.publish.site import publish_summary
 from kvbench.store.run_file import Job
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
-from kvbench.store.tables import RECORDS, Record, RowsByTable
+from kvbench.store.tables import RECORDS, RowsByTable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES, at_ratios
@@ -88,24 +85,6 @@ def test_what_failed_is_tried_again(runs: ToyRuns, monkeypatch: pytest.MonkeyPat
     pd.testing.assert_frame_equal(outcome(runs("run")), whole)
 
 
-@pytest.mark.parametrize(
-    ("part", "content"),
-    [
-        ("tasks", []),
-        ("tasks", "base"),
-        ("tasks", [{"contexts": 1}]),
-        ("policies", [{"name": "full", "ratios": [0], "tasks": ["base"]}] * 2),
-    ],
-)
-def test_an_edited_identity_is_one_clear_line(runs: ToyRuns, tmp_path: Path, part: str, content: object) -> None:
-    runs("run")
-    run = json.loads((tmp_path / "run" / "run.json").read_text())
-    run["identity"][part] = content
-    (tmp_path / "run" / "run.json").write_text(json.dumps(run))
-    with pytest.raises(KVBenchError, match=r"run.json is damaged|records of the task 'base', which run.json does not"):
-        Store.open(tmp_path / "run").frame()
-
-
 def test_a_file_that_lacks_records_is_written_again(runs: ToyRuns) -> None:
     store = runs("run")
     whole = outcome(store)
@@ -117,9 +96,9 @@ def test_a_file_that_lacks_records_is_written_again(runs: ToyRuns) -> None:
 
 def test_edited_code_is_another_run_and_an_edited_readme_is_not(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     runs("run")
-    monkeypatch.setattr("kvbench.experiments.identify.git_state", lambda folder: ("another revision", True))
+    monkeypatch.setattr("kvbench.experiments.grid.git_state", lambda folder: ("another revision", True))
     assert runs("run").run.status == "complete"
-    monkeypatch.setattr("kvbench.experiments.identify.source_hash", lambda: "0123456789abcdef")
+    monkeypatch.setattr("kvbench.experiments.grid.source_hash", lambda: "0123456789abcdef")
     with pytest.raises(KVBenchError, match="belongs to another run \\(its source is"):
         runs("run")
 
@@ -171,7 +150,7 @@ def test_an_interrupt_keeps_what_was_finished(runs: ToyRuns, monkeypatch: pytest
             raise KeyboardInterrupt
         return collect(*arguments)
 
-    monkeypatch.setattr(kvbench.run.unit, "collect", interrupted)
+    monkeypatch.setattr(kvbench.run.execute, "collect", interrupted)
     monkeypatch.setattr(kvbench.run.execute, "CONTEXTS_IN_CHUNK", 1)
     with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):
         runs("run")
@@ -215,28 +194,6 @@ def test_an_atomic_write_leaves_the_old_file_when_it_fails(tmp_path: Path) -> No
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_scoring_again_mends_scores_and_needs_no_torch(runs: ToyRuns, tmp_path: Path) -> None:
-    store = runs("run")
-    right = outcome(store)
-    path = store.record_file("base", 0, "random")
-    spoilt = [record.model_copy(update={"f1": 12.0}) for record in store.read_rows(RECORDS, path)]
-    store.write_rows(RECORDS, path, spoilt)
-    code = (
-        "import sys\n"
-        "class NoModels:\n"
-        "    def find_spec(self, name, *rest):\n"
-        "        if name.split('.')[0] in ('torch', 'transformers', 'kvpress'):\n"
-        "            raise AssertionError(f'{name} was imported')\n"
-        "sys.meta_path.insert(0, NoModels())\n"
-        "from kvbench.cli.program import main\n"
-        f"sys.exit(main(['score', {str(tmp_path / 'run')!r}]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    pd.testing.assert_frame_equal(outcome(Store.open(tmp_path / "run")), right)
-    assert rescore(store) == (len(right), 0)
-
-
 def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRuns, tmp_path: Path) -> None:
     store = runs("run")
     right = outcome(store)
@@ -251,26 +208,8 @@ def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRu
     pd.testing.assert_frame_equal(outcome(Store.open(tmp_path / "run")), right)
 
 
-def test_damage_is_named_with_the_file(runs: ToyRuns, tmp_path: Path) -> None:
-    store = runs("run")
-    path = store.record_file("base", 0, "full")
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(KVBenchError, match=r"full\.parquet cannot be read"):
-        store.frame()
-    (tmp_path / "run" / "run.json").write_text("{}")
-    with pytest.raises(KVBenchError, match=r"run.json is damaged \(schema_version: Field required\)"):
-        Store.open(tmp_path / "run")
-    with pytest.raises(KVBenchError, match="holds no run"):
-        Store.open(tmp_path / "nowhere")
-
-
 def test_an_option_that_runs_no_longer_take_does_not_make_an_earlier_run_unreadable() -> None:
     assert Job.model_validate({"suite": "numerics", "deterministic": True}) == Job(suite="numerics")
-
-
-def test_records_are_closed() -> None:
-    with pytest.raises(ValueError, match=r"Extra inputs"):
-        Record.model_validate({"surprise": 1})
 
 
 CONTEXTS = 8
@@ -289,7 +228,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
         return collect(model, task, examples, *others)
 
     def run() -> None:
-        monkeypatch.setattr(kvbench.run.unit, "collect", stopping)
+        monkeypatch.setattr(kvbench.run.execute, "collect", stopping)
         monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
         runs(killed, contexts=CONTEXTS)
 

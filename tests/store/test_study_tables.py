@@ -34,11 +34,10 @@ class Margin(Cell):
     margin: float
 
 
-def steps_of(answer: FinishedAnswer) -> Iterator[Step]:
-    record = answer.record
-    for step, token in enumerate(record.output_token_ids or ()):
-        cell = RECORDS.key_of(record)
-        yield Step(**cell, step=step, token=token, share=1 / (step + 1))
+def steps_of(answers: Sequence[FinishedAnswer]) -> Iterator[Step]:
+    for record in (answer.record for answer in answers):
+        for step, token in enumerate(record.output_token_ids or ()):
+            yield Step(**RECORDS.key_of(record), step=step, token=token, share=1 / (step + 1))
 
 
 class Margins:
@@ -55,14 +54,13 @@ class Margins:
                 self.notes[key] = int(tokens[0]), float(first - second)
 
 
-def margins_of(answer: FinishedAnswer) -> Iterator[Margin]:
-    watched, generation = answer.observers["margins"], answer.generation
-    assert isinstance(watched, Margins)
-    if generation is not None:
-        named = RECORDS.key_of(answer.record)
-        for step in range(len(generation.token_ids)):
-            token, margin = watched.notes[id(answer.branch), generation.question, step]
-            yield Margin(**named, step=step, token=token, margin=margin)
+def margins_of(answers: Sequence[FinishedAnswer]) -> Iterator[Margin]:
+    for answer in answers:
+        watched = answer.observers["margins"]
+        assert isinstance(watched, Margins)
+        for step in range(len(answer.record.output_token_ids or ())):
+            token, margin = watched.notes[id(answer.branch), answer.number, step]
+            yield Margin(**RECORDS.key_of(answer.record), step=step, token=token, margin=margin)
 
 
 def test_what_an_observer_sees_of_every_step_is_stored(runs: ToyRuns) -> None:
@@ -78,28 +76,6 @@ def test_what_an_observer_sees_of_every_step_is_stored(runs: ToyRuns) -> None:
     assert min(rows["margin"].to_pylist()) >= 0
 
 
-def again(answers: Sequence[FinishedAnswer]) -> Iterator[Step]:
-    """Decodes the branches of a prompt once more, all at once."""
-    branches = list({id(answer.branch): answer.branch for answer in answers}.values())
-    tokens = {(id(one.branch), one.question): one.token_ids for one in answers[0].decode(branches)}
-    for answer in answers:
-        assert answer.generation is not None
-        named = RECORDS.key_of(answer.record)
-        for step, token in enumerate(tokens[id(answer.branch), answer.generation.question]):
-            yield Step(**named, step=step, token=token, share=0.0)
-
-
-def test_what_is_decoded_once_more_of_a_prompt_is_decoded_in_the_same_way(runs: ToyRuns) -> None:
-    table = register(StoredTable("again", Step, (*RECORDS.key, "step"), 1, "questions", fill_together=again))
-    try:
-        store = runs("run", ("full", "knorm", "decoding_knorm"), contexts=1, tables=("again",))
-        rows = store.study_table(table)
-    finally:
-        del TABLES[table.name]
-    tokens = [token for ids in store.table(RECORDS)["output_token_ids"].to_pylist() for token in ids]
-    assert rows["token"].to_pylist() == tokens
-
-
 @pytest.fixture
 def steps() -> Iterator[StoredTable]:
     key = (*RECORDS.key, "step")
@@ -112,14 +88,6 @@ def steps() -> Iterator[StoredTable]:
 def run(runs: ToyRuns, steps: StoredTable) -> Callable[..., Store]:
     """Runs with the table of steps, under the full cache and knorm where nothing else is asked for."""
     return lambda name, *policies: runs(name, policies or ("full", "knorm"), tables=(steps.name,))
-
-
-def test_its_rows_are_those_of_the_answers(run: Callable[..., Store], steps: StoredTable) -> None:
-    store = run("run")
-    tokens = [token for ids in store.table(RECORDS)["output_token_ids"].to_pylist() for token in ids]
-    rows = store.study_table(steps)
-    assert rows["token"].to_pylist() == tokens
-    assert rows.schema.equals(steps.schema)
 
 
 def test_a_suite_asks_for_it(

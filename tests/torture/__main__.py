@@ -12,7 +12,6 @@ from rich.progress import track
 
 from kvbench.cli.program import main
 from kvbench.documents.pages import table
-from tests.support.browsing.chromium import chromium
 from tests.support.models.runs import small_command
 from tests.support.models.toy import model_of
 from tests.torture.attacks import ATTACKS, Attacker
@@ -45,7 +44,7 @@ happens, or if more than one case in a hundred is unclear. `python -m tests.tort
 This took {seconds:,.0f} s of processor time. Calls are drawn from the options of all commands. Runs are killed, or
 refused a file, at random moments; each is then resumed and compared with a whole run in every column but times
 (likelihoods to 1e-4 nats). A forged record has one changed value and a summary that follows; all cells are answered
-again ([reproduce](reproduce.md)). Pages with hostile text are opened in Chromium.
+again ([reproduce](reproduce.md)).
 """
 
 
@@ -55,13 +54,13 @@ def run() -> int:
     parser.add_argument("--only", choices=ATTACKS)
     parser.add_argument("--seed", type=int)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, chromium(Path(name) / "profile") as browser:
+    with tempfile.TemporaryDirectory() as name:
         folder, llama = Path(name), model_of("llama")
         for part in (llama.network, llama.tokenizer):
             part.save_pretrained(folder / "model")
         if main([str(word) for word in small_command(folder / "model", folder / "whole")]):
             return 1
-        attacker = Attacker(folder / "model", folder / "whole/runs/x", folder / "attacks", browser)
+        attacker = Attacker(folder / "model", folder / "whole/runs/x", folder / "attacks")
         if given.only:
             print(*ATTACKS[given.only][0](attacker, given.seed or 0), sep=": ")
             return 0

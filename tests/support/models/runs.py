@@ -10,16 +10,15 @@ import pandas as pd
 import pytest
 
 import kvbench.experiments.collect
-import kvbench.run.unit
+import kvbench.run.execute
 from datasets_gen import TASKS, Example, Task
 from kvbench.cli.program import COMMANDS, application, main
 from kvbench.engine.options import NumericsOptions
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
-from kvbench.run.execute import complete
+from kvbench.run.execute import check_first_contexts, complete
 from kvbench.run.local import LocalExecutor
-from kvbench.run.unit import check_first_contexts
 from kvbench.store.store import Store
 from kvbench.store.tables import Record, RowsByTable
 from policies import POLICIES, Level, at_ratios, points_of
@@ -86,7 +85,7 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
         calls.append(Call(task.name, examples[0].index, names, levels, repeats))
         return collect(model, task, examples, setting, *others)
 
-    monkeypatch.setattr(kvbench.run.unit, "collect", recorded)
+    monkeypatch.setattr(kvbench.run.execute, "collect", recorded)
     return calls
 
 
