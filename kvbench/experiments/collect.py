@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from datasets_gen import Example, Question, Span, Task
-from kvbench.engine.decode.answers import check_length, decode
+from kvbench.engine.decode.answers import check_length, decode, decode_all
 from kvbench.engine.decode.loop import Generation, Observer
+from kvbench.engine.decode.waves import token_bytes_of
 from kvbench.engine.treat.branch import Branch, Trace, lazy_donor
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan, with_reference
@@ -35,6 +36,10 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
 from leaderboards.metrics.judges.obedience import families
 from policies import FULL, HeadRows
+
+# Prompts of few branches are decoded together: a pass over 50 tokens takes twice as long as one over 13.
+BRANCHES_TOGETHER = 64
+HELD_SHARE = 4  # of the bound on keys and values, the part that full caches may take meanwhile, is one in so many
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,16 @@ class FinishedAnswer:
         return answer_text(self.model.tokenizer, list(token_ids))
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A prompt with what the store says of it."""
+
+    prompt: Prompt
+    context: StoredContext
+    questions: Sequence[StoredQuestion]
+    donor: Callable[[], Trace] | None
+
+
 def collect(
     model: LoadedModel,
     task: Task,
@@ -82,6 +97,7 @@ def collect(
     """Collects the rows that a store holds of some examples. ``donor_of`` makes another example of the task, which is
     read if a policy takes rows of it."""
     rows = RowsByTable()
+    asked: list[_Asked] = []
     for example in examples:
         prompts = build_prompts(model.tokenizer, task, example, setting.mode)
         ends = {prompt.token_ends for prompt in prompts}
@@ -92,14 +108,30 @@ def collect(
         rows.add(CONTEXTS.name, [context])
         donor = _donor(model, task, example, setting.mode, donor_of)
         for prompt in prompts:
+            check_length(model, prompt, task.max_new_tokens)  # before the work is done
             questions = [_question(task, prompt, question) for question in prompt.questions]
             rows.add(QUESTIONS.name, questions)
-            answers = list(_finished(model, task, setting, prompt, donor, questions, context))
+            asked.append(_Asked(prompt, context, questions, donor))
+    for together in _batches(model, setting, asked):
+        for answers in _answer(model, task, setting, together):
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
                 if fill := TABLES[name].fill:
                     rows.add(name, fill(answers))
     return rows
+
+
+def _batches(model: LoadedModel, setting: Setting, asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
+    """Divides prompts into those that are decoded together. What watches the decoding watches one prompt."""
+    if not asked:
+        return
+    branches = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
+    longest = max(len(one.prompt.token_ids) for one in asked) * token_bytes_of(model)
+    count = min(BRANCHES_TOGETHER // max(1, branches), setting.kv_bound(model.device) // (HELD_SHARE * longest))
+    if any(TABLES[name].observe for name in setting.tables):
+        count = 1
+    count = max(1, count)
+    yield from (asked[start : start + count] for start in range(0, len(asked), count))
 
 
 def _donor(
@@ -119,26 +151,36 @@ def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> Stored
     return StoredQuestion.model_validate(described_question(task, prompt.example, question.question) | counts)
 
 
+def _answer(
+    model: LoadedModel, task: Task, setting: Setting, together: Sequence[_Asked]
+) -> Iterator[list[FinishedAnswer]]:
+    """Treats and decodes prompts together and yields the answers of each; raises :class:`ModelChangedError` if a press
+    wrote to the model meanwhile."""
+    by_table = {name: observe for name in setting.tables if (observe := TABLES[name].observe)}
+    # Where something watches, there is one prompt.
+    made = {observe: observe(model, together[0].prompt) for observe in dict.fromkeys(by_table.values())}
+    observers = {name: observer for name, observe in by_table.items() if (observer := made[observe]) is not None}
+    traces = []
+    for asked in together:
+        scorings = plan(setting.policies, setting.points, asked.prompt, setting.seed, setting.time_limit, asked.donor)
+        traces.append(prefill(model, asked.prompt, with_reference(scorings, asked.prompt)))
+    watching = list(dict.fromkeys(observers.values()))
+    of_traces = decode_all(model, traces, task.max_new_tokens, setting.max_kv_bytes, observers=watching, gold=True)
+    if change := model.snapshot.first_change():
+        raise ModelChangedError([policy.name for policy in setting.policies if policy.origin], change)
+    for asked, trace, generations in zip(together, traces, of_traces, strict=True):
+        yield list(_finished(model, task, setting, asked, trace, generations, observers))
+
+
 def _finished(
     model: LoadedModel,
     task: Task,
     setting: Setting,
-    prompt: Prompt,
-    donor: Callable[[], Trace] | None,
-    questions: Sequence[StoredQuestion],
-    context: StoredContext,
+    asked: _Asked,
+    trace: Trace,
+    generations: Sequence[Generation],
+    observers: Mapping[str, Observer],
 ) -> Iterator[FinishedAnswer]:
-    """Treats and decodes a prompt; raises :class:`ModelChangedError` if a press wrote to the model meanwhile."""
-    check_length(model, prompt, task.max_new_tokens)  # before the work is done
-    by_table = {name: observe for name in setting.tables if (observe := TABLES[name].observe)}
-    made = {observe: observe(model, prompt) for observe in dict.fromkeys(by_table.values())}
-    observers = {name: observer for name, observe in by_table.items() if (observer := made[observe]) is not None}
-    scorings = plan(setting.policies, setting.points, prompt, setting.seed, setting.time_limit, donor)
-    trace = prefill(model, prompt, with_reference(scorings, prompt))
-    watching = list(dict.fromkeys(observers.values()))
-    generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, observers=watching, gold=True)
-    if change := model.snapshot.first_change():
-        raise ModelChangedError([policy.name for policy in setting.policies if policy.origin], change)
     answers = {(id(generation.branch), generation.question): generation for generation in generations}
     of_full = {one.question: one for one in generations if one.branch.treatment.policy.name == FULL}
     for branch in (one for one in trace.branches if not one.treatment.reference):
@@ -151,11 +193,11 @@ def _finished(
                 survival = _survival(generation.final_cache.keep or ())
             outcome = _outcome(model, trace, branch, generation) if generation else {}
             values = _values(trace, branch, number, survival, outcome)
-            full, question = of_full.get(number), questions[number]
+            full, question = of_full.get(number), asked.questions[number]
             values |= _against_full(generation, full, bool(question.golds or question.directives or question.protected))
-            values |= {"task": task.name} | text_scores(values["output_text"], question, context)
+            values |= {"task": task.name} | text_scores(values["output_text"], question, asked.context)
             record = Record.model_validate(values)
-            known = (model, task, setting, trace, branch, number, generation, full, question, context)
+            known = (model, task, setting, trace, branch, number, generation, full, question, asked.context)
             yield FinishedAnswer(*known, record, observers)
 
 

@@ -18,7 +18,7 @@ from kvbench.prompts.prompt import build_prompts
 from kvbench.store.merging import borrow, runs_beside
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.store import Store
-from kvbench.store.tables import TABLES, RowsByTable
+from kvbench.store.tables import CONTEXTS, TABLES, RowsByTable
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.files import working_in
@@ -43,13 +43,12 @@ class Unit:
         return f"{self.task} {self.contexts[0]}-{self.contexts[-1]} ({policies})"
 
 
-def rows_of(model: LoadedModel, grid: Grid, unit: Unit, max_kv_bytes: int) -> Iterator[RowsByTable]:
-    """Runs a unit and yields the rows of each context. ``max_kv_bytes``: this worker's share of the bound on keys and
-    values."""
+def rows_of(model: LoadedModel, grid: Grid, unit: Unit, max_kv_bytes: int) -> RowsByTable:
+    """Runs a unit, or part of one. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
     task, policies = grid.task(unit.task), [one for one in grid.setting.policies if one.name in unit.policies]
     setting = replace(grid.setting, policies=policies, max_kv_bytes=max_kv_bytes)
-    for index in unit.contexts:
-        yield collect(model, task, [grid.example(task, index)], setting, partial(grid.donor, task))
+    examples = [grid.example(task, index) for index in unit.contexts]
+    return collect(model, task, examples, setting, partial(grid.donor, task))
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
@@ -76,8 +75,8 @@ class Executor(Protocol):
     job: Job | None  # the options that made the grid; none where Python code made it
 
     def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[UnitRows]]:
-        """Yields the rows of each context. Units come in any order, and the contexts of a unit in their order. An
-        exception in the body ends all work."""
+        """Yields the rows of units, or of parts of them. Units come in any order, and the contexts of a unit in their
+        order. An exception in the body ends all work."""
 
 
 def complete(executor: Executor, folder: Path, command: str) -> Store:
@@ -122,7 +121,7 @@ def _fill(executor: Executor, store: Store) -> None:
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:
         return
-    done: defaultdict[Unit, list[RowsByTable]] = defaultdict(list)  # by unit, the rows of its contexts so far
+    done: defaultdict[Unit, list[RowsByTable]] = defaultdict(list)  # by unit, the rows of its parts so far
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
     with executor.map(units) as results, progress:
@@ -132,10 +131,10 @@ def _fill(executor: Executor, store: Store) -> None:
                 bar, description=f"{unit.task} {unit.contexts[0]}-{unit.contexts[-1]}", advance=len(fresh.records)
             )
             done[unit].append(fresh)
-            if len(done[unit]) == len(unit.contexts):
+            if sum(len(part.tables[CONTEXTS.name]) for part in done[unit]) == len(unit.contexts):
                 rows = RowsByTable()
-                for of_context in done.pop(unit):
-                    for table, of_table in of_context.tables.items():
+                for part in done.pop(unit):
+                    for table, of_table in part.tables.items():
                         rows.add(table, of_table)
                 tables = {name: TABLES[name].of_rows(of_table) for name, of_table in rows.tables.items()}
                 store.write_chunk(unit.task, unit.number, tables)

@@ -40,6 +40,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 SMALL = 200_000_000  # parameters: two threads of a model of 135 million wait for each other as those of a small one do
 CAN_FORK = sys.platform == "linux"  # macOS has the call, and system libraries that fail after it
+CONTEXTS_TOGETHER = 4  # that a worker is given at most: prompts of few branches are decoded together
 AHEAD = 4  # items of each worker that are begun or waiting: what is finished early is held in memory
 
 _job: Callable[[int], Any]  # of a worker process
@@ -183,7 +184,7 @@ def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
 
 
 class LocalExecutor:
-    """Gives contexts to workers one by one, so that no worker waits for the rest of a unit."""
+    """Gives a few contexts at a time to workers, so that no worker waits for the rest of a unit."""
 
     def __init__(
         self, model: LoadedModel, grid: Grid, job: Job | None = None, missing: Mapping[str, str] = MappingProxyType({})
@@ -196,16 +197,21 @@ class LocalExecutor:
 
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
-        contexts = [replace(unit, contexts=range(index, index + 1)) for unit in units for index in unit.contexts]
+        each = sum(len(unit.contexts) for unit in units) // (AHEAD * Workers(self.model, AHEAD).count)
+        parts = [
+            (unit, replace(unit, contexts=unit.contexts[start : start + size]))
+            for unit in units
+            for size in [max(1, min(CONTEXTS_TOGETHER, each))]
+            for start in range(0, len(unit.contexts), size)
+        ]
         bound = self.grid.setting.kv_bound(self.model.device)
-        most = Workers(self.model, len(contexts)).count
-        workers = Workers(self.model, len(contexts), processes_within(self.model, self.grid, bound, most))
+        most = Workers(self.model, len(parts)).count
+        workers = Workers(self.model, len(parts), processes_within(self.model, self.grid, bound, most))
         share = bound // workers.count
         console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
 
         def work(model: LoadedModel, unit: Unit) -> RowsByTable:
-            return next(rows_of(model, self.grid, unit, share))
+            return rows_of(model, self.grid, unit, share)
 
-        whole = (unit for unit in units for _ in unit.contexts)
-        with workers.map(work, contexts) as results:
-            yield zip(whole, results, strict=True)
+        with workers.map(work, [part for _, part in parts]) as results:
+            yield zip((unit for unit, _ in parts), results, strict=True)

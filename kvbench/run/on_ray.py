@@ -55,8 +55,8 @@ class Worker:
         """Loads the model and reports."""
         return _in_one_line(lambda: self._ready)
 
-    def work(self, unit: Unit, expected: Identity) -> list[RowsByTable]:
-        """Returns the rows of each context of a unit; raises :class:`KVBenchError` if they belong to another run."""
+    def work(self, unit: Unit, expected: Identity) -> RowsByTable:
+        """Returns the rows of a unit; raises :class:`KVBenchError` if they belong to another run."""
         found = self.prepare().identity
         if names := found.differences(expected):
             here, there = (getattr(identity, names[0]) for identity in (found, expected))
@@ -64,7 +64,7 @@ class Worker:
                 f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): all "
                 "machines need the same kvbench, packages, model and kind of device"
             )
-        return _in_one_line(lambda: list(rows_of(self._loaded.model, self._loaded.grid, unit, self._share)))
+        return _in_one_line(lambda: rows_of(self._loaded.model, self._loaded.grid, unit, self._share))
 
     @cached_property
     def _loaded(self) -> LocalExecutor:
@@ -225,7 +225,7 @@ class RayExecutor:
                 doing[worker.work.remote(next_unit, self.identity)] = (worker, next_unit)
             if unit is not None:
                 left -= 1
-                yield from ((unit, rows) for rows in answer)
+                yield unit, answer
 
     def _result(self, reference: Any, unit: Unit | None = None) -> Any:
         """Returns the result of a worker, or raises its error in one line."""

@@ -364,7 +364,7 @@ def test_a_press_that_renumbers_what_it_keeps_has_the_tokens_of_kvpress(llama: L
 
 def largest_row(trace: Trace) -> int:
     """Bytes of the branch that takes most."""
-    return max(row.size for row in rows_of(waves(trace, STEPS, 1)))
+    return max(row.size for row in rows_of(waves([trace], STEPS, 1)))
 
 
 @a_part_or_every_policy
@@ -372,14 +372,14 @@ def largest_row(trace: Trace) -> int:
 def test_small_waves_give_the_same_tokens_as_a_large_one(llama: LoadedModel, rows: int, every_policy: bool) -> None:
     trace, generations = answered("llama", every_policy)
     bound = rows * largest_row(trace)
-    assert len(waves(trace, STEPS, bound)) > len(waves(trace, STEPS, PLENTY))
+    assert len(waves([trace], STEPS, bound)) > len(waves([trace], STEPS, PLENTY))
     assert by_question(decode(llama, trace, STEPS, bound)) == by_question(generations)
 
 
 def test_every_sound_branch_is_in_one_wave(llama: LoadedModel) -> None:
     trace, _ = answered("llama")
     for max_kv_bytes in (1, 10**6, PLENTY):
-        batched = [id(row.of) for row in rows_of(waves(trace, STEPS, max_kv_bytes))]
+        batched = [id(row.of) for row in rows_of(waves([trace], STEPS, max_kv_bytes))]
         assert sorted(batched) == sorted(id(branch) for branch in trace.branches if branch.press_cache is None)
 
 

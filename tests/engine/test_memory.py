@@ -85,12 +85,12 @@ def room_for_rows(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
                 raise ENDS[request.param]()
             original(self)
 
-        def init(self: Wave, trace: Trace, bundles: Sequence[Sequence[Row[Branch]]], gold: bool) -> None:
+        def init(self: Wave, bundles: Sequence[Sequence[Row[Branch]]], gold: bool) -> None:
             branches = [row.of for bundle in bundles for row in bundle]
             tried.append(len(branches))
             if policy and any(branch.treatment.policy.name == policy for branch in branches):
                 raise ENDS[request.param]()
-            create(self, trace, bundles, gold)
+            create(self, bundles, gold)
 
         original, create = Wave.begin_step, Wave.__init__
         monkeypatch.setattr(Wave, "begin_step", begin_step)
@@ -158,7 +158,7 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
     llama: LoadedModel, prompt: Prompt, undisturbed: Answers
 ) -> None:
     trace = treat(llama, CHOSEN, RATIOS, prompt)
-    sizes = {id(row.of): row.size for row in rows_of(waves(trace, STEPS, PLENTY))}
+    sizes = {id(row.of): row.size for row in rows_of(waves([trace], STEPS, PLENTY))}
     bound = sorted(sizes.values())[len(sizes) // 2]
     found = by_question(decode(llama, trace, STEPS, bound))
     failed = cells([branch for branch in trace.branches if branch.error is not None])
@@ -218,7 +218,7 @@ def test_a_row_takes_what_its_tensors_take(llama: LoadedModel, trace: Trace, mon
 
     monkeypatch.setattr(Wave, "__init__", init)
     decode(llama, trace, STEPS, PLENTY)
-    planned = waves(trace, STEPS, PLENTY)
+    planned = waves([trace], STEPS, PLENTY)
     assert [len(rows_of([wave])) for wave in planned] == [rows for rows, _ in allocated]
     for wave, (_, held) in zip(planned, allocated, strict=True):
         assert 0.7 * size_of(wave) <= held <= size_of(wave)
@@ -236,7 +236,7 @@ def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
     spread = [*CHOSEN, POLICIES["kvzip"], POLICIES["decoding_knorm"]]
     for policies, is_exact in ((exact, True), (spread, False)):
         scorings = plan(policies, at_ratios(RATIOS), prompt, 0)
-        sizes = [row.size for row in rows_of(waves(treat(llama, policies, RATIOS, prompt), STEPS, PLENTY))]
+        sizes = [row.size for row in rows_of(waves([treat(llama, policies, RATIOS, prompt)], STEPS, PLENTY))]
         for bound in sizes:
             expected = count_too_large(llama, prompt, scorings, STEPS, bound)
             found = sum(size > bound for size in sizes)
@@ -272,7 +272,7 @@ def test_a_bound_that_a_branch_needs_whole_is_not_divided(llama: LoadedModel) ->
     """What is stored shall not depend on how many cores there are."""
     grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9))))
     model, prompt = llama, build_prompts(llama.tokenizer, TASKS["base"], TASKS["base"].example(0, 0), "agnostic")[0]
-    (row,) = rows_of(waves(treat(llama, [POLICIES["full"]], (), prompt), TASKS["base"].max_new_tokens, PLENTY))
+    (row,) = rows_of(waves([treat(llama, [POLICIES["full"]], (), prompt)], TASKS["base"].max_new_tokens, PLENTY))
     most = row.size
     assert processes_within(model, grid, 4 * most, 4) == 4
     assert processes_within(model, grid, 3 * most, 4) == 3

@@ -151,7 +151,7 @@ def test_observing_changes_no_answer_however_waves_are_cut(llama: LoadedModel, p
     implementation = llama.network.config._attn_implementation
     unobserved = answers(llama, trace)
     observer, generations = observe(llama, trace)
-    in_parts, of_parts = observe(llama, trace, bound=max(row.size for row in rows_of(waves(trace, STEPS, 1))))
+    in_parts, of_parts = observe(llama, trace, bound=max(row.size for row in rows_of(waves([trace], STEPS, 1))))
     assert by_question(generations) == by_question(of_parts) == unobserved
     assert observer.readings.keys() == in_parts.readings.keys()
     for key, reading in observer.readings.items():

@@ -8,13 +8,15 @@ import pytest
 import torch
 
 from datasets_gen import TASKS
-from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.loop import Step
+from kvbench.engine.decode.answers import decode, decode_all
+from kvbench.engine.decode.loop import Generation, Step
 from kvbench.engine.decode.waves import rows_of, waves
+from kvbench.engine.treat.branch import Trace
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
 from kvbench.run.local import Workers
 from policies import POLICIES, CacheRows, Level, Policy, Situation, at_ratios, points_of
@@ -134,7 +136,7 @@ def test_waves_of_any_size_give_the_same_tokens(llama: LoadedModel, prompt: Prom
     least = largest_row(trace)
     counts, found = [], []
     for bound in (least, 2 * least + 1, 5 * least, PLENTY):
-        counts.append(len(waves(trace, STEPS, bound)))
+        counts.append(len(waves([trace], STEPS, bound)))
         found.append(
             {
                 (one.branch.treatment.policy.name, one.branch.treatment.repeat, one.question): one
@@ -172,6 +174,33 @@ def test_two_workers_with_half_the_room_give_the_tokens_of_one(llama: LoadedMode
     assert {masked for _, masked in alone.values()} == {0.0, 1.0}
 
 
+@pytest.mark.parametrize("mode", ["agnostic", "aware"])
+def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
+    llama: LoadedModel, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, setting = TASKS["base"], replace(setting_of(TREATED, PLENTY), mode=mode)
+    examples = list(task.generate(0, 3))
+    counts = []
+
+    def counted(model: LoadedModel, traces: Sequence[Trace], *others: Any, **named: Any) -> list[list[Generation]]:
+        counts.append(len(traces))
+        return decode_all(model, traces, *others, **named)
+
+    monkeypatch.setattr("kvbench.experiments.collect.decode_all", counted)
+    monkeypatch.setattr("kvbench.experiments.collect.BRANCHES_TOGETHER", 1000)
+    together = collect(llama, task, examples, setting).records
+    assert max(counts) >= 3
+    alone = [record for example in examples for record in collect(llama, task, [example], setting).records]
+    assert len(together) == len(alone)
+    for one, other in zip(together, alone, strict=True):
+        assert (one.question_id, one.policy, one.output_token_ids) == (
+            other.question_id,
+            other.policy,
+            other.output_token_ids,
+        )
+        assert one.gold_nll == pytest.approx(other.gold_nll, abs=CLOSE)
+
+
 def test_the_full_cache_again_in_other_waves_is_masked_to_the_last_answer(llama: LoadedModel) -> None:
     """Else an outcome would tell of the wave and not of the fault."""
     task, twice = TASKS["base"], [POLICIES["full"], replace(POLICIES["full"], name="again"), POLICIES["knorm"]]
@@ -180,7 +209,7 @@ def test_the_full_cache_again_in_other_waves_is_masked_to_the_last_answer(llama:
         prompt = toy_prompt(index=index)
         trace = treat(llama, twice, (0.3, 0.6, 0.9), prompt)
         bound = largest_row(trace, task.max_new_tokens)
-        planned = waves(trace, task.max_new_tokens, bound)
+        planned = waves([trace], task.max_new_tokens, bound)
         held = [{row.of.treatment.policy.name for row in rows_of([wave])} for wave in planned]
         assert {"full"} in held
         assert {"again"} in held

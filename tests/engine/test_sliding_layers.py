@@ -139,7 +139,7 @@ def test_a_row_takes_its_window_and_no_more_in_a_sliding_layer(prompt: Prompt, m
     chosen = [POLICIES[name] for name in ("full", "knorm", "snapkv")]
     trace = treat(model, chosen, (0.5, 0.9), prompt)
     decode(model, trace, STEPS, PLENTY)
-    planned = waves(trace, STEPS, PLENTY)
+    planned = waves([trace], STEPS, PLENTY)
     assert 0.7 * sum(map(size_of, planned)) <= sum(allocated) <= sum(map(size_of, planned))
     scorings, largest = plan(chosen, at_ratios((0.5, 0.9)), prompt, 0), max(row.size for row in rows_of(planned))
     assert [count_too_large(model, prompt, scorings, STEPS, bound) for bound in (largest, largest - 1)] == [0, 1]

@@ -181,7 +181,7 @@ def test_a_small_memory_bound_makes_more_waves_and_changes_no_token(reference: L
     assert answers[10**9] == answers[12_000_000]
     prompt = build_prompts(reference.tokenizer, task, example, "agnostic")[0]
     trace = prefill(reference, prompt, plan(FIRSTS, at_ratios((0.5, 0.9)), prompt, 0))
-    few, many = (waves(trace, task.max_new_tokens, bound) for bound in (10**9, 12_000_000))
+    few, many = (waves([trace], task.max_new_tokens, bound) for bound in (10**9, 12_000_000))
     assert len(many) > len(few)
     assert len(rows_of(many)) == len(rows_of(few)) == len(trace.branches)
 

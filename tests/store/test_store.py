@@ -119,7 +119,7 @@ def test_a_device_out_of_memory_is_one_clear_line(
     def full(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("kvbench.experiments.collect.decode", full)
+    monkeypatch.setattr("kvbench.experiments.collect.decode_all", full)
     with pytest.raises(KVBenchError, match=r"out of memory: .* smaller --max-kv-gb"):
         runs("run")
     assert Store.open(tmp_path / "run").run.status == "failed"

@@ -194,9 +194,7 @@ def decode_all(
         return [_of_trace(model, trace, together, decoding) for trace in traces]
 
 
-def _of_trace(
-    model: LoadedModel, trace: Trace, together: Sequence[Generation], decoding: Decoding
-) -> list[Generation]:
+def _of_trace(model: LoadedModel, trace: Trace, together: Sequence[Generation], decoding: Decoding) -> list[Generation]:
     """Returns the generations of a trace: those that were decoded together, and those of presses that act while
     decoding."""
     branches = {id(branch) for branch in trace.branches}

@@ -83,7 +83,7 @@ def test_measuring_it_changes_no_token() -> None:
 def test_neither_waves_nor_passes_change_it(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     trace, generations = measured("llama")
     monkeypatch.setattr(reading, "TOKENS_AT_ONCE", at_once)
-    bound = 3 * max(row.size for row in rows_of(waves(trace, STEPS, 1)))
+    bound = 3 * max(row.size for row in rows_of(waves([trace], STEPS, 1)))
     again = likelihoods(decode(model_of("llama"), trace, STEPS, bound, gold=True))
     assert again == pytest.approx(likelihoods(generations), abs=CLOSE)
 
@@ -130,7 +130,7 @@ def lengthened(prompt: Prompt) -> Prompt:
 
 def test_long_right_answers_have_room_and_none_has_no_likelihood(llama: LoadedModel) -> None:
     trace = treat(llama, [POLICIES["knorm"], POLICIES["oracle"]], (0.5,), lengthened(toy_prompt()))
-    (wave,) = waves(trace, 1, PLENTY)
+    (wave,) = waves([trace], 1, PLENTY)
     generations = decode(llama, trace, 1, size_of(wave), gold=True)
     assert {g.question for g in generations if g.gold_nll is None} == {0}
     assert_plain(llama, trace, [g for g in generations if g.question])
@@ -239,7 +239,7 @@ def test_a_sampler_that_draws_by_answer_and_step_draws_the_same_in_every_wave() 
 
     model = model_of("llama")
     trace = treat(model, [POLICIES[name] for name in ("full", "knorm", "oracle")], (0.5,), toy_prompt())
-    bound = max(row.size for row in rows_of(waves(trace, STEPS, 1)))
+    bound = max(row.size for row in rows_of(waves([trace], STEPS, 1)))
     answers = [decode(model, trace, STEPS, most, sampler=drawn) for most in (PLENTY, bound)]
     by_key = [{(id(g.branch), g.question): g.token_ids for g in found} for found in answers]
     assert by_key[0] == by_key[1]

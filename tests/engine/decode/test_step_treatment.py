@@ -76,7 +76,7 @@ OTHERS = [POLICIES[name] for name in ("full", "knorm", "oracle", "adakv_snapkv")
 def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int | None) -> None:
     model, prompt = model_of(architecture), toy_prompt()
     trace = treat(model, [*OTHERS, *NOISY], (0.5,), prompt)
-    bound = PLENTY if rows is None else rows * max(row.size for row in rows_of(waves(trace, STEPS, 1)))
+    bound = PLENTY if rows is None else rows * max(row.size for row in rows_of(waves([trace], STEPS, 1)))
     generations = decode(model, trace, STEPS, bound, gold=True)
     assert all(branch.error is None for branch in trace.branches)
     for generation in generations:
@@ -161,7 +161,7 @@ def test_a_treatment_that_fails_fails_alone(llama: LoadedModel, prompt: Prompt) 
 def test_the_forecast_counts_a_row_for_each_question_and_each_right_answer(llama: LoadedModel, prompt: Prompt) -> None:
     policy = noisy("recency")
     scorings = plan([policy], at_ratios([0.5]), prompt, 0)
-    (wave,) = waves(treat(llama, [policy], (0.5,), prompt), STEPS, PLENTY)
+    (wave,) = waves([treat(llama, [policy], (0.5,), prompt)], STEPS, PLENTY)
     largest = size_of(wave) // len(prompt.questions)
     assert count_too_large(llama, prompt, scorings, STEPS, largest) == 0
     assert count_too_large(llama, prompt, scorings, STEPS, largest - 1) == len(prompt.questions)

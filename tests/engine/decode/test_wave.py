@@ -132,7 +132,7 @@ def test_how_much_a_bundle_is_padded_changes_no_answer(
     found, bundles = [], []
     for padding in (0, 10**9):
         monkeypatch.setitem(PADDING, "cpu", padding)
-        (wave,) = waves(trace, STEPS, PLENTY)
+        (wave,) = waves([trace], STEPS, PLENTY)
         bundles.append(len(wave))
         found.append(answers(llama, trace))
     assert bundles[0] > bundles[1] == len({(len(row.questions), row.even) for rows in wave for row in rows}) > 1
@@ -162,7 +162,7 @@ def test_attention_of_questions_by_hand(
     monkeypatch.setitem(PADDING, "cpu", padding)
     torch.manual_seed(0)
     groups, skipped = QUERY_HEADS // KEY_HEADS, set()
-    for of_bundle in waves(trace, STEPS, PLENTY)[0]:
+    for of_bundle in waves([trace], STEPS, PLENTY)[0]:
         branches = [row.of for row in of_bundle]
         bundle = Bundle(trace, of_bundle)
         bundle.settle()  # as if the questions began with nothing alike
@@ -192,7 +192,7 @@ def test_attention_of_questions_by_hand(
 def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace: Trace) -> None:
     """An answer sees its branch, its question and what it has said, whichever others of its row and bundle go on."""
     torch.manual_seed(0)
-    of_bundle = max(waves(trace, STEPS, PLENTY)[0], key=lambda rows: (len(rows[0].questions), len(rows)))
+    of_bundle = max(waves([trace], STEPS, PLENTY)[0], key=lambda rows: (len(rows[0].questions), len(rows)))
     branches = [row.of for row in of_bundle]
     bundle = Bundle(trace, of_bundle)
     bundle.settle()

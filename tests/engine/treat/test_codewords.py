@@ -109,7 +109,7 @@ def test_flips_are_drawn_by_place_and_not_by_batch(llama: LoadedModel, prompt: P
     found = []
     for policies, alone in (([policy], False), ([*others, policy], False), ([policy, *others], True)):
         trace = treat(llama, policies, (0.2, 0.5, 0.8), prompt)
-        bound = max(row.size for row in rows_of(waves(trace, STEPS, 1))) if alone else PLENTY
+        bound = max(row.size for row in rows_of(waves([trace], STEPS, 1))) if alone else PLENTY
         generations = decode(llama, trace, STEPS, bound)
         found.append(
             sorted(

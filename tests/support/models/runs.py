@@ -82,7 +82,7 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
         names = tuple(policy.name for policy in setting.policies)
         levels = tuple(point.level.value for point in setting.points)
         repeats = tuple(point.repeat for point in setting.points)
-        calls.append(Call(task.name, examples[0].index, names, levels, repeats))
+        calls.extend(Call(task.name, example.index, names, levels, repeats) for example in examples)
         return collect(model, task, examples, setting, *others)
 
     monkeypatch.setattr(kvbench.run.execute, "collect", recorded)

@@ -194,7 +194,7 @@ def treat(
 
 def largest_row(trace: Trace, steps: int = STEPS) -> int:
     """The bytes of the largest row, and so the least bound with which every branch is decoded."""
-    return max(row.size for row in rows_of(waves(trace, steps, 1)))
+    return max(row.size for row in rows_of(waves([trace], steps, 1)))
 
 
 # The tokens of answers, by policy, ratio and question.
