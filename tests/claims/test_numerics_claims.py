@@ -1,7 +1,6 @@
 """The claims about numerics, on made-up pairs of answers where the truth is known."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from pandas import DataFrame
@@ -12,39 +11,32 @@ from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.numerics import WALKED
 from leaderboards.claims.verdict import Judgement, judge
-from leaderboards.studies.numerics.pairs import PATCHES, TABLE
+from leaderboards.studies.numerics.pairs import TABLE
 
 STEPS = 6
-Pair = tuple[list[int], list[int], list[float], list[float], bool, bool]  # tokens of both, KL, margins, right of both
-SAME: Pair = ([1] * STEPS, [1] * STEPS, [1e-4] * STEPS, [4.0] * STEPS, True, True)
+Pair = tuple[list[int], list[int], list[float], bool, bool]  # tokens of both, KL, right of both
+SAME: Pair = ([1] * STEPS, [1] * STEPS, [1e-4] * STEPS, True, True)
 
 
-def parting(step: int, kl: float = 1e-3, margin: float = 0.01, right: tuple[bool, bool] = (True, True)) -> Pair:
-    """A pair that parts at a step, where it has this divergence and margin."""
-    divergences, margins = [1e-4] * STEPS, [4.0] * STEPS
-    divergences[step], margins[step] = kl, margin
-    return [1] * STEPS, [1] * step + [2] * (STEPS - step), divergences, margins, *right
+def parting(step: int, right: tuple[bool, bool] = (True, True)) -> Pair:
+    return [1] * STEPS, [1] * step + [2] * (STEPS - step), [1e-4] * STEPS, *right
 
 
 def walked(
     free: Callable[[int], Pair], forced_kl: float = 1e-4, contexts: int = 12, dtype: str = "float16"
 ) -> Evidence:
-    """A question of each context: the free-running pair of its number, and a teacher-forced one of equal margins."""
+    """A question of each context: the free-running pair of its number, and a teacher-forced one."""
     rows, records = [], []
     for number in range(contexts):
         question = {"task": "base", "question_id": f"base/{number}/0"}
         records.append(question | {"draw_id": f"base/{number}"})
         for name in {dtype, "bfloat16", "float32"}:
-            tokens, other, kl, margin, right, other_right = free(number) if name == dtype else SAME
+            tokens, other, kl, right, other_right = free(number) if name == dtype else SAME
             common = question | {"dtype": name, "sampling": "greedy", "draw": 0, "pair": "cache"}
-            lists = {"tokens": tokens, "other_tokens": other, "kl": kl, "margin": margin}
+            lists = {"tokens": tokens, "other_tokens": other, "kl": kl}
             rows.append(common | lists | {"regime": "free-running", "right": right, "other_right": other_right})
             forced = {"tokens": [1] * STEPS, "other_tokens": [1] * STEPS, "kl": [forced_kl] * STEPS}
-            rows.append(
-                common
-                | forced
-                | {"margin": [4.0] * STEPS, "regime": "teacher-forced", "right": None, "other_right": None}
-            )
+            rows.append(common | forced | {"regime": "teacher-forced", "right": None, "other_right": None})
     return Evidence(DataFrame(records), tables={TABLE: DataFrame(rows)})
 
 
@@ -73,41 +65,17 @@ def test_verdicts_where_the_truth_is_known(identifier: str, evidence: Evidence, 
     assert one.verdict == verdict, one.why
 
 
-def test_a_parting_at_the_boundary_is_told_from_one_anywhere() -> None:
-    near, early = judged("N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (STEPS - number % STEPS))))
-    assert (near.verdict, early.verdict) == ("holds", "holds")
-    assert near.estimate is not None
-    assert near.estimate.mean == 0.5
-    assert near.why == "12 flips; median margin 0.01 there and 4 at all steps"
-    far, late = judged("N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (number % STEPS + 1), margin=9.0)))
-    assert (far.verdict, late.verdict) == ("does not hold", "does not hold")
+def test_what_nothing_tells_of_is_undecided_with_the_reason() -> None:
+    (one,) = judged("N4", walked(lambda number: SAME))
+    assert one.why == "all 12 pairs of answers are right, or wrong, together"
+    (one,) = judged("N4", Evidence(DataFrame({"task": []})))
+    assert TABLE in one.why
 
 
-def test_early_partings_are_compared_with_late_ones_by_hand() -> None:
-    """Twelve contexts, two at each step: the first third parts at 0 and 1, the last at 4 and 5."""
-    _, early = judged("N6", walked(lambda number: parting(number % STEPS, kl=float(number % STEPS))))
-    assert early.estimate is not None
-    assert early.estimate.mean == pytest.approx((0 + 1) / 2 - (4 + 5) / 2)
-
-
-@pytest.mark.parametrize("identifier", ["N4", "N6"])
-def test_what_nothing_tells_of_is_undecided_with_the_reason(identifier: str) -> None:
-    reasons = {one.why for one in judged(identifier, walked(lambda number: SAME))}
-    assert reasons <= {
-        "all 12 pairs of answers are right, or wrong, together",
-        "none of 12 pairs of answers differs: there is no flip",
-    }
-    (missing,) = {one.why for one in judged(identifier, Evidence(DataFrame({"task": []})))}
-    assert missing == f"nothing was walked: there is no table {TABLE}"
-
-
-def test_an_end_of_one_answer_is_a_difference_without_a_margin() -> None:
-    ended: Pair = ([1] * STEPS, [1] * 2, [1e-4] * 2, [4.0] * 2, True, True)
+def test_an_end_of_one_answer_is_a_difference() -> None:
+    ended: Pair = ([1] * STEPS, [1] * 2, [1e-4] * 2, True, True)
     (differs,) = judged("N1", walked(lambda number: ended))
     assert differs.verdict == "holds"
-    margin, early = judged("N6", walked(lambda number: ended))
-    assert margin.why == "all answers that differ part where one has ended: no margin is known there"
-    assert early.why == "0 flips have no first and last third"
 
 
 def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> None:
@@ -115,38 +83,3 @@ def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> 
     assert [policy.name for policy in grid.setting.policies] == ["full"]
     assert TABLE in grid.setting.tables
     assert [(task.name, contexts) for task, contexts in grid.tasks] == [("base", 8), ("prose", 8)]
-
-
-def beside(table: str, rows: list[dict[str, Any]]) -> Evidence:
-    """Evidence with another table, of a question of each context."""
-    records = [{"task": "base", "question_id": f"q{number}", "draw_id": f"q{number}"} for number in range(12)]
-    return Evidence(DataFrame(records), tables={table: DataFrame(rows)})
-
-
-def patched(by_rows: float, by_stream: float, at_flip: bool = True) -> list[dict[str, Any]]:
-    """Twelve flips; the stream of the last of three layers recovers everything, as logits are computed from it."""
-    left = {("residual", 0): 1 - by_stream, ("residual", 1): 1 - by_stream, ("residual", 2): 0.0}
-    left |= {("residual", -1): 0.0, ("keys and values", -1): 1 - by_rows, ("keys and values", 1): 1.0}
-    return [
-        {"task": "base", "question_id": f"q{number}", "dtype": "float16", "rows": rows, "layer": layer}
-        | {"step": 2, "at_flip": at_flip, "kl": 0.1, "kl_patched": 0.1 * share}
-        for number in range(12)
-        for (rows, layer), share in left.items()
-    ]
-
-
-@pytest.mark.parametrize(
-    ("by_rows", "by_stream", "verdict"),
-    [(0.95, 0.0, "holds"), (0.95, 0.9, "does not hold"), (0.0, 0.0, "does not hold")],
-)
-def test_patching_rows_is_held_against_patching_the_stream(by_rows: float, by_stream: float, verdict: str) -> None:
-    (one,) = judged("N7", beside(PATCHES, patched(by_rows, by_stream)))
-    assert one.verdict == verdict, one.why
-    assert one.estimate is not None
-    assert one.estimate.mean == pytest.approx(by_rows - by_stream)
-
-
-def test_without_a_flip_there_is_nothing_to_localise() -> None:
-    (one,) = judged("N7", beside(PATCHES, patched(0.9, 0.0, at_flip=False)))
-    assert one.verdict == "undecided"
-    assert one.why == "none of 12 answers that were patched has a flip: there is nothing to localise"
