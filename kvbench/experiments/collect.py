@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -54,7 +54,6 @@ class FinishedAnswer:
     observers: Mapping[str, Observer]  # by table, what watched the decoding; none of contexts outside a sample
     decode: Callable[[Sequence[Branch]], list[Generation]]  # answers other branches of the trace in the same way
     max_new_tokens: int  # of an answer
-    shared: dict[str, object] = field(default_factory=dict)  # what several tables of a study need, computed once
 
     def scores_of(self, generation: Generation) -> dict[str, object]:
         """Returns the scores of another generation for the same question, of its text and of its likelihood."""

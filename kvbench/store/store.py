@@ -25,7 +25,6 @@ from pydantic import BaseModel
 from kvbench.store.arrow import Places, join_tables, places_of_parents, read_parquet, write_parquet
 from kvbench.store.interventions import INTERVENTIONS as INTERVENTIONS  # registers itself, so that every store reads it
 from kvbench.store.numerics import NUMERICS as NUMERICS  # registers itself, so that every store reads it
-from kvbench.store.observed import NEXT_TOKENS as NEXT_TOKENS  # registers itself, so that every store reads it
 from kvbench.store.observed import OBSERVED as OBSERVED  # likewise
 from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
 from kvbench.store.tables import (

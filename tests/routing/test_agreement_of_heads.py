@@ -12,6 +12,7 @@ from leaderboards.routing.agreement import (
     consensus,
     jaccard,
     kappa,
+    reads_span,
     slope,
 )
 
@@ -77,3 +78,13 @@ def test_jaccard_does_not_mind_order(keep: "np.ndarray[tuple[int, int, int], np.
     assert ((value >= 0) & (value <= 1)).all()
     np.testing.assert_allclose(jaccard(keep[:, ::-1, ::-1]), value)
     np.testing.assert_allclose(jaccard(np.repeat(keep[:, :1], 4, axis=1)), 1.0)
+
+
+def test_heads_whose_top_token_is_in_the_span_read_it() -> None:
+    assert reads_span(np.array([[5, 0], [3, 9]]), [5, 9]).tolist() == [[True, False], [False, True]]
+    assert not reads_span(np.array([[5, 0], [3, 9]]), []).any()
+
+
+def test_heads_that_look_at_random_read_a_span_at_chance() -> None:
+    tops = np.random.default_rng(0).integers(0, 20, (10_000, 2))
+    assert reads_span(tops, [3, 4]).mean() == pytest.approx(2 / 20, abs=0.01)

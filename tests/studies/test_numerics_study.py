@@ -9,14 +9,10 @@ from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.numerics.pairs import (
-    DRIFT,
-    PATCHES,
     TABLE,
-    drift_of,
     flip_of,
     forced_of,
     free_of,
-    recoveries_of,
     with_draws,
 )
 from leaderboards.studies.numerics.study import STUDY
@@ -101,69 +97,6 @@ def test_figures_are_told_before_and_behind_the_flip() -> None:
     assert (free.right_on, free.right_off) == (1.0, 0.5)
 
 
-CONTEXTS = 12
-ANSWER = {"task": "base", "policy": "full", "level_kind": "ratio", "level": 0.0, "repeat": 0}
-
-
-def named(number: int, **more: Any) -> dict[str, Any]:
-    return ANSWER | {"question_id": f"q{number}", "draw_id": f"q{number}", "dtype": "float16"} | more
-
-
-def drifts(layers: int = 3, **more: Any) -> list[dict[str, Any]]:
-    """Later layers drift more; 5 rows are the prompt's, 3 written."""
-    rows = []
-    for number in range(CONTEXTS):
-        for layer in range(layers):
-            steps = [0.0] + [0.001 * (layer + 1) * (1 + number / 100) * (1 + step / 10) for step in range(3)]
-            positions = [1e-6] * 5 + [1e-3 * (layer + 1)] * 3
-            lists = {"keys": positions, "values": positions, "hidden": steps}
-            rows.append(named(number, layer=layer) | lists | more)
-    return rows
-
-
-def test_drift_leaves_out_the_step_at_which_both_read_the_prompt() -> None:
-    first, second, _ = drift_of(DataFrame(drifts()))
-    assert (first.keys_prompt, first.keys_answer) == pytest.approx((1e-6, 1e-3))
-    assert second.hidden.mean == pytest.approx(2 * first.hidden.mean)
-    assert "base, float16, layer 2" in page_of(drift=DataFrame(drifts()))
-
-
-def test_answers_of_one_token_drift_nowhere() -> None:
-    short = [one | {"hidden": [0.0], "keys": [0.0] * 5} for one in drifts()]
-    assert drift_of(DataFrame(short)) == []
-
-
-def page_of(**tables: DataFrame) -> str:
-    one = given(row("q0", [1e-3, 2e-3]), row("q0", [1e-3, 2e-3], **FREE))
-    names = {f"numerics_{name}": table.drop(columns="draw_id") for name, table in tables.items()}
-    records = frame([record(task="base", question_id=f"q{n}", draw_id=f"q{n}") for n in range(CONTEXTS)])
-    return build_study(STUDY, StudyInput("toy", records, one.runs, {**one.tables, **names}))[0]
-
-
-def patches(at_flip: bool) -> DataFrame:
-    """Rows of all layers recover nine tenths, the stream of the first layer nothing."""
-    left = {("residual", 0): 1.0, ("residual", 1): 0.0, ("keys and values", -1): 0.1, ("both", -1): 0.0}
-    return DataFrame(
-        named(number, rows=rows, layer=layer, step=2, at_flip=at_flip, kl=0.5, kl_patched=0.5 * share)
-        for number in range(CONTEXTS)
-        for (rows, layer), share in left.items()
-    )
-
-
-def test_recovery_is_the_share_of_the_divergence_that_goes() -> None:
-    found = {(one.patched, one.layer): one for one in recoveries_of(patches(True))}
-    assert found["keys and values", -1].median == pytest.approx(0.9)
-    assert found["keys and values", -1].recovered.interval == pytest.approx((0.9, 0.9))
-    assert found["residual", 0].median == 0.0
-    assert found["residual", 0].cases == CONTEXTS
-
-
-def test_without_a_flip_the_page_says_that_there_is_nothing_to_localise() -> None:
-    assert "there is no flip to localise" in page_of(patches=patches(False))
-    assert "there is no flip to localise" not in page_of(patches=patches(True))
-
-
 def test_runs_without_the_table_have_no_such_page() -> None:
     assert STUDY.takes(given(*ROWS))
     assert not STUDY.takes(StudyInput("toy", given(*ROWS).records, [{"status": "complete"}]))
-    assert {TABLE, DRIFT, PATCHES} == {*STUDY.tables}

@@ -1,5 +1,4 @@
-"""Adds up the pairs of cache on and cache off: teacher-forced, free-running before and after the first flip, and
-from where in a model a difference comes."""
+"""Adds up the pairs of cache on and cache off: teacher-forced, and free-running before and after the first flip."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,6 @@ TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
 CACHE, NULL = "cache", "chunks"
 FORCED, FREE = "teacher-forced", "free-running"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
-DRIFT, PATCHES = "numerics_drift", "numerics_patches"
-ALL = -1  # stands for all layers
 
 
 @dataclass(frozen=True)
@@ -147,63 +144,3 @@ def free_of(table: DataFrame) -> list[Free]:
         )
         found.append(free)
     return found
-
-
-@dataclass(frozen=True)
-class Drift:
-    """Holds how far a layer of cache on is from the same of cache off, relative to cache off, over the steps at which
-    cache on read a token by itself."""
-
-    task: str
-    dtype: str
-    layer: int
-    keys_prompt: float  # mean over the rows of the prompt
-    keys_answer: float  # over those that were written token by token
-    values_prompt: float
-    values_answer: float
-    hidden: Estimate  # of the residual stream
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """Holds what of a divergence goes if a part of cache on is cache off's."""
-
-    dtype: str
-    at_flip: bool
-    patched: str  # which part
-    layer: int  # ALL: of all
-    cases: int
-    recovered: Estimate  # 1 - KL patched / KL
-    median: float
-
-
-def drift_of(table: DataFrame) -> list[Drift]:
-    """Returns every layer by task and dtype, of answers with a step at which cache on read a token by itself: at the
-    first it reads the prompt at once, as cache off does."""
-    rows = table[table["hidden"].map(len) > 1]
-    rows = rows.assign(alone=rows["hidden"].map(lambda steps: float(np.mean(steps[1:]))))
-    found = []
-    for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
-        for layer, of_layer in group.groupby("layer"):
-            keys, values = (_means(of_layer[rows], of_layer["hidden"]) for rows in ("keys", "values"))
-            hidden = estimate_of(of_layer["alone"], of_layer["draw_id"])
-            found.append(Drift(task, dtype, int(layer), *keys, *values, hidden))
-    return found
-
-
-def _means(rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]) -> tuple[float, float]:
-    """Averages the rows of prompts, and those that were written token by token."""
-    parts = [np.split(one, [1 - len(own)]) for one, own in zip(rows, steps, strict=True)]
-    prompt, answer = (float(joined(part).mean()) for part in zip(*parts, strict=True))
-    return prompt, answer
-
-
-def recoveries_of(table: DataFrame) -> list[Recovery]:
-    """Returns what each patch recovers, by dtype, apart for steps at which both choose different tokens and others."""
-    rows = table.assign(recovered=1 - table["kl_patched"] / table["kl"])
-    found = []
-    for (dtype, at_flip, patched, layer), group in rows.groupby(["dtype", "at_flip", "rows", "layer"]):
-        values = group["recovered"].to_numpy(dtype=np.float64)
-        estimate, median = estimate_of(values, group["draw_id"]), float(np.median(values))
-        found.append(Recovery(dtype, bool(at_flip), patched, int(layer), len(group), estimate, median))
-    return sorted(found, key=lambda one: DTYPES.index(one.dtype))
