@@ -11,7 +11,7 @@ OBEYED = Definition(
     source="arXiv 2510.00231, arXiv 2311.07911",
     names=(
         *(*estimates("strict", "loose"), "relative"),
-        *("family", "kind", "several", "directives", "directive_families", "policy, directive"),
+        *("family", "kind", "directives", "directive_families"),
     ),
     chapter="instructions",
 )

@@ -96,17 +96,6 @@ def test_cliff_among_statements_is_seen_where_a_model_falls_silent() -> None:
     assert value(found["hallucinated, of those that state something"]) == pytest.approx(0.85)
 
 
-def test_what_rises_with_the_ratio_alone_is_no_partial_correlation() -> None:
-    """Over ratios both rise; within one, all contexts have one GER, and there is nothing to correlate."""
-
-    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
-        made_up = (context * 5 + question) % 12 < 12 * ratio
-        return {"ger": ratio if question < 3 else None, "hallucinated": made_up}
-
-    found = measured("R3", over_ratios(answer))["hallucinated, of all answers"]
-    assert isinstance(found, NoStatistic)
-
-
 def test_partial_correlation_is_that_of_residuals() -> None:
     """As measured, it is Pearson's of what is left of both once the means of task, policy and ratio are taken off."""
     rng = np.random.default_rng(0)

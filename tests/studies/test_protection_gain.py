@@ -2,7 +2,6 @@
 
 import pytest
 
-from datasets_gen.tasks.instructions import ARMS
 from leaderboards.studies.instructions.obedience import forms_of, leaks, prompt_records, protection_gain, while_obeying
 from policies.declaration.names import plain_and_way
 from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
@@ -66,17 +65,6 @@ def test_a_gain_says_how_many_answers_failed_and_needs_the_same_questions() -> N
     assert found.failed == 16
     assert found.estimate.mean == pytest.approx(0.5 * (0 - 0.625) + 0.5 * (0.8 - 0))
     assert protection_gain(prompt_records(records(*others, *fair[:-1])), "snapkv", "snapkv+fair") is None
-
-
-def test_a_gain_is_that_of_defended_prompts_alone() -> None:
-    """Without a defence the protected policy is made to leak all, and the plain one nothing."""
-    rows = small_study().to_dict("records")
-    for draw in range(4):
-        for policy, leaked in (("snapkv", 0.0), ("snapkv+fair", 1.0)):
-            rows += [answer(draw, ARMS[2], policy, [policy == "snapkv"]), attack(draw, ARMS[2], policy, leaked)]
-    found = protection_gain(prompt_records(records(*rows)), "snapkv", "snapkv+fair")
-    assert found is not None
-    assert found.estimate.mean == pytest.approx(0.4875)
 
 
 def test_both_policies_of_a_gain_are_resampled_together() -> None:

@@ -46,8 +46,6 @@ from leaderboards.studies.parts import (
 from policies.declaration.levels import UNTREATED
 from policies.declaration.names import FULL, plain_and_way
 
-SPANS = ("defence", "directives")
-
 
 def has_orders(records: DataFrame) -> bool:
     """Tells whether prompts stand in both orders of defence and directives, which the study compares."""
@@ -58,7 +56,7 @@ def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, and its downloads."""
     prompts = prompt_records(given.records)
     gains, highest_leaks = all_gains(prompts), while_obeying(prompts)
-    parts = (_amnesia(highest_leaks), _plane(prompts), _gains(gains), _families(prompts), _bias(prompts))
+    parts = (_amnesia(highest_leaks), _plane(prompts), _gains(gains), _families(prompts))
     draws, contexts = prompts.resampler.count, prompts.caches["example_id"].nunique()
     return StudyContent(
         parts=[part for part in parts if part.pictures or any(one.rows for one in part.listings)],
@@ -144,26 +142,6 @@ def _families(prompts: PromptRecords) -> StudySection:
         tuple(styles.values()),
         tuple(pictures),
         details=tuple(_table(f"Family {name}: obeyed, strict, percent", cells) for name, cells in of_families.items()),
-    )
-
-
-def _bias(prompts: PromptRecords) -> StudySection:
-    """Draws which of the two spans loses its tokens."""
-    table = spans_kept(prompts)
-    styles = named_styles([f"{span}, {arm}" for arm in DEFENDED for span in SPANS])
-    pictures = []
-    for base in forms_of(prompts.policies):
-        rows = table[table["policy"] == base].to_dict("records")
-        if rows:
-            cells = {(f"{span}, {row['arm']}", row["level"]): exactly(row[span]) for row in rows for span in SPANS}
-            whole = {(FULL, UNTREATED): exactly(1.0)}
-            pictures.append(over_levels(whole | cells, styles, base, "share of a span's tokens kept", f"kept/{base}"))
-    return StudySection(
-        "bias",
-        "Eviction bias: which span loses its tokens",
-        "Means over layers and heads. Protected forms stand in the downloads.",
-        tuple(styles.values()),
-        tuple(pictures),
     )
 
 
