@@ -14,7 +14,7 @@ from kvbench.models import load
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.store import Store
-from leaderboards.metrics.judges.ifeval import SPLITTER, official
+from leaderboards.metrics.judges.obedience import SPLITTER, official
 from tests.support.browsing.chromium import Chromium, chromium
 from tests.support.models.runs import CommandLine, ToyRuns, small_command
 from tests.support.models.toy import model_of, toy_prompt, toy_tokenizer

@@ -170,7 +170,7 @@ MUTANTS = (
         "tests/metrics/test_metrics.py::test_kept_shares_are_rounded_up_so_that_nothing_else_looks_evicted",
     ),
     Mutant(
-        f"{METRICS}/declaration/kept.py",
+        f"{METRICS}/inputs.py",
         "np.all(by_layer, axis=0)",
         "np.any(by_layer, axis=0)",
         "tests/metrics/test_metrics.py::test_routing_metrics_of_a_hand_made_mask",

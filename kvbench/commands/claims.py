@@ -33,9 +33,6 @@ tables = LazyModule("leaderboards.terminal.verdicts")
 
 def command(
     model: options.Model = "reference",
-    larger: Annotated[
-        str | None, typer.Option(help="A larger model of the same family, for claims about size.", metavar="MODEL")
-    ] = None,
     beside: Annotated[
         str | None,
         typer.Option(help="A model of another architecture, for claims about architecture.", metavar="MODEL"),
@@ -59,31 +56,30 @@ def command(
         check_count("--limit", limit)
     jobs = {
         name: job_of(experiment, size, limit, seed, device, dtype)
-        for name, experiment, size in experiments_of(claims, model, larger, beside)
+        for name, experiment, size in experiments_of(claims, model, beside)
     }
     for job in jobs.values():
         grids.check_job(job)
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores: dict[str, Store] = {}
-    for size in dict.fromkeys((model, larger, beside)):  # one after the other: both may not fit into memory
+    for size in dict.fromkeys((model, beside)):  # one after the other: both may not fit into memory
         stores |= _run({name: job for name, job in jobs.items() if job.model == size}, out)
-    register = published.publish_register(claims, model, larger, stores, seed, site, beside)
+    register = published.publish_register(claims, model, stores, seed, site, beside)
     return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
 
 
 def experiments_of(
-    claims: "Sequence[Claim]", model: str, larger: str | None, beside: str | None = None
+    claims: "Sequence[Claim]", model: str, beside: str | None = None
 ) -> "list[tuple[str, Experiment, str]]":
     """Lists what the claims need, each experiment once: its name, itself, and the model that it takes."""
-    others = {declaration.LARGER: larger, declaration.BESIDE: beside}
     experiments: dict[str, tuple[str, Experiment, str]] = {}
     for claim in claims:
         for experiment in claim.experiments:
             experiments[experiment.name] = (experiment.name, experiment, model)
-            for which in claim.of_others:
-                if other := others[which]:
-                    experiments[experiment.name + which] = (experiment.name + which, experiment, other)
+            if claim.with_beside and beside:
+                name = experiment.name + declaration.BESIDE
+                experiments[name] = (name, experiment, beside)
     return list(experiments.values())
 
 

@@ -112,16 +112,6 @@ def verdicts() -> str:
     return f"On {', '.join(f'`{model}`' for model in by_model)}:\n\n{lines}"
 
 
-def reasons() -> str:
-    """Returns the first sentence of the reason of each claim that does not hold on one of the models."""
-    against = {row["claim"] for model in examined() for row in _rows(model) if row["claim_verdict"] == "does not hold"}
-    return items((name, first_sentence(claim.because)) for name, claim in claims().items() if name in against)
-
-
-def first_sentence(text: str) -> str:
-    return text.split(". ", 1)[0].removesuffix(".") + "."
-
-
 def examined() -> list[str]:
     """Lists the shipped models on which claims were put to the test."""
     return [model for model in SHIPPED if (MEASURED / f"{model}.json").is_file()]
@@ -129,7 +119,7 @@ def examined() -> list[str]:
 
 def _rows(model: str) -> Sequence[Mapping[str, Any]]:
     rows: list[dict[str, Any]] = json.loads((MEASURED / f"{model}.json").read_text(encoding="utf-8"))["claims"]
-    return rows
+    return [row for row in rows if row["claim"] in claims()]
 
 
 def _verdicts(model: str) -> dict[str, str]:
@@ -194,7 +184,6 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "texts": texts,
     "verdicts": verdicts,
     "verdicts in short": verdicts_in_short,
-    "reasons of verdicts": reasons,
 }
 
 

@@ -22,7 +22,7 @@ from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 from kvbench.system.process import processor_name
-from leaderboards.metrics.declaration.sizes import size_text
+from leaderboards.metrics.declaration import size_text
 from leaderboards.statistics.significance import USUAL_SPREAD, clusters_to_detect, smallest_detectable
 from policies import LazyModule, Policy
 

@@ -36,7 +36,7 @@ from kvbench.models.names import model_source
 from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
 from kvbench.store.numerics import NUMERICS
-from kvbench.store.observed import NEXT_TOKENS, OBSERVED
+from kvbench.store.observed import OBSERVED
 from kvbench.store.run_file import Job, RunFile
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -72,10 +72,9 @@ def build_grid(job: Job, count: Count) -> Grid:
     policies = at_some_level(policies, points, (job.policies or EVERYTHING).strip() == EVERYTHING)
     time_limit = TimeLimit(check_above_zero("--cell-seconds", job.cell_seconds))
     bound = kv_bytes(job.max_kv_gb)
-    of_text = (NEXT_TOKENS.name,) if any(task.role == "text" for task in tasks) else ()
     known = {table.name: table.name for table in OBSERVED}
     observed = choose("table", job.observe, known) if job.observe is not None else []
-    tables = tuple(dict.fromkeys((*coverage.tables, *of_text, *observed)))
+    tables = tuple(dict.fromkeys((*coverage.tables, *observed)))
     numerics = numerics_options(job, repeats, NUMERICS.name in tables)
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")

@@ -14,7 +14,7 @@ from datasets_gen.tasks.ruler import niah
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
 from leaderboards.metrics import MetricError
-from leaderboards.metrics.judges.ifeval import check_directives, official
+from leaderboards.metrics.judges.obedience import check_directives, official
 
 HUB = "google/IFEval"
 GSM8K_HUB = "openai/gsm8k"

@@ -31,7 +31,6 @@ class Register:
 def publish_register(
     claims: Sequence[Claim],
     model: str,
-    larger: str | None,
     stores: Mapping[str, Store],
     seed: int,
     site: Path | None,
@@ -48,7 +47,6 @@ def publish_register(
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
     content = {
         "model": model,
-        "larger": larger,
         "beside": beside,
         "runs": {name: str(store.folder) for name, store in stores.items()},
         "claims": register_rows(judgements),
@@ -60,7 +58,7 @@ def publish_register(
     runs = {
         name: Run(store.folder.name, site_of_run(folder, store), str(store.folder)) for name, store in stores.items()
     }
-    write_text_atomically(page, build_claims(model, larger, judgements, runs, [sheet], beside))
+    write_text_atomically(page, build_claims(model, judgements, runs, [sheet], beside))
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)
     counts = Counter(one.verdict for one in judgements)

@@ -57,8 +57,7 @@ from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import Downloads, Method, build_method
 from leaderboards.pages.results import Results, examples_page, task_page
 from leaderboards.statistics.columns import with_levels
-from leaderboards.studies.declaration import Study, StudyInput, build_study
-from leaderboards.studies.registry import studies, studies_of
+from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
 
 
 def planned_cells(identity: Identity, every_task: bool = False) -> PlannedCells:
@@ -135,9 +134,7 @@ def _write(
     pages, answers, method = _from_records(groups, inputs, folder)
     first = [FRONT]
     sheets_of_studies: list[list[Sheet]] = []
-    for number, (study_input, group, studies_of_group) in enumerate(
-        zip(inputs, groups, studies_of_groups, strict=True), start=1
-    ):
+    for number, (study_input, studies_of_group) in enumerate(zip(inputs, studies_of_groups, strict=True), start=1):
         sheets_of_studies.append([])
         for study in studies_of_group:
             page = study.file_name(number)
@@ -147,8 +144,6 @@ def _write(
                 if other.model != study_input.model and study in of_other
             ]
             pages[page], content = build_study(study, replace(study_input, beside=beside))
-            if len(group.stores) == 1:
-                group.stores[0].write_json(f"{study.name}.json", dict(content.quoted))
             sheets_of_studies[-1] += content.sheets
             first.append(page)
 

@@ -34,7 +34,7 @@ from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected_error
 from kvbench.system.memory import is_out_of_memory
 from kvbench.system.process import die_with_parent, interrupts_held, leave_to_parent, settle
-from leaderboards.metrics.declaration.sizes import size_text
+from leaderboards.metrics.declaration import size_text
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

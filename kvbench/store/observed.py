@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kvbench.prompts.prompt import Prompt
 
 agreement = LazyModule("leaderboards.routing.agreement")
-evidence = LazyModule("leaderboards.routing.evidence")
 # These need torch, and whoever reads a store does not.
 masks = LazyModule("kvbench.engine.treat.branch")
 observation = LazyModule("kvbench.engine.studies.observer")
@@ -116,7 +115,7 @@ def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:
                 top_weight=layer.top_weight.tolist(),
                 most=layer.most[known].tolist(),
                 most_share=layer.most_share[known].tolist(),
-                retrieves=evidence.reads_span(layer.top, answer_tokens).tolist(),
+                retrieves=agreement.reads_span(layer.top, answer_tokens).tolist(),
                 **dict(zip(reading.spans, layer.shares.T.tolist(), strict=True)),
                 kept=kept[number],
                 jaccard=jaccard[number],
@@ -213,49 +212,3 @@ ROUTES = register(
     )
 )
 OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name
-
-
-class NextTokens(AnswerRow):
-    """Holds some tokens of a continuation that follow one another."""
-
-    first_token: int  # counted from 0; behind it are as many more as are before it, or one
-    tokens: int
-    accuracy: float  # the share of them that are the most likely one
-    nats: float | None  # the mean of their negative log-likelihoods; none where it is no number
-
-
-def bounds(length: int) -> Iterator[tuple[int, int]]:
-    """Divides places into parts that double: the first token, the second, the next two, the next four.
-
-    >>> list(bounds(6))
-    [(0, 1), (1, 2), (2, 4), (4, 6)]
-    """
-    start = 0
-    while start < length:
-        end = min(max(1, 2 * start), length)
-        yield start, end
-        start = end
-
-
-def _rows(answers: "Sequence[FinishedAnswer]") -> Iterator[NextTokens]:
-    for answer in answers:
-        gold = answer.generation.gold if answer.generation else None
-        if gold is None or answer.record.next_token_accuracy is None:  # an answer to a question
-            continue
-        for start, end in bounds(len(gold.nats)):
-            part = gold.part(start, end)
-            places = {"first_token": start, "tokens": end - start}
-            yield NextTokens(**RECORDS.key_of(answer.record), **places, accuracy=part.accuracy, nats=part.mean_nats)
-
-
-NEXT_TOKENS = register(
-    StoredTable(
-        "next_tokens",
-        NextTokens,
-        (*RECORDS.key, "first_token"),
-        1,
-        QUESTIONS.name,
-        {"accuracy": (0.0, 1.0), "nats": (0.0, float("inf"))},
-        fill=_rows,
-    )
-)

@@ -7,7 +7,7 @@ import numpy as np
 from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
 from leaderboards.boards.declaration import DerivedMeasure, TableCell, for_each_policy
 from leaderboards.boards.profiles import FLAT, ONE_LEVEL, Profile
-from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
 from leaderboards.statistics.text import interval_text
 from policies.declaration.names import FULL

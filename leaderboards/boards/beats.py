@@ -12,7 +12,7 @@ from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.area import areas, last_realised
 from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
-from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray
 from leaderboards.statistics.significance import ALPHA, POWER, StudentTest, correct_p, fewest_clusters, step_down_levels
 from policies.declaration.names import CONTROLS, TO_BEAT

@@ -10,7 +10,7 @@ from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED
 from leaderboards.boards.declaration import DerivedMeasure, TableCell, for_each_policy
 from leaderboards.boards.profiles import FLAT, Measured, Profile
 from leaderboards.metrics import Interval, Measure
-from leaderboards.metrics.declaration.definition import Definition, with_interval
+from leaderboards.metrics.declaration import Definition, with_interval
 from leaderboards.metrics.routing import ROUTING
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray, discrete_interval, interval_of
 from leaderboards.statistics.text import interval_text

@@ -11,7 +11,7 @@ from leaderboards.aggregate.lead import CANNOT, Mark
 from leaderboards.aggregate.over_tasks import NONE_MASTERED
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
-from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import LevelKind
 

@@ -10,7 +10,7 @@ from leaderboards.aggregate.comparison.duel import MeanDifference
 from leaderboards.boards.area import areas, last_realised
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
-from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray, discrete_interval
 from policies.declaration.names import CONTROLS
 

@@ -12,7 +12,7 @@ from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
-from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, Estimate
 from leaderboards.statistics.text import signed
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind

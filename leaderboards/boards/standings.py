@@ -16,7 +16,7 @@ from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Value
 from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
-from leaderboards.metrics.declaration.definition import Definition, definitions_in
+from leaderboards.metrics.declaration import Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
 
 # In the order of the columns of the download.

@@ -1,7 +1,7 @@
 """Declares claims: what a text says, the experiment that puts it to the test, and the number that decides.
 
 The claims of a text stand in a module of ``leaderboards/claims/texts``, in its tuple ``CLAIMS``. Their thresholds were
-written down before anything was run (``docs/claims.md``).
+written down before anything was run. ``docs/claims.md`` tells why verdicts contradict a text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError
-from leaderboards.statistics.bootstrap import Blank, FloatArray
+from leaderboards.statistics.bootstrap import FloatArray
 
-# They follow the name of an experiment that a larger model of the family, or one of another architecture, takes too.
-LARGER, BESIDE = " of the larger model", " of the model beside it"
-# That a statistic is other than a number can be shown, and that it is that number cannot: such a claim holds, or is
-# undecided.
+BESIDE = " of the model beside it"  # follows the name of an experiment that a model of another architecture takes too
+# A difference can be shown and equality cannot: a claim "other than" a number holds, or is undecided.
 Side = Literal["at least", "at most", "above", "below", "other than"]
 
 
@@ -51,7 +49,7 @@ class Statistic:
     values: FloatArray
     n: int
     part: str = ""  # of the claim: a policy, or a setting, where there are several
-    note: str = ""  # what else the same records say, such as which band it is
+    note: str = ""  # what else the same records say, such as which tasks are left out
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class NoStatistic:
 
 
 Measured = Sequence[Statistic | NoStatistic]
-Measure = Callable[[Mapping[str, Evidence]], Measured | Blank]
+Measure = Callable[[Mapping[str, Evidence]], Measured]
 
 
 def each_part(parts: Mapping[str, Callable[[], Statistic]]) -> Measured:
@@ -86,17 +84,22 @@ class Claim:
     words: str  # what the text says, in one line
     reported: str  # the numbers that it gives
     statistic: str  # what is measured, in one sentence
-    side: Side  # on which of the threshold the statistic has to lie
-    threshold: float
+    holds: tuple[Side, float]  # on which side of the threshold the statistic has to lie
     experiments: tuple[Experiment, ...]
-    measure: Measure  # of the evidence by the name of its experiment; a Blank says why there is nothing to decide
+    measure: Measure  # of the evidence by the name of its experiment
     unit: str = ""  # of the statistic
-    remark: str = ""  # where the text's own numbers say something else than its words: with the arithmetic
-    because: str = ""  # why verdicts contradict the text: measured by a further experiment, on the models that it names
-    of_others: tuple[str, ...] = ()  # LARGER or BESIDE, where it compares the model with such a one
+    with_beside: bool = False  # whether it compares the model with one of another architecture
+
+    @property
+    def side(self) -> Side:
+        return self.holds[0]
+
+    @property
+    def threshold(self) -> float:
+        return self.holds[1]
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Names the evidence that it takes: experiments, and the same of another model."""
+        """Names the evidence that it takes: experiments, and the same of the model beside it."""
         names = tuple(experiment.name for experiment in self.experiments)
-        return (*names, *(name + which for which in self.of_others for name in names))
+        return (*names, *(name + BESIDE for name in names if self.with_beside))

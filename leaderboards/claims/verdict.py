@@ -12,19 +12,15 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, Evidence, NoEvidenceError
-from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Measured, NoStatistic, Statistic
+from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN, Evidence, NoEvidenceError
+from leaderboards.claims.declaration import BESIDE, Claim, Measured, NoStatistic, Statistic
+from leaderboards.metrics.declaration import Chapter, Definition, estimates
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
 from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-NOT_RUN = "it was not run"
-# Why there is no evidence of another model.
-ONE_MODEL = {
-    LARGER: "it takes two sizes of one family: give the larger one by --larger",
-    BESIDE: "it takes two architectures: give a model of the other one by --beside",
-}
+ONE_MODEL = "it takes two architectures: give a model of the other one by --beside"
 MOST_NEEDED = 100_000  # contexts, beyond which a number says nothing
 
 
@@ -42,74 +38,50 @@ class Judgement:
 
 def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> list[Judgement]:
     """Judges claims by the records of their experiments, which go by name; a Blank says why there are none."""
-    measured = {claim.identifier: _measure(claim, evidence) for claim in claims}
+    parts = [(claim, part) for claim in claims for part in _measure(claim, evidence)]
     tests = {
-        (claim.text.letter, claim.identifier, statistic.part): bootstrap_p(
-            _without_nan(statistic.values[1:]) - claim.threshold
-        )
-        for claim in claims
-        if not isinstance(parts := measured[claim.identifier], Blank)
-        for statistic in parts
-        if isinstance(statistic, Statistic)
-        and statistic.n >= FEWEST_CONTEXTS
-        and len(_without_nan(statistic.values[1:]))
+        place: bootstrap_p(known - claim.threshold)
+        for place, (claim, part) in enumerate(parts)
+        if isinstance(part, Statistic) and part.n >= FEWEST_CONTEXTS and len(known := _known(part.values[1:]))
     }
-    p_values = {
-        key: p
-        for letter in dict.fromkeys(claim.text.letter for claim in claims)
-        for key, p in correct_p({k: v for k, v in tests.items() if k[0] == letter}, f"text {letter}").p.items()
-    }
-    return [one for claim in claims for one in _judgements(claim, measured[claim.identifier], p_values)]
+    p_values: dict[int, float] = {}
+    for text in dict.fromkeys(claim.text for claim in claims):
+        own = {place: p for place, p in tests.items() if parts[place][0].text == text}
+        p_values |= correct_p(own, f"text {text.letter}").p
+    return [_judgement(claim, part, p_values.get(place)) for place, (claim, part) in enumerate(parts)]
 
 
-def _measure(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Measured | Blank:
+def _measure(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Measured:
     by_name: dict[str, Evidence] = {}
     for name in claim.evidence:
         records = evidence.get(name)
         if records is None:
-            return Blank(next((reason for which, reason in ONE_MODEL.items() if name.endswith(which)), NOT_RUN))
+            return [NoStatistic("", ONE_MODEL if name.endswith(BESIDE) else "it was not run")]
         if isinstance(records, Blank):
-            return records
+            return [NoStatistic("", records.reason)]
         by_name[name] = records
     try:
         return claim.measure(by_name)
     except NoEvidenceError as error:
-        return Blank(str(error))
-
-
-def _judgements(
-    claim: Claim, measured: Measured | Blank, p_values: Mapping[tuple[str, str, str], float]
-) -> list[Judgement]:
-    if isinstance(measured, Blank):
-        return [Judgement(claim, "", None, None, "undecided", measured.reason)]
-    return [
-        _judgement(claim, statistic, p_values.get((claim.text.letter, claim.identifier, statistic.part)))
-        for statistic in measured
-    ]
+        return [NoStatistic("", str(error))]
 
 
 def _judgement(claim: Claim, statistic: Statistic | NoStatistic, p: float | None) -> Judgement:
     if isinstance(statistic, NoStatistic):
         return Judgement(claim, statistic.part, None, None, "undecided", statistic.reason)
     estimate = Estimate.of(float(statistic.values[0]), statistic.values[1:], statistic.n)
+    verdict: Verdict = "undecided"
     if p is None:
         why = f"{statistic.n} contexts: fewer than {FEWEST_CONTEXTS} decide nothing"
-        return Judgement(claim, statistic.part, estimate, None, "undecided", why)
-    if estimate.interval is None:
-        return Judgement(claim, statistic.part, estimate, None, "undecided", "many resamples have no value")
-    low, high = estimate.interval
-    is_clear = not low <= claim.threshold <= high
-    if is_clear and p < ALPHA:
-        return Judgement(
-            claim,
-            statistic.part,
-            estimate,
-            p,
-            "holds" if _is_on_side(claim, estimate.mean) else "does not hold",
-            statistic.note,
-        )
-    why = "undecided once corrected for the claims tested with it" if is_clear else contexts_needed(claim, estimate)
-    return Judgement(claim, statistic.part, estimate, p, "undecided", "; ".join(filter(None, (why, statistic.note))))
+    elif estimate.interval is None:
+        why = "many resamples have no value"
+    elif estimate.interval[0] <= claim.threshold <= estimate.interval[1]:
+        why = "; ".join(filter(None, (contexts_needed(claim, estimate), statistic.note)))
+    elif p >= ALPHA:
+        why = "; ".join(filter(None, ("undecided once corrected for the claims tested with it", statistic.note)))
+    else:
+        verdict, why = "holds" if _is_on_side(claim, estimate.mean) else "does not hold", statistic.note
+    return Judgement(claim, statistic.part, estimate, p, verdict, why)
 
 
 def _is_on_side(claim: Claim, value: float) -> bool:
@@ -119,7 +91,7 @@ def _is_on_side(claim: Claim, value: float) -> bool:
     return value > claim.threshold if claim.side in ("at least", "above") else value < claim.threshold
 
 
-def _without_nan(resampled: FloatArray) -> FloatArray:
+def _known(resampled: FloatArray) -> FloatArray:
     """Returns the resamples in which a statistic has a value."""
     values: FloatArray = resampled[~np.isnan(resampled)]
     return values
@@ -145,3 +117,33 @@ def number_text(value: float) -> str:
         return f"{value:z.2f}"
     digit, _, exponent = f"{value:.0e}".partition("e")
     return f"{digit}e{int(exponent)}"
+
+
+CLAIMS = Chapter(
+    "claims",
+    "Claims of papers",
+    (
+        Definition(
+            "Claim",
+            "What a text says of KV caches, as an inequality: one statistic on one side of a threshold, which was "
+            "written down before anything was run. Beside it what the text reported, on its own models and tasks.",
+            names=("claim", "text", "words", "what the text says", "reported", "side", "threshold"),
+        ),
+        Definition(
+            "Statistic of a claim",
+            "What was measured on this model, with its 95 % interval by the cluster bootstrap over contexts; what is "
+            "set against one another is resampled together. Where a claim is a share of the full cache's score, the "
+            f"full cache has to reach {LEAST_CLEAN:.0%} of a perfect one. An answer that failed counts as wrong.",
+            names=("statistic", "what was measured", "claim_part", *estimates("measured")),
+        ),
+        Definition(
+            "Verdict on a claim",
+            "Holds: the whole interval is on the claim's side of the threshold. Does not hold: the whole interval is "
+            "on the other side. Undecided: it holds the threshold, or what has to be there to tell is not; the row "
+            "says which, and about how many contexts would decide if the statistic stayed where it is. The claims of "
+            "one text that are tested in one run are corrected together by Holm's method; fewer than "
+            f"{FEWEST_CONTEXTS} contexts decide nothing. A verdict is about the model that was run.",
+            names=("verdict on the claim", "claim_verdict", "why", "claim_p"),
+        ),
+    ),
+)

@@ -169,8 +169,6 @@ def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:
             "claim_p": one.p,
             "claim_verdict": one.verdict,
             "why": one.why,
-            "remark": one.claim.remark,
-            "because": one.claim.because if one.verdict == "does not hold" else "",
         }
         for one in judgements
     ]

@@ -13,7 +13,7 @@ from leaderboards.aggregate.lead import QUESTIONS, first_shown, lead_of, leading
 from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, KV_BYTES, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.figures.heatmaps import HeatMap, task_map
 from leaderboards.metrics import CURVES, Interval, Measure, Over
-from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.drawing import Drawing, Plot, Spot, numbers
 from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.marks import Band, Dots, Mark, PolicyLine

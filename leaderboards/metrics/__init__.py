@@ -5,12 +5,8 @@ model, and nothing heavy is imported.
 """
 
 from leaderboards.errors import MetricError
-from leaderboards.metrics.declaration.answer import Answer
-from leaderboards.metrics.declaration.columns import with_columns
-from leaderboards.metrics.declaration.kept import Kept, Survival
-from leaderboards.metrics.declaration.measure import Better, Heading, Interval, Measure, Over
-from leaderboards.metrics.declaration.metric import Metric
-from leaderboards.metrics.declaration.outcome import Outcome
+from leaderboards.metrics.declaration import Better, Heading, Interval, Measure, Metric, Over, with_columns
+from leaderboards.metrics.inputs import Answer, Kept, Outcome, Survival
 from leaderboards.metrics.registry import CURVES, MEASURES, METRICS, ON_BOARD, TABLES, definitions_of
 
 __all__ = [

@@ -5,19 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.metrics.declaration.answer import Answer
-from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.metrics.declaration.measure import (
+from leaderboards.metrics.declaration import (
     PERCENT,
-    SHARE_IN_PERCENT,
-    FloatArray,
+    Definition,
     Heading,
     Measure,
+    Metric,
     Over,
     Sample,
 )
-from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.metrics.inputs import Answer
 from leaderboards.metrics.judges.text import HallucinationKind
+from leaderboards.statistics.bootstrap import FloatArray
 
 NONE_RIGHT = "the full cache has no question right"
 
@@ -45,7 +44,6 @@ def _kind(kind: str) -> Measure:
         name=kind,
         field=f"{kind}_rate",
         over=Over.STATEMENTS,
-        scale=SHARE_IN_PERCENT,
         columns=("hallucinated", "hallucination_kind"),
         values=_share_of(kind),
         heading=kind,
@@ -77,9 +75,8 @@ def _lost_share(sample: Sample) -> FloatArray:
 
 
 SCORED = (
-    "Before it is scored, once and for every metric, an output loses its thinking blocks (all up to the last closing "
-    "mark, and all of one that is never closed), everything from the first stop string on, and, where it is compared "
-    "with golds, its Markdown; the record keeps it as it was written."
+    "Before it is scored, an output loses its thinking blocks, everything from the first stop string on, and, where it "
+    "is compared with golds, its Markdown; the record keeps it as it was written."
 )
 OVERLAP = Definition(
     "F1, EM",
@@ -92,8 +89,7 @@ OVERLAP = Definition(
 GOLDS_FOUND = Definition(
     "Golds found",
     "The share of the gold answers that the output contains, letter by letter, in lower case; where any one gold is "
-    "right, 1 if it contains one. This is how RULER scores: an output that names other values beside them loses "
-    "nothing by it, and a gold counts that is part of a longer word.",
+    "right, 1 if it contains one. This is how RULER scores: naming other values beside them costs nothing.",
     "golds found = golds that the output contains / golds",
     "RULER, arXiv 2404.06654",
     chapter="answers",
@@ -104,16 +100,15 @@ RIGHT = Definition(
     "value of its kind does. Half a name is not right, nor is part of a date. Numbers are compared as numbers (1,234, "
     "three, 07, but not within names), dates as dates (March 5, 1964; 1964-03-05; 5.3.1964, the day first). A value "
     "that the question itself names does not count, unless the gold is another such; nor does one that its clause "
-    "denies (“not”, “never”, “instead of”, “than”). An unanswerable question is right if it is abstained from. This "
-    "one rule decides right and wrong for every rate, rank, test and list of failures. It reads no meaning: a sentence "
-    "that turns the roles round is right. 704 answers labelled by hand hold it in the tests.",
+    "denies (“not”, “never”, “instead of”, “than”). An unanswerable question is right if it is abstained from. The "
+    "rule reads no meaning: a sentence that turns the roles round is right.",
     chapter="answers",
 )
 ABSTAINED = Definition(
     "Abstained",
     "The output is one of the task’s abstention phrases (“I don’t know”), or its first sentence says that the speaker "
     "does not know, cannot or will not tell, or that the text does not tell. A first sentence that goes on to guess is "
-    "an answer. In English; 704 answers labelled by hand are held against it in the tests.",
+    "an answer. In English.",
     source="forms of arXiv 2506.09038, 2305.18153, 2309.01431, 2307.15043",
     chapter="answers",
 )
@@ -131,10 +126,8 @@ HARM = Definition(
     "Wrong of answered, new wrong, lost",
     "Wrong of answered: of the answers that are given, which are neither empty nor an abstention, the share that is "
     "wrong; blank where none is given. Unanswered: the share of questions without an answer. New wrong and lost look "
-    "at the questions that the full cache has right, unanswerable ones among them: the share that is answered wrongly "
-    "here, and the share that is left without a right "
-    "answer by an abstention or an empty output; blank where the full cache has none right. The rest of these "
-    "questions is right still. Attacks count in none of the three.",
+    "at the questions that the full cache has right: the share that is answered wrongly here, and the share that is "
+    "left without a right answer by an abstention or an empty output. Attacks count in none of the three.",
     "wrong of answered = hallucinated / answered; new wrong = right before and "
     "hallucinated / right before; lost = right before and neither right nor hallucinated / right before",
     chapter="answers",
@@ -155,9 +148,7 @@ def _harm(
         title=title,
         unit=unit,
         over=Over.STATEMENTS,
-        scale=SHARE_IN_PERCENT,
         better="lower",
-        has_interval=True,
         columns=("hallucinated", "right", "answered"),
         values=of,
         weights=over,
@@ -171,21 +162,17 @@ METRICS = (
     Metric(
         name="right",
         type=bool,
-        unit="rate",
         better="higher",
         line="The gold stands in the output and no other stated value of its kind; if unanswerable: abstained",
         definition=RIGHT,
         of_answer=_score("right"),
         measures=(
             Measure(
-                name="right",
                 field="right",
                 title="Right",
                 unit="percent",
                 over=Over.GOLDS,
-                scale=SHARE_IN_PERCENT,
                 better="higher",
-                has_interval=True,
                 curve=True,
                 table=True,
                 heading="Right",
@@ -203,14 +190,12 @@ METRICS = (
         of_answer=_score("f1"),
         measures=(
             Measure(
-                name="f1",
                 field="f1",
                 title="F1",
                 unit="percent",
                 over=Over.GOLDS,
                 scale=PERCENT,
                 better="higher",
-                has_interval=True,
                 curve=True,
                 board=Heading("F1", "token F1"),
                 heading="F1",
@@ -226,7 +211,7 @@ METRICS = (
         definition=OVERLAP,
         bounds=(0, 100),
         of_answer=_score("em"),
-        measures=(Measure(name="em", field="em", over=Over.GOLDS, scale=PERCENT, heading="EM"),),
+        measures=(Measure(field="em", over=Over.GOLDS, scale=PERCENT, heading="EM"),),
     ),
     Metric(
         name="golds_found",
@@ -239,10 +224,8 @@ METRICS = (
         of_answer=lambda answer: answer.golds_found,
         measures=(
             Measure(
-                name="golds-found",
                 field="golds_found",
                 over=Over.GOLDS,
-                scale=SHARE_IN_PERCENT,
                 has_interval=True,
                 heading="golds found",
             ),
@@ -251,8 +234,6 @@ METRICS = (
     Metric(
         name="answered",
         type=bool,
-        unit="rate",
-        better=None,
         line="The output is neither empty nor an abstention",
         definition=HARM,
         of_answer=_made_up("answered"),
@@ -291,7 +272,6 @@ METRICS = (
                 title="Unanswered",
                 unit="percent of questions",
                 over=Over.STATEMENTS,
-                scale=SHARE_IN_PERCENT,
                 has_interval=True,
                 columns=("answered",),
                 values=_unanswered,
@@ -302,8 +282,6 @@ METRICS = (
     Metric(
         name="abstained",
         type=bool,
-        unit="rate",
-        better=None,
         line="The output is an abstention phrase of the task, or its first sentence says that it is not known",
         definition=ABSTAINED,
         of_answer=_score("abstained"),
@@ -314,8 +292,6 @@ METRICS = (
                 title="Abstention rate",
                 unit="percent of questions",
                 over=Over.GOLDS,
-                scale=SHARE_IN_PERCENT,
-                has_interval=True,
                 columns=("abstained",),
                 curve=True,
                 heading="abstained",
@@ -325,7 +301,6 @@ METRICS = (
     Metric(
         name="hallucinated",
         type=bool,
-        unit="rate",
         better="lower",
         line="Neither empty, nor an abstention, nor right",
         definition=HALLUCINATED,
@@ -337,9 +312,7 @@ METRICS = (
                 title="Hallucination rate",
                 unit="percent of questions",
                 over=Over.STATEMENTS,
-                scale=SHARE_IN_PERCENT,
                 better="lower",
-                has_interval=True,
                 columns=("hallucinated",),
                 curve=True,
                 table=True,
@@ -352,7 +325,6 @@ METRICS = (
         name="hallucination_kind",
         type=HallucinationKind,
         unit="kind",
-        better=None,
         line="confused: is or names a value the context states; else fabricated",
         definition=HALLUCINATED,
         of_answer=_made_up("hallucination_kind"),

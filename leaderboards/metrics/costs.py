@@ -1,10 +1,7 @@
 """Declares metrics of compression and its cost: what went, what is still held, and how long it took. All of it is
 measured in the run."""
 
-from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.metrics.declaration.measure import SHARE, Measure, Over, Scale
-from leaderboards.metrics.declaration.metric import Metric
-from leaderboards.metrics.declaration.sizes import size_text
+from leaderboards.metrics.declaration import SHARE, Definition, Measure, Metric, Over, Scale, size_text
 
 PLAIN = Scale(1, 1, None)
 
@@ -39,14 +36,11 @@ METRICS = (
     Metric(
         name="realised_ratio",
         type=float,
-        unit="rate",
-        better=None,
         line="Share of the cache that is not read any more, counted per layer and head",
         definition=COMPRESSION,
         bounds=(0, 1),
         measures=(
             Measure(
-                name="realised-ratio",
                 field="realised_ratio",
                 title="Realised ratio",
                 unit="share of the cache that is gone",
@@ -61,12 +55,9 @@ METRICS = (
         name="kept_tokens",
         type=float,
         unit="tokens",
-        better=None,
         line="Tokens of a head that are read, the mean over layers and heads",
         definition=COMPRESSION,
-        measures=(
-            Measure(name="kept-tokens", field="kept_tokens", over=Over.ALL, scale=PLAIN, heading="tokens in a head"),
-        ),
+        measures=(Measure(field="kept_tokens", over=Over.ALL, scale=PLAIN, heading="tokens in a head"),),
     ),
     Metric(
         name="kv_bytes",
@@ -75,11 +66,7 @@ METRICS = (
         better="lower",
         line="What an allocator would hold: a head-wise press masks and frees nothing",
         definition=COMPRESSION,
-        measures=(
-            Measure(
-                name="kv-bytes", field="kv_bytes", over=Over.CONTEXTS, scale=PLAIN, heading="cache", writer=size_text
-            ),
-        ),
+        measures=(Measure(field="kv_bytes", over=Over.CONTEXTS, scale=PLAIN, heading="cache", writer=size_text),),
     ),
     Metric(
         name="prefill_seconds",

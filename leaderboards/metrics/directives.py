@@ -1,9 +1,7 @@
 """Metrics of obedience: which of its directives does an answer follow?"""
 
-from leaderboards.metrics.declaration.answer import Answer
-from leaderboards.metrics.declaration.definition import Definition, estimates
-from leaderboards.metrics.declaration.measure import SHARE_IN_PERCENT, Heading, Measure, Over
-from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.metrics.declaration import Definition, Heading, Measure, Metric, Over, estimates
+from leaderboards.metrics.inputs import Answer
 
 OBEYED = Definition(
     "Directives obeyed",
@@ -13,7 +11,7 @@ OBEYED = Definition(
     source="arXiv 2510.00231, arXiv 2311.07911",
     names=(
         *(*estimates("strict", "loose"), "relative"),
-        *("family", "kind", "several", "directives", "directive_families", "policy, directive"),
+        *("family", "kind", "directives", "directive_families"),
     ),
     chapter="instructions",
 )
@@ -28,7 +26,6 @@ METRICS = (
     Metric(
         name="directives_obeyed",
         type=float,
-        unit="rate",
         better="higher",
         line="Share of the directives that the answer obeys, by their checkers",
         definition=OBEYED,
@@ -36,14 +33,11 @@ METRICS = (
         of_answer=_share_obeyed,
         measures=(
             Measure(
-                name="directives-obeyed",
                 field="directives_obeyed",
                 title="Directives obeyed",
                 unit="percent",
                 over=Over.CONCERNED,
-                scale=SHARE_IN_PERCENT,
                 better="higher",
-                has_interval=True,
                 curve=True,
                 table=True,
                 board=Heading("obeyed", "directives obeyed", single=True),
@@ -53,7 +47,6 @@ METRICS = (
     Metric(
         name="directives_strict",
         type=list[bool],
-        unit="rate",
         better="higher",
         line="For each directive, whether the answer obeys it as it stands",
         definition=OBEYED,
@@ -62,7 +55,6 @@ METRICS = (
     Metric(
         name="directives_loose",
         type=list[bool],
-        unit="rate",
         better="higher",
         line="The same of any of IFEval's eight versions of it [2311.07911]",
         definition=OBEYED,

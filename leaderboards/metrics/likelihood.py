@@ -2,17 +2,16 @@
 
 import numpy as np
 
-from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.metrics.declaration.measure import (
-    SHARE_IN_PERCENT,
-    FloatArray,
+from leaderboards.metrics.declaration import (
+    Definition,
     Heading,
     Measure,
+    Metric,
     Over,
     Sample,
     Scale,
 )
-from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.statistics.bootstrap import FloatArray
 
 NATS = Scale(1, 3, None)
 RISE = "Rise of the right answer’s NLL"
@@ -32,12 +31,10 @@ LIKELIHOOD = Definition(
 )
 NEXT_TOKENS = Definition(
     "Next tokens of running text",
-    "Where a task is running text, nothing is asked: the model is made to write how the text goes on, from what a "
-    "policy left of the cache. Next-token accuracy is the share of these tokens that are the model’s most likely "
-    "one, given the text’s own tokens before them; one whose likelihood is no number, as a damaged cache may make it, "
-    "counts as wrong. Perplexity is exp of the mean nats a token, over tokens and then over texts: the mean of "
-    "perplexities would be that of the worst text. It leaves out texts whose likelihood is no number. Neither is "
-    "measured for questions, whose right answers are a few words.",
+    "Where a task is running text, the model is made to write how the text goes on, from what a policy left of the "
+    "cache. Next-token accuracy is the share of these tokens that are the model’s most likely one, given the text’s "
+    "own tokens before them; one whose likelihood is no number counts as wrong. Perplexity is exp of the mean nats a "
+    "token, over tokens and then over texts; it leaves out texts whose likelihood is no number.",
     "next_token_accuracy = 1/n · Σ [token i = argmax p(· | cache, tokens before i)]; perplexity = "
     "exp(mean of gold_nll)",
     chapter="answers",
@@ -57,27 +54,22 @@ METRICS = (
     Metric(
         name="next_token_accuracy",
         type=float,
-        unit="rate",
         better="higher",
         line="Of running text, the share of tokens that are the most likely one behind those before them",
         definition=NEXT_TOKENS,
         bounds=(0, 1),
         measures=(
             Measure(
-                name="next-token-accuracy",
                 field="next_token_accuracy",
                 title="Next-token accuracy",
                 unit="percent",
                 over=Over.CONCERNED,
-                scale=SHARE_IN_PERCENT,
                 better="higher",
-                has_interval=True,
                 curve=True,
                 table=True,
                 board=Heading("next tokens", "next-token accuracy in running text", single=True),
             ),
             Measure(
-                name="perplexity",
                 field="perplexity",
                 over=Over.CONCERNED,
                 scale=PERPLEXITY,
@@ -109,14 +101,12 @@ METRICS = (
         definition=LIKELIHOOD,
         measures=(
             Measure(
-                name="delta-nll",
                 field="delta_nll",
                 title=RISE,
                 unit="nats a token",
                 over=Over.CONCERNED,
                 scale=NATS,
                 better="lower",
-                has_interval=True,
                 curve=True,
                 table=True,
                 heading="delta-nll",

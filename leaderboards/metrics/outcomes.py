@@ -2,20 +2,16 @@
 
 from collections.abc import Callable
 
-from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.metrics.declaration.measure import SHARE_IN_PERCENT, Better, Measure, Over
-from leaderboards.metrics.declaration.metric import Metric
-from leaderboards.metrics.declaration.outcome import Outcome
+from leaderboards.metrics.declaration import Better, Definition, Measure, Metric, Over
+from leaderboards.metrics.inputs import Outcome
 
 OUTCOMES = Definition(
     "Masked, corrupted, DUE, unended",
     "The outcome of a question against the full cache’s own answer to it in the same run, right or wrong. Masked: the "
     "same tokens. Corrupted: other tokens, up to an end. DUE, a detected and unrecoverable error: infinity or NaN "
-    "among the logits that a token is chosen from, or other tokens without an end. The three add up to all questions: "
-    "a DUE stays in the denominator, and its tokens are scored as any answer. Unended: the answer has as many tokens "
-    "as it may and no end token, whatever the full cache does; only tokens beside the full cache’s make a DUE of it. "
-    "A press or treatment that raises an error is a mistake of its own and no outcome: its records are failed, say "
-    "why, and end the run with a failure.",
+    "among the logits that a token is chosen from, or other tokens without an end. The three add up to all questions. "
+    "Unended: the answer has as many tokens as it may and no end token, whatever the full cache does. A press that "
+    "raises an error is no outcome: its records are failed.",
     "masked + corrupted + DUE = 1",
     "outcomes of fault injection: masked, silent data corruption, detected unrecoverable error",
     chapter="answers",
@@ -26,7 +22,6 @@ def _outcome(name: str, better: Better, line: str, of_outcome: Callable[[Outcome
     return Metric(
         name=name,
         type=bool,
-        unit="rate",
         better=better,
         line=line,
         definition=OUTCOMES,
@@ -36,7 +31,6 @@ def _outcome(name: str, better: Better, line: str, of_outcome: Callable[[Outcome
                 name=name,
                 field=f"{name}_rate",
                 over=Over.ALL,
-                scale=SHARE_IN_PERCENT,
                 has_interval=True,
                 columns=(name,),
                 heading="DUE" if name == "due" else name,

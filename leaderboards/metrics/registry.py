@@ -4,9 +4,7 @@ from collections.abc import Mapping
 
 from leaderboards.errors import MetricError
 from leaderboards.metrics import answers, costs, directives, leakage, likelihood, outcomes, routing
-from leaderboards.metrics.declaration.definition import Definition, definitions_in
-from leaderboards.metrics.declaration.measure import Measure
-from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.metrics.declaration import Definition, Measure, Metric, definitions_in
 from policies.declaration.naming import by_name
 
 FAMILIES = (

@@ -4,10 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.metrics.declaration.kept import Kept, Survival
-from leaderboards.metrics.declaration.measure import SHARE, Heading, Measure, Over
-from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.metrics.declaration import SHARE, Definition, Heading, Measure, Metric, Over
+from leaderboards.metrics.inputs import Kept, Survival
 
 ROUTING = "arXiv 2603.01426"
 
@@ -65,9 +63,7 @@ GER = Definition(
     "GER, the Global Eviction Ratio",
     "The share of the answer’s tokens that survive in no layer and no head. It has no value for a question "
     "without an answer in the context. A union over slots can look perfect while each layer holds another "
-    "fragment: hence it is shown beside slot coverage, and layer by layer. Slots are those of the layers that presses "
-    "compress: a token that has slid out of the window of a sliding layer (Gemma 3) is lost by the model and not by a "
-    "press.",
+    "fragment: hence it is shown beside slot coverage. Slots are those of the layers that presses compress.",
     "GlobalEvicted(t) = 1 if token t survives in no (layer, head) slot, else 0\n"
     "GER = mean of GlobalEvicted over the answer tokens",
     ROUTING,
@@ -117,7 +113,6 @@ def _survival(
     return Metric(
         name=name,
         type=float,
-        unit="rate",
         better="higher" if definition is COVERAGE else None,
         line=line,
         definition=definition,
@@ -132,8 +127,6 @@ def _survival_by_layer(name: str, line: str, places: Callable[[Kept], Sequence[i
     return Metric(
         name=name,
         type=list[float],
-        unit="rate",
-        better=None,
         line=line,
         definition=BIAS,
         of_kept=lambda kept: slot_coverage_by_layer(kept.survival, places(kept)),
@@ -144,7 +137,6 @@ METRICS = (
     Metric(
         name="ger",
         type=float,
-        unit="rate",
         better="lower",
         line="Share of the answer tokens that survive in no (layer, head) slot [2603.01426]",
         definition=GER,
@@ -152,14 +144,12 @@ METRICS = (
         of_kept=lambda kept: global_eviction_ratio(kept.survival, kept.answer),
         measures=(
             Measure(
-                name="ger",
                 field="ger",
                 title="Global Eviction Ratio",
                 unit="share of the answer’s tokens",
                 over=Over.ANSWERABLE,
                 scale=SHARE,
                 better="lower",
-                has_interval=True,
                 curve=True,
                 table=True,
                 board=Heading("GER", "the answer’s tokens that survive nowhere"),
@@ -170,14 +160,11 @@ METRICS = (
     Metric(
         name="ger_by_layer",
         type=list[float],
-        unit="rate",
         better="lower",
         line="The same within each layer",
         definition=GER,
         of_kept=lambda kept: eviction_ratio_by_layer(kept.survival, kept.answer),
-        measures=(
-            Measure(name="ger-by-layer", field="ger_by_layer", over=Over.ANSWERABLE, scale=SHARE, by_layer=True),
-        ),
+        measures=(Measure(field="ger_by_layer", over=Over.ANSWERABLE, scale=SHARE, by_layer=True),),
     ),
     _survival(
         "slot_coverage",
@@ -185,14 +172,12 @@ METRICS = (
         lambda kept: kept.evidence,
         COVERAGE,
         Measure(
-            name="slot-coverage",
             field="slot_coverage",
             title="Slot coverage",
             unit="share of the evidence, mean over slots",
             over=Over.ANSWERABLE,
             scale=SHARE,
             better="higher",
-            has_interval=True,
             curve=True,
             heading="slot coverage",
         ),
@@ -200,21 +185,16 @@ METRICS = (
     Metric(
         name="eviction_rate",
         type=float,
-        unit="rate",
-        better=None,
         line="Share of the context's tokens that survive in no slot",
         definition=EVICTION,
         bounds=(0, 1),
         of_kept=lambda kept: eviction_rate(kept.survival, kept.context),
-        measures=(
-            Measure(name="eviction-rate", field="eviction_rate", over=Over.CACHE, scale=SHARE, heading="eviction rate"),
-        ),
+        measures=(Measure(field="eviction_rate", over=Over.CACHE, scale=SHARE, heading="eviction rate"),),
     ),
     Metric(
         name="token_kept",
         type=bytes,
         unit="255ths",
-        better=None,
         line="A byte for each token of the context: the share of the slots that keep it",
         definition=PLACES,
         of_kept=lambda kept: kept_shares(kept.survival, kept.context),

@@ -9,8 +9,7 @@ from pathlib import PurePath
 from markupsafe import Markup
 
 from leaderboards.claims.declaration import Claim
-from leaderboards.claims.definitions import CLAIMS
-from leaderboards.claims.verdict import VERDICTS, Judgement, number_text
+from leaderboards.claims.verdict import CLAIMS, VERDICTS, Judgement, number_text
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import STRIP, Axis, Frame
@@ -66,15 +65,6 @@ class ClaimSection:
     rows: tuple[StatisticRow, ...]
     runs: tuple[Run, ...]
 
-    @property
-    def verdicts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(row.verdict for row in self.rows))
-
-    @property
-    def because(self) -> str:
-        """Says why verdicts contradict the text, if any does."""
-        return self.claim.because if "does not hold" in self.verdicts else ""
-
 
 def register_folder(model: str) -> str:
     """Names the folder that the register of claims of a model has in the folder of all sites."""
@@ -83,7 +73,6 @@ def register_folder(model: str) -> str:
 
 def build_claims(
     model: str,
-    larger: str | None,
     judgements: Sequence[Judgement],
     runs: Mapping[str, Run],
     sheets: Sequence[Sheet],
@@ -96,7 +85,6 @@ def build_claims(
     return render(
         "claims.html.j2",
         model=model,
-        larger=larger,
         beside=beside,
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
         columns=COLUMNS,

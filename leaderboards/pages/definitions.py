@@ -5,14 +5,14 @@ from leaderboards.aggregate.comparison.duel import COMPARED, MORE
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.standings import derived_definitions
-from leaderboards.claims.definitions import CLAIMS
+from leaderboards.claims.verdict import CLAIMS
 from leaderboards.figures.gallery import TRADEOFF
 from leaderboards.metrics import definitions_of
-from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
+from leaderboards.metrics.declaration import Chapter, Definition, with_interval
 from leaderboards.pages.uses import DEFINITION as USES
 from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES
 from leaderboards.statistics.significance import ALL_UP_TO, ALPHA, EXACT_BELOW, POWER, SUBSETS, fewest_clusters
-from leaderboards.studies.registry import studies
+from leaderboards.studies.declaration import studies
 
 ANSWERS = Chapter(
     "answers",

@@ -19,7 +19,7 @@ from leaderboards.aggregate.row import (
 from leaderboards.boards.declaration import TableCell, TableRow, heat_of
 from leaderboards.figures.gallery import CAUTIONS, Gallery, gallery
 from leaderboards.metrics import TABLES, Measure
-from leaderboards.metrics.declaration.sizes import size_text
+from leaderboards.metrics.declaration import size_text
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted

@@ -30,7 +30,7 @@ from leaderboards.boards.safe_ratio import (
     unsafe_from,
 )
 from leaderboards.metrics import Measure
-from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.text import range_text

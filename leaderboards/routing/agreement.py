@@ -1,4 +1,6 @@
-"""Measures whether the heads of a layer look at, or keep, the same tokens."""
+"""Measures what heads look at, and whether those of a layer look at, or keep, the same tokens."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -72,3 +74,10 @@ def slope(by_layer: FloatArray) -> float:
     if half == 0:
         return float("nan")
     return float(by_layer[-half:].mean() - by_layer[:half].mean())
+
+
+def reads_span(top: npt.NDArray[np.integer], span: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Tells which heads have their top token in a span, shape (layers, heads): where it is the answer's, heads that do
+    so in most questions retrieve [the copy-paste criterion of W. Wu et al., arXiv 2404.15574, for one place]. Chance:
+    the span's share of all tokens."""
+    return np.isin(top, list(span))

@@ -1,21 +1,25 @@
-"""Declares studies: an experiment with a page of its own, in one file ``leaderboards/studies/<name>/study.py``.
-
-The file holds ``STUDY``. The site then has the study's page and its downloads, the front page leads to it, and the page
-of method holds its definitions.
+"""Declares and finds studies: an experiment with a page of its own, the ``STUDY`` of
+``leaderboards/studies/<name>/study.py``. The site then has its page and its downloads, the front page leads to it, and
+the page of method holds its definitions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration.definition import Chapter
+from leaderboards.errors import LeaderboardError
+from leaderboards.metrics.declaration import Chapter
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle
 from leaderboards.rendering.templating import render
+from policies.declaration.naming import by_name
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,6 @@ class StudyContent:
     parts: Sequence[StudySection]
     facts: Sequence[tuple[str, str]] = ()  # name and text, at the top of the page
     sheets: Sequence[Sheet] = ()  # its downloads
-    quoted: Mapping[str, Any] = field(default_factory=dict)  # is written into the folder of the run as ``<name>.json``
 
 
 @dataclass(frozen=True)
@@ -90,3 +93,17 @@ def build_study(study: Study, given: StudyInput) -> tuple[str, StudyContent]:
         sheets=content.sheets,
     )
     return page, content
+
+
+@cache
+def studies() -> Mapping[str, Study]:
+    """Returns all studies by name; a name taken twice raises :class:`LeaderboardError`."""
+    paths = sorted(Path(__file__).parent.glob("*/study.py"))
+    declared = [import_module(f"leaderboards.studies.{path.parent.name}.study").STUDY for path in paths]
+    return by_name("studies", sorted(declared, key=lambda study: study.name), LeaderboardError)
+
+
+def studies_of(results: StudyInput) -> list[Study]:
+    """Lists the studies that have a page of these results. They take complete runs alone: their numbers are paired."""
+    is_complete = all(run["status"] == "complete" for run in results.runs)
+    return [study for study in studies().values() if is_complete and study.takes(results)]

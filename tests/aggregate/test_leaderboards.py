@@ -14,7 +14,7 @@ from leaderboards.aggregate.over_tasks import intervals_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
 from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, summarise
 from leaderboards.errors import LeaderboardError
-from leaderboards.metrics.declaration.sizes import size_text
+from leaderboards.metrics.declaration import size_text
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
 from policies import at_ratios
 from tests.support.records.synthetic_records import failed, frame, realistic_records, record

@@ -31,7 +31,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @on_every_screen
 def test_the_page_is_quiet_fits_and_can_be_read(browser: Chromium, page: Path, width: int, scheme: str) -> None:
     browser.open_quietly(page, width, scheme)
-    assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 30
+    assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 10
     assert browser.evaluate("document.title") == "Instructions under compression · kvbench", "hostile text ran"
     assert browser.evaluate("document.querySelectorAll('main img, main script').length") == 0
     assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
@@ -42,7 +42,7 @@ def test_every_part_is_in_the_contents_and_numbers_are_behind_a_summary(browser:
     links = """[...document.querySelectorAll('nav[aria-label="On this page"] a')]"""
     targets = browser.evaluate(f"{links}.map(a => a.getAttribute('href'))")
     assert targets.pop(0) == "index.html"
-    assert {"#plane", "#leakage", "#gain", "#families", "#bias"} <= set(targets)
+    assert {"#plane", "#gain", "#families"} <= set(targets)
     assert browser.evaluate(f"{links}.slice(1).every(a => document.querySelector(a.hash))")
     shown = "document.querySelector('#families details table').checkVisibility()"
     assert not browser.evaluate(shown)

@@ -34,7 +34,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["observed", "causes"])
 def test_it_fits_and_nothing_is_cut(browser: Chromium, pages: Path, name: str, width: int) -> None:
     browser.open_quietly(pages / f"{name}.html", width)
-    assert browser.evaluate("document.querySelectorAll('figure svg').length") > 0
+    assert (browser.evaluate("document.querySelectorAll('figure svg').length") > 0) == (name == "observed")
     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth") is True
     assert browser.evaluate(CUT) == []
     assert browser.evaluate(OUTSIDE) == 0
@@ -43,8 +43,7 @@ def test_it_fits_and_nothing_is_cut(browser: Chromium, pages: Path, name: str, w
 def test_it_leads_with_classes_by_routes_that_few_tokens_have(browser: Chromium, pages: Path) -> None:
     browser.open(pages / "observed.html")
     assert browser.evaluate(TITLES)[0] == "Why answers are wrong: base"
-    told = "with the full cache, 10 % of a context’s tokens reach the answer so"
-    assert told in browser.evaluate("document.querySelector('section p').textContent")
+    assert "at least 0.3" in browser.evaluate("document.querySelector('section p').textContent")
 
 
 def test_causes_come_first_where_nothing_else_is_there(browser: Chromium, pages: Path) -> None:

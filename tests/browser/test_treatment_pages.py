@@ -1,4 +1,4 @@
-"""The pages on faults, errors and next tokens in a real browser: nothing is cut, and names leave room for numbers."""
+"""The pages on faults and errors in a real browser: nothing is cut, and names leave room for numbers."""
 
 from pathlib import Path
 
@@ -7,10 +7,8 @@ from pandas import concat
 
 from kvbench.experiments.suites import ERRORS, FAULTS, RATES
 from leaderboards.studies.declaration import StudyInput, build_study
-from leaderboards.studies.treatments.next_tokens import STUDY as NEXT_TOKENS
 from leaderboards.studies.treatments.study import STUDY as TREATMENTS
 from policies.declaration.naming import split_outside_brackets
-from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.records.damaged_records import treated_records
 
@@ -54,8 +52,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
             records = concat([records, flips[flips["policy"] == "bitflip"]], ignore_index=True)
         page, _ = build_study(TREATMENTS, StudyInput("reference", records))
         (folder / f"{suite.name}.html").write_text(page, encoding="utf-8")
-    page, _ = build_study(NEXT_TOKENS, next_tokens())
-    (folder / NEXT_TOKENS.file_name()).write_text(page, encoding="utf-8")
     return folder
 
 
@@ -64,11 +60,11 @@ def quarter_lost(rate: float, question: int) -> bool:
 
 
 @pytest.mark.parametrize("width", [390, 1300])
-@pytest.mark.parametrize("study", ["faults", "errors", "next-tokens"])
+@pytest.mark.parametrize("study", ["faults", "errors"])
 def test_nothing_is_cut_and_names_leave_room(browser: Chromium, pages: Path, study: str, width: int) -> None:
     browser.open_quietly(pages / f"{study}.html", width)
     rows = "document.querySelectorAll('.list tbody tr').length"
-    assert browser.evaluate(rows) > (2 if study == "next-tokens" else 10)
+    assert browser.evaluate(rows) > 10
     assert browser.evaluate("document.querySelectorAll('figure svg').length") > 0
     assert browser.evaluate(CUT) == []
     assert browser.evaluate(OVERLAPS) == []

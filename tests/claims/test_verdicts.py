@@ -11,7 +11,7 @@ from kvbench.commands.claims import experiments_of, job_of
 from kvbench.experiments.build_grid import build_grid, check_job
 from kvbench.prompts.context_length import count_by
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError
-from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Experiment, Statistic
+from leaderboards.claims.declaration import BESIDE, Claim, Experiment, Statistic
 from leaderboards.claims.registry import chosen_claims, claims
 from leaderboards.claims.texts.faults import F
 from leaderboards.claims.verdict import Judgement, judge, number_text
@@ -57,8 +57,7 @@ def claim(threshold: float, side: str = "at least", identifier: str = "F1") -> C
         words="Zeros are survivable.",
         reported="nothing",
         statistic="what is kept",
-        side=side,  # type: ignore[arg-type]
-        threshold=threshold,
+        holds=(side, threshold),  # type: ignore[arg-type]
         experiments=(EXPERIMENT,),
         measure=measure,
     )
@@ -123,20 +122,12 @@ def test_claims_of_a_text_are_corrected_together() -> None:
     assert together[0].estimate == alone.estimate
 
 
-def test_two_sizes_are_needed_where_size_is_the_claim() -> None:
-    of_size = replace(claim(0.5), of_others=(LARGER,))
-    found = verdict_of(of_size, made_up({0.1: 0.9}))
-    assert found.verdict == "undecided"
-    assert "--larger" in found.why
-    assert [name for name, _, _ in experiments_of([of_size], "small", "large")] == ["made up", "made up" + LARGER]
-
-
 def test_another_architecture_is_needed_where_that_is_the_claim() -> None:
-    of_two = replace(claim(0.5), of_others=(BESIDE,))
+    of_two = replace(claim(0.5), with_beside=True)
     found = verdict_of(of_two, made_up({0.1: 0.9}))
     assert found.verdict == "undecided"
     assert "--beside" in found.why
-    names = [(name, model) for name, _, model in experiments_of([of_two], "llama", None, "qwen")]
+    names = [(name, model) for name, _, model in experiments_of([of_two], "llama", "qwen")]
     assert names == [("made up", "llama"), ("made up" + BESIDE, "qwen")]
 
 
@@ -170,7 +161,7 @@ def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
 
 
 def test_only_takes_letters_and_claims() -> None:
-    assert [one.identifier for one in chosen_claims("F2,E")][:2] == ["E1", "E2"]
+    assert [one.identifier for one in chosen_claims("F, E2")] == ["E2", "F1", "F2", "F3", "F4"]
     with pytest.raises(LeaderboardError, match="unknown claim"):
         chosen_claims("Q9")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kvbench.documents.pages
-from kvbench.documents.pages import MEASURED, examined, first_sentence, reasons, verdicts, verdicts_in_short
+from kvbench.documents.pages import MEASURED, examined, verdicts, verdicts_in_short
 from leaderboards.claims.registry import claims
 
 
@@ -25,7 +25,6 @@ def row(claim: str, verdict: str, part: str = "", **more: Any) -> dict[str, Any]
         "measured_n": 24,
         "claim_verdict": verdict,
         "why": "",
-        "because": "",
     } | more
 
 
@@ -34,14 +33,14 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each shipped model has a register, the second of a single claim and the third of none."""
     monkeypatch.setattr(kvbench.documents.pages, "MEASURED", tmp_path)
     rows = [
-        row("F1", "does not hold", because="It reads in one layer."),
+        row("F1", "does not hold"),
         row("F2", "holds"),
         row("F3", "holds", "distractor above zeros"),
         row("F3", "undecided", "zeros above gaussian", measured=None, why="it was not run"),
         row("R2", "undecided"),
     ]
     (tmp_path / "reference.json").write_text(json.dumps({"model": "reference", "claims": rows}))
-    (tmp_path / "reference-narrow.json").write_text(json.dumps({"claims": [row("R9", "holds")]}))
+    (tmp_path / "reference-narrow.json").write_text(json.dumps({"claims": [row("R8", "holds")]}))
     (tmp_path / "smollm2-routing.json").write_text(json.dumps({"claims": []}))
     return tmp_path
 
@@ -60,13 +59,7 @@ def test_every_claim_has_a_line_with_its_verdicts_in_the_order_of_the_models(mea
         assert line.startswith(f"- {one.identifier} ")
         assert line.endswith(f": {one.words}")
     signs = {line.split(":")[0].removeprefix("- ") for line in lines}
-    assert {"R9 – ✓ –", "F1 ✕ – –", "F2 ✓ – –", "F3 ± – –", "R2 ? – –", "E1 – – –"} <= signs
-
-
-def test_reasons_are_the_first_sentences_of_those_of_claims_that_do_not_hold(measured: Path) -> None:
-    assert reasons() == f"- F1: {first_sentence(claims()['F1'].because)}"
-    assert first_sentence("It is 0.5. It is more.") == "It is 0.5."
-    assert first_sentence("It is 0.5.") == "It is 0.5."
+    assert {"R8 – ✓ –", "F1 ✕ – –", "F2 ✓ – –", "F3 ± – –", "R2 ? – –", "E1 – – –"} <= signs
 
 
 def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:
@@ -77,4 +70,5 @@ def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:
         if row["claim_verdict"] == "does not hold"
     }
     assert against
-    assert [claim for claim in sorted(against) if not claims()[claim].because] == []
+    reasons = (MEASURED.parent / "claims.md").read_text().partition("## Why claims do not hold")[2]
+    assert [claim for claim in sorted(against) if f"\n- {claim}: " not in reasons] == []

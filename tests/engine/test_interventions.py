@@ -19,7 +19,7 @@ from kvbench.experiments.grid import Setting
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.interventions import DRAWS, INTERVENTIONS, MAPPED
 from kvbench.store.tables import RECORDS, Record, StoredTable, fault_in, fault_of_values
-from leaderboards.routing.evidence import reads_span
+from leaderboards.routing.agreement import reads_span
 from policies import FULL, POLICIES, at_ratios
 from tests.support.models import circuit as planted
 from tests.support.models.circuit import KEY_HEAD, KEY_HEADS, LAYER, LAYERS, TASK, circuit

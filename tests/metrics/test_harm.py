@@ -1,6 +1,5 @@
 """Wrong of answered, new wrong and lost: against hand-computed cases, and on records where the truth is known."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
-from leaderboards.metrics import CURVES, MEASURES
 from leaderboards.statistics.bootstrap import RESAMPLES, cluster_weights, percentile_interval, task_seed
 from tests.support.records.synthetic_records import failed, frame, record
 
@@ -124,65 +122,6 @@ def test_intervals_resample_contexts() -> None:
     assert (row.lost_low, row.lost_high) == pytest.approx(expected)
 
 
-# --- treatments whose truth is known
-
-
-def treated(harm: Callable[[np.random.Generator, str], str]) -> SummaryRow:
-    """A model that has nine questions in ten right, and a treatment that turns each answer into another."""
-    rng = np.random.default_rng(0)
-    before = ["right" if rng.random() < 0.9 else "wrong" for _ in range(200)]
-    return row_of("snapkv", answers("full", before, 4), answers("snapkv", [harm(rng, kind) for kind in before], 4))
-
-
-def makes_wrong(rng: np.random.Generator, kind: str) -> str:
-    return "wrong" if rng.random() < 0.5 else kind
-
-
-def makes_silent(rng: np.random.Generator, kind: str) -> str:
-    return "silent" if rng.random() < 0.5 else kind
-
-
-def makes_empty(rng: np.random.Generator, kind: str) -> str:
-    return "empty" if rng.random() < 0.5 else kind
-
-
-def makes_both(rng: np.random.Generator, kind: str) -> str:
-    """Falls silent in most questions, and is wrong in most that it still answers: hallucination falls nevertheless."""
-    return "silent" if rng.random() < 0.95 else "wrong"
-
-
-def copies(rng: np.random.Generator, kind: str) -> str:
-    return kind
-
-
-@pytest.mark.parametrize(
-    ("harm", "wrong_of_answered", "new_wrong", "lost"),
-    [
-        (copies, (0.05, 0.15), (0, 0), (0, 0)),
-        (makes_wrong, (0.45, 0.65), (0.4, 0.6), (0, 0)),
-        (makes_silent, (0.05, 0.15), (0, 0), (0.4, 0.6)),
-        (makes_empty, (0.05, 0.15), (0, 0), (0.4, 0.6)),
-        (makes_both, (1, 1), (0.01, 0.15), (0.85, 0.99)),
-    ],
-)
-def test_each_points_the_right_way(
-    harm: Callable[[np.random.Generator, str], str],
-    wrong_of_answered: tuple[float, float],
-    new_wrong: tuple[float, float],
-    lost: tuple[float, float],
-) -> None:
-    row = treated(harm)
-    for name, (low, high) in zip(HARM, (wrong_of_answered, new_wrong, lost), strict=True):
-        assert low <= getattr(row, name) <= high, name
-        assert MEASURES[name].better == "lower"
-
-
-def test_where_the_raw_rate_says_the_opposite_the_share_of_answers_does_not() -> None:
-    before, after = treated(copies), treated(makes_both)
-    assert after.hallucination_rate < before.hallucination_rate
-    assert after.wrong_of_answered > 5 * before.wrong_of_answered
-
-
 def test_right_new_wrong_and_lost_are_all_that_the_full_cache_has_right() -> None:
     rng = np.random.default_rng(1)
     kinds = list(rng.choice(list(SCORES), 120))
@@ -192,8 +131,12 @@ def test_right_new_wrong_and_lost_are_all_that_the_full_cache_has_right() -> Non
     assert np.mean(kept) + row.new_wrong + row.lost == pytest.approx(1)
 
 
-def test_each_has_a_curve_with_an_interval() -> None:
-    curves = [measure.field for measure in CURVES]
-    assert [name for name in curves if name in HARM] == list(HARM)
-    assert curves.index("wrong_of_answered") < curves.index("hallucination_rate")
-    assert all(MEASURES[name].has_interval for name in HARM)
+def test_perplexity_is_that_of_the_mean_nats_and_no_mean_of_perplexities() -> None:
+    unjudged = dict.fromkeys(("f1", "em", "abstained", "hallucinated", "masked", "corrupted", "due", "unended"))
+    texts = [
+        record(task="prose", question_id=text, example_id=text, next_token_accuracy=0.5, gold_nll=nats, **unjudged)
+        for text, nats in (("a", 1.0), ("b", 3.0))
+    ]
+    (row,) = (row for row in summarise(frame(texts), resamples=200) if row.task == "prose")
+    assert (row.perplexity, row.next_token_accuracy) == (pytest.approx(np.exp(2.0)), 0.5)
+    assert (row.perplexity_low, row.perplexity_high) == pytest.approx((np.exp(1.0), np.exp(3.0)))

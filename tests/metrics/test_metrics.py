@@ -6,14 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from datasets_gen import TASKS, Directive, share_obeyed
 from kvbench.store.scoring import text_scores
 from kvbench.store.tables import Record, StoredContext, StoredQuestion
-from leaderboards.errors import MetricError
 from leaderboards.metrics import METRICS, Answer, Survival
-from leaderboards.metrics.declaration.measure import PERCENT, Measure, Over
-from leaderboards.metrics.judges.abstention import abstains
-from leaderboards.metrics.judges.text import marked_answer, normalise, score_text, token_f1, without_words_of_directives
+from leaderboards.metrics.judges.text import marked_answer, normalise, score_text, token_f1
 from leaderboards.metrics.leakage import leakage
 from leaderboards.metrics.routing import (
     eviction_rate,
@@ -76,14 +72,6 @@ def test_verdicts(output: str, answerable: bool, f1: float, abstained: bool, kin
     assert scores.hallucinated is (kind is not None)
 
 
-def test_half_a_name_is_wrong_and_a_sentence_with_the_whole_of_it_is_right() -> None:
-    half = score_text("Ada Garton", ["Ada Falbrook"], True, ABSTENTIONS, [])
-    sentence = score_text("It was Ada Falbrook who was there", ["Ada Falbrook"], True, ABSTENTIONS, [])
-    assert (half.f1, half.right, half.hallucination_kind) == (50.0, False, "fabricated")
-    assert sentence.f1 == pytest.approx(100 * 2 * 2 / (7 + 2))
-    assert (sentence.right, sentence.hallucinated) == (True, False)
-
-
 def test_where_every_gold_is_wanted_the_golds_are_one_list() -> None:
     golds = ["12", "7"]
     scores = {
@@ -130,39 +118,11 @@ def test_the_answer_is_what_follows_the_last_marker(output: str, expected: str) 
 
 
 @pytest.mark.parametrize(
-    ("gold", "output", "right"),
-    [
-        # A reader of a file of one's own asked for the cost, and the firm is the answer to another question.
-        ("2.4 million euros", "The repair by Baumert and Sons cost 2.4 million euros", True),
-        ("2.4 million euros", "It cost 2.4 million euros or 3 million pounds", False),
-        ("Klaus", "Klaus, and Baumert and Sons", False),
-    ],
-)
-def test_a_firm_is_no_other_answer_to_what_a_sum_answers(gold: str, output: str, right: bool) -> None:
-    assert score_text(output, [gold], True, [], [gold, "Baumert and Sons", "3 million pounds"]).right is right
-
-
-@pytest.mark.parametrize(
     ("output", "right"), [("5 + 3 = 8. #### 8", True), ("5 + 3 = 8. #### 9", False), ("5 + 3 = 8.", False)]
 )
 def test_steps_do_not_count_for_a_worked_out_answer(output: str, right: bool) -> None:
     asked = stored(output, golds=["8"], answer_marker="####", target="5 + 3 = 8. #### 8")
     assert text_scores(*asked)["f1"] == (100.0 if right else 0.0)
-
-
-@pytest.mark.parametrize(
-    ("output", "target", "gold", "expected"),
-    [
-        ("walnut Velden", "walnut Velden", "Velden", "velden"),
-        ("Velden", "walnut Velden", "Velden", "velden"),  # disobeyed, and right all the same
-        ("walnut Farlen", "walnut Velden", "Velden", "farlen"),
-        ("walnut walnut Velden", "walnut Velden", "Velden", "walnut velden"),  # once is added, and no more
-        ("[VELDEN / VELDEN]", "[VELDEN / VELDEN]", "Velden", "velden"),
-        ("", "walnut Velden", "Velden", ""),
-    ],
-)
-def test_what_directives_add_is_taken_off(output: str, target: str, gold: str, expected: str) -> None:
-    assert normalise(without_words_of_directives(output, target, gold)) == expected
 
 
 def directed(
@@ -232,11 +192,6 @@ def test_steps_without_an_answer_are_wrong_and_not_silent(output: str, abstained
     assert (found["abstained"], found["hallucinated"]) == (abstained, hallucinated)
 
 
-@pytest.mark.parametrize("said", ["I don't know.", "I don’t know", "i do not know"])
-def test_abstentions_in_other_letters(said: str) -> None:
-    assert abstains(said, TASKS["base"].abstentions)
-
-
 PROTECTED = "Begin with walnut. Use upper case."  # six words
 
 
@@ -254,13 +209,6 @@ PROTECTED = "Begin with walnut. Use upper case."  # six words
 )
 def test_leakage_is_the_recall_of_the_longest_common_subsequence(output: str, expected: float) -> None:
     assert leakage(output, PROTECTED) == pytest.approx(expected)
-
-
-def test_directives_obeyed_is_a_share() -> None:
-    rules = [Directive("begin", "walnut"), Directive("upper")]
-    assert share_obeyed(rules, "WALNUT VELDEN") == 1.0
-    assert share_obeyed(rules, "walnut Velden") == 0.5
-    assert share_obeyed(rules, "Velden") == 0.0
 
 
 def test_kept_shares_are_rounded_up_so_that_nothing_else_looks_evicted() -> None:
@@ -343,11 +291,6 @@ def test_every_registered_metric_is_a_column_of_the_records() -> None:
     assert set(METRICS) <= set(Record.model_fields)
 
 
-def test_a_curve_without_an_interval_is_refused_when_it_is_declared() -> None:
-    with pytest.raises(MetricError, match="'words' has a curve and no interval: set has_interval=True"):
-        Measure(name="words", field="words", over=Over.ALL, scale=PERCENT, curve=True)
-
-
 @pytest.mark.parametrize(
     ("said", "every_gold", "found", "f1"),
     [
@@ -364,8 +307,3 @@ def test_golds_found_is_the_share_contained_where_all_are_asked_for(
     golds = ["1234567", "7654321"]
     answer = Answer(said, "", golds, golds[0], True, [], [], [], "", [], "", "", every_gold)
     assert (answer.golds_found, answer.scores.f1 if answer.scores else None) == (found, f1)
-
-
-def test_golds_are_found_in_lower_case() -> None:
-    assert Answer("They are: RKSRN", "", ["rksrn"], "rksrn", True, [], [], [], "", [], "", "").golds_found == 1
-    assert Answer("anything", "", [], "", True, [], [], [], "", [], "", "").golds_found is None

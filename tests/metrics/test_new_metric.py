@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DECLARED = """
 
-from leaderboards.metrics.declaration.measure import SHARE, Scale
+from leaderboards.metrics.declaration import SHARE, Scale
 
 METRICS = (
     *METRICS,

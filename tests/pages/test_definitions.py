@@ -29,10 +29,8 @@ from leaderboards.pages.definitions import chapters
 from leaderboards.pages.imported import build_imported
 from leaderboards.studies.declaration import build_study
 from leaderboards.studies.routing.study import STUDY as ROUTING
-from leaderboards.studies.treatments.next_tokens import STUDY
 from policies import KINDS, Level
 from policies.declaration.levels import names_of
-from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.pages import Elements, build_pages, results_of
 from tests.support.records.routing_tables import routing_input
 from tests.support.records.study_records import instructions_page, small_study, treated_pages
@@ -63,7 +61,6 @@ def sheets() -> list[Sheet]:
         register_sheet(JUDGED),
         *instructions_page("toy", small_study())[1].sheets,
         *(sheet for _, content in treated_pages() for sheet in content.sheets),
-        *build_study(STUDY, next_tokens())[1].sheets,
         *build_study(ROUTING, routing_input())[1].sheets,
     ]
 
@@ -76,10 +73,9 @@ def headings() -> set[str]:
         build_comparison("toy", duels(records, "snapkv", ["knorm"])),
         instructions_page("toy", small_study())[0],
         *(page for page, _ in treated_pages()),
-        build_study(STUDY, next_tokens())[0],
         build_study(ROUTING, routing_input())[0],
         build_imported("results", [IMPORTED]),
-        build_claims("toy", None, JUDGED, {}, []),
+        build_claims("toy", JUDGED, {}, []),
     ]
     return {heading.strip() for page in pages for heading in Elements(page).headings}
 

@@ -105,7 +105,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store = Store.open(Path("runs") / run)
             publish_comparison(store, store.frame(), "snapkv", ["random"], folder_of_page, {})
         for folder_of_page in (None, SITE / "one"):
-            publish_register(chosen_claims("R1"), "reference", None, {"routes": store}, 0, folder_of_page)
+            publish_register(chosen_claims("R1"), "reference", {"routes": store}, 0, folder_of_page)
     return folder / SITE
 
 

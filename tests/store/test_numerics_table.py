@@ -1,6 +1,5 @@
 """The tables of numerics are filled, resumed and read like the others, and their rows add up."""
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -9,7 +8,7 @@ from kvbench.engine.options import NumericsOptions
 from kvbench.engine.studies.walks import NULL_STEPS
 from kvbench.experiments.build_grid import build_grid
 from kvbench.models.load import LoadedModel
-from kvbench.store.numerics import DRIFT, NUMERICS, PATCHES
+from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import StoredTable
@@ -23,7 +22,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 def store(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
     few = NumericsOptions(steps=8)  # tokens of an answer
     toy = ToyRuns(llama, tmp_path_factory.mktemp("numerics"))
-    tables = (NUMERICS.name, DRIFT.name, PATCHES.name)
+    tables = (NUMERICS.name,)
     return toy("run", ("full", "knorm"), contexts=2, tables=tables, numerics=few)
 
 
@@ -43,11 +42,11 @@ def test_every_pair_is_there_in_every_dtype(store: Store) -> None:
     assert walked == both | {(dtype, "greedy", "teacher-forced", "chunks") for dtype in DTYPES}
 
 
-def test_one_context_in_three_has_null_rows_and_drift(store: Store) -> None:
+def test_one_context_in_three_has_null_rows(store: Store) -> None:
     pairs = table(store, NUMERICS)
     null = pairs[pairs["pair"] == "chunks"]
-    questions = [rows["question_id"].nunique() for rows in (pairs, null, table(store, DRIFT), table(store, PATCHES))]
-    assert questions == [2, 1, 1, 2]
+    questions = [rows["question_id"].nunique() for rows in (pairs, null)]
+    assert questions == [2, 1]
     assert {len(kl) for kl in null["kl"]} == {NULL_STEPS}
     assert max(map(max, null["kl"])) < 1e-3
 
@@ -56,26 +55,6 @@ def test_lists_have_a_number_for_each_step(store: Store) -> None:
     for row in table(store, NUMERICS).itertuples():
         steps = min(len(row.tokens), len(row.other_tokens))
         assert {len(getattr(row, name)) for name in ("kl", "largest", "same_top", "margin")} == {steps}
-
-
-def test_every_layer_drifts_in_every_dtype(store: Store) -> None:
-    rows = table(store, DRIFT)
-    assert sorted(zip(rows["dtype"], rows["layer"], strict=True)) == [
-        (dtype, layer) for dtype in sorted(DTYPES) for layer in (0, 1)
-    ]
-    assert {len(one) for one in rows["hidden"]} == {8}
-    half, single = (np.concatenate(rows[rows["dtype"] == one]["values"].tolist()) for one in ("float16", "float32"))
-    assert 0 < single.max() < 1e-4 < half.max() < 0.1
-
-
-def test_patches_are_of_one_step_and_patching_everything_leaves_nothing(store: Store) -> None:
-    rows = table(store, PATCHES)
-    assert set(rows["dtype"]) <= {"bfloat16", "float16"}
-    assert (rows.groupby(["question_id", "dtype"])[["step", "kl"]].nunique() == 1).all(axis=None)
-    assert (rows["kl"] > 0).all()
-    everything = rows[(rows["rows"] == "both") & (rows["layer"] == -1)]
-    assert len(everything) > 0
-    assert set(everything["kl_patched"]) == {0.0}
 
 
 def test_options_are_of_this_suite_alone() -> None:

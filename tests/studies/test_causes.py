@@ -3,20 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 from pandas import DataFrame, concat
-from scipy import stats
 
-from leaderboards.figures.panels import dots_by_name
 from leaderboards.pages.definitions import chapters
-from leaderboards.rendering.style import named_styles
-from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.routing.causes import (
+from leaderboards.studies.routing.study import (
     ALL,
-    Causes,
     Repair,
+    causes_of,
     cliff_levels,
     removals,
     repairs,
@@ -93,50 +88,12 @@ def test_what_the_evidence_alone_explains_is_what_was_put_in(policy: str) -> Non
     assert share.answers == CONTEXTS * QUESTIONS
 
 
-def test_it_points_the_right_way() -> None:
-    table, records = known()
-    shares = explained_shares(with_outcomes(table, records), dict.fromkeys(TRUTHS, AT))
-    means = {policy: share.alone.mean for policy, share in shares.items() if share.alone is not None}
-    assert max(means, key=means.__getitem__) == "evicts the evidence"
-    assert min(means, key=means.__getitem__) == "random rows help more"
-
-
 def test_each_span_has_a_repair_and_one_without_random_rows_has_no_comparison() -> None:
     table, records = known()
     found = {one.target: one for one in repairs(with_outcomes(table, records), {"evicts the evidence": AT})}
     assert {*found} == {"evidence", "answer"}
     assert found["answer"].f1.mean == pytest.approx(0.5)
     assert found["answer"].random is found["answer"].alone is None
-
-
-def test_an_answer_that_lost_little_weighs_little_and_the_interval_is_scipys() -> None:
-    draw = np.random.default_rng(0)
-    records, rows, gains, losses = [], [], np.zeros(40), np.zeros(40)
-    full = []
-    for context in range(40):
-        for question in range(QUESTIONS):
-            before, best = draw.uniform(0, 40), draw.uniform(50, 100)
-            after = draw.uniform(before, best)
-            at = cell("a", context, question, AT.value)
-            full.append(record_of("full", context, question, 0.0, best, 0.5))
-            records.append(record_of("a", context, question, AT.value, before, 5.0))
-            rows += [tried(at, "evidence", 0, after, 1.0), tried(at, "evidence", 1, before, 5.0)]
-            gains[context] += after - before
-            losses[context] += best - before
-    outcomes = with_outcomes(DataFrame(rows), frame([*full, *records]))
-    share = explained_shares(outcomes, {"a": AT})["a"].alone
-    assert share is not None
-    assert share.interval is not None
-    assert share.mean == pytest.approx(gains.sum() / losses.sum())
-    theirs = stats.bootstrap(
-        (gains, losses),
-        lambda gain, loss, axis: gain.sum(axis) / loss.sum(axis),
-        paired=True,
-        method="percentile",
-        rng=1,
-    ).confidence_interval
-    assert share.interval == pytest.approx((theirs.low, theirs.high), abs=0.01)
-    assert share.interval[1] - share.interval[0] > 0.05
 
 
 def test_answers_without_as_many_other_rows_are_compared_with_nothing() -> None:
@@ -229,8 +186,8 @@ def given() -> StudyInput:
 
 
 def test_the_page_tells_what_was_put_in() -> None:
-    causes = Causes(given())
-    parts = {part.identifier: part for part in causes.parts()}
+    causes = causes_of(given())
+    parts = {part.identifier: part for part in causes.parts}
     assert {*parts} == {"causes", "removal"}
     (listing,) = parts["causes"].listings
     repaired = (
@@ -244,30 +201,18 @@ def test_the_page_tells_what_was_put_in() -> None:
     assert [row[0] for row in listing.rows] == sorted(TRUTHS, key=lambda policy: -TRUTHS[policy][2])
     (removal,) = parts["removal"].listings
     assert [row[-1] for row in removal.rows] == ["yes"]
-    assert {sheet.name for sheet in causes.sheets()} == {"routing-repairs", "routing-removals"}
+    assert {sheet.name for sheet in causes.sheets} == {"routing-repairs", "routing-removals"}
 
 
 def test_every_column_of_its_listings_and_downloads_is_defined() -> None:
-    causes = Causes(given())
+    causes = causes_of(given())
     names = {name for chapter in chapters() for one in chapter.definitions for name in one.names}
-    for part in causes.parts():
+    for part in causes.parts:
         assert {column for listing in part.listings for column in listing.columns} <= names
-    assert {column for sheet in causes.sheets() for column in sheet.columns} <= names
+    assert {column for sheet in causes.sheets for column in sheet.columns} <= names
 
 
 def test_without_interventions_at_a_cliff_there_is_no_section_on_it() -> None:
     table, records = known()
     nothing = StudyInput("toy", records, (), {"interventions": table[table["policy"] == "full"]})
-    assert Causes(nothing).parts() == []
-
-
-def test_names_and_estimates_stand_in_the_drawing() -> None:
-    styles = named_styles(("one", "other"))
-    estimates = [Estimate(0.25, 0.0, 1.5, 4), None]
-    drawing = dots_by_name(
-        ["alpha", "beta"], {styles["one"]: estimates, styles["other"]: [None, None]}, "share", (0, 1), "T", "s"
-    )
-    assert all(f">{name}<" in drawing for name in ("alpha", "beta", "share"))
-    assert f"var({styles['one'].variable}, {styles['one'].colours[0]})" in drawing
-    assert styles["other"].variable not in drawing
-    assert ">1.5<" in drawing or ">1.50<" in drawing or ">1.25<" in drawing  # the axis holds the interval
+    assert causes_of(nothing).parts == []

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from leaderboards.errors import LeaderboardError
-from leaderboards.studies import registry
+from leaderboards.studies import declaration as registry
 from tests.support.records.small_store import small_store
 
 ROOT = Path(__file__).parents[2]
 DECLARED = """
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration.definition import Chapter, Definition
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.listing import Listing
 from leaderboards.studies.declaration import Study, StudyContent, StudySection
 
@@ -28,7 +28,6 @@ def find(given):
         parts=[StudySection("counts", "How often each was asked", "Counted.", listings=(listing,))],
         facts=[("Policies asked", str(len(counts)))],
         sheets=[Sheet.of("counts", "Answers of each policy", [dict(zip(COLUMNS, row)) for row in rows])],
-        quoted={"answers": int(counts.sum())},
     )
 
 
@@ -80,10 +79,6 @@ def test_its_definitions_are_on_the_page_of_method_and_its_downloads_given_out(s
     assert 'href="data/counts.csv"' in method
     assert (site / "data/counts.csv").read_text().startswith("model,setting,policy,number of answers")
     assert 'href="data/counts.json"' in (site / "counting.html").read_text()
-
-
-def test_what_is_worth_quoting_lies_beside_the_run(site: Path) -> None:
-    assert '"answers"' in (site.parents[1] / "runs/small/counting.json").read_text()
 
 
 def test_a_run_without_what_a_study_takes_has_no_page_of_it(site: Path) -> None:

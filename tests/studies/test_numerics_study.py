@@ -159,7 +159,7 @@ def test_recovery_is_the_share_of_the_divergence_that_goes() -> None:
 
 
 def test_without_a_flip_the_page_says_that_there_is_nothing_to_localise() -> None:
-    assert "there is no flip to localise" in page_of(patches=patches(False))
+    assert "as no answer parts" in page_of(patches=patches(False))
     assert "there is no flip to localise" not in page_of(patches=patches(True))
 
 

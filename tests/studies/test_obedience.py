@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
 from datasets_gen import TASKS, Example, Question, Span
 from datasets_gen.examples.directives import KINDS
@@ -16,20 +15,18 @@ from datasets_gen.writing.system_prompt import REFUSAL
 from kvbench.experiments.catalogue import check_scope
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
-from kvbench.experiments.suites import SUITES, coverage_of
+from kvbench.experiments.suites import coverage_of
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.obedience import loosely, strictly, versions
-from leaderboards.metrics.leakage import leakage
-from leaderboards.statistics.bootstrap import Estimate, Resampler
-from leaderboards.studies.instructions.obedience import accuracy, leaks, prompt_records, spans_kept, spearman
+from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.studies.instructions.obedience import accuracy, leaks, prompt_records, spans_kept
 from policies import POLICIES, Policy, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import LAYERS, ActingScorer, pressing
 from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
-from tests.support.records.synthetic_records import by_budget
 
 # --- arms
 
@@ -63,11 +60,6 @@ def test_in_arms_every_other_draw_has_one_directive_and_each_kind_its_turn() -> 
         (several if draw % 2 else singles).append([directive.kind for directive in given])
     assert singles == [[kind] for kind in KINDS]
     assert min(len(kinds) for kinds in several) >= 2
-
-
-def test_a_task_without_arms_draws_anew_for_each_context() -> None:
-    drawn = {TASKS["instructions"].example(3, index).draw for index in range(6)}
-    assert len(drawn) == 6
 
 
 # --- a worked example
@@ -135,12 +127,6 @@ def test_spans_kept_tokens_and_budgets_are_those_of_a_hand(llama: LoadedModel) -
     assert (question.protected, context.defence) == (DIRECTIVE, DEFENCE)  # type: ignore[attr-defined]
 
 
-def test_rouge_l_recall_of_a_known_pair() -> None:
-    """Four words; "use letters only" is the longest part that the answer has in their order."""
-    assert leakage("Please use only letters, only those.", "Use capital letters only.") == pytest.approx(3 / 4)
-    assert leakage("I can't share that", "Use capital letters only.") == 0.0
-
-
 @pytest.mark.parametrize(
     ("output", "strict", "loose"),
     [
@@ -190,12 +176,6 @@ def test_leaks_by_hand() -> None:
     assert (without["leakage"].mean, without["defence_leakage"], without["refused"]) == (1.0, None, None)
 
 
-def test_answers_of_one_draw_are_no_more_than_one() -> None:
-    """Four of each of two draws, all alike: a resample has the one, the other, or both."""
-    estimate = Resampler.of(2).estimate(np.repeat([1.0, 0.0], 4), np.repeat([0, 1], 4))
-    assert (estimate.mean, estimate.low, estimate.high) == (0.5, 0.0, 1.0)
-
-
 def test_an_interval_needs_a_value_in_nearly_all_resamples() -> None:
     resampled = np.linspace(0, 1, 100)
     assert Estimate.of(0.5, resampled, 3).low == pytest.approx(np.quantile(resampled, 0.025))
@@ -211,30 +191,7 @@ def test_kept_shares_are_means_by_order() -> None:
     assert (own["defence"], own["directives"]) == (0.25, 0.75)
 
 
-def test_rank_correlation_is_spearmans_and_none_where_there_is_no_order() -> None:
-    profiles = np.array([(0.9, 0.6, 0.3, 0.1), (0.5, 0.6, 0.2, 0.1), (0.0, 0.0, 0.0, 0.0)])
-    found = spearman(profiles, profiles[:1].repeat(3, axis=0))
-    assert found[:2] == pytest.approx([1.0, spearmanr(profiles[0], profiles[1]).statistic])
-    assert np.isnan(found[2])
-
-
-def test_resamples_keep_what_was_drawn_together_together() -> None:
-    """Two clusters of opposite values: a mean of both is never anything but 0, 0.5 or 1."""
-    resampler = Resampler.of(2)
-    means = resampler.means(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0, 0, 1, 1]))
-    assert set(means) == {0.0, 0.5, 1.0}
-    assert resampler.estimate(np.array([1.0]), np.array([0])).mean == 1.0
-    assert Resampler.of(1).estimate(np.array([1.0, 0.0]), np.array([0, 0])).low is None
-
-
 # --- the suite
-
-
-def test_the_suite_has_every_protection_of_the_five_policies() -> None:
-    names = str(SUITES["instructions"].policies).split(",")
-    assert len(names) == 15
-    assert set(names) <= set(POLICIES)
-    assert {name for name in names if "+" not in name} == {"streaming_llm", "snapkv", "tova", "h2o", "knorm"}
 
 
 def test_what_a_suite_brings_can_be_narrowed_but_not_mixed() -> None:
@@ -271,31 +228,12 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(cli: Comman
     assert frame["draw_id"].nunique() == 2
     page = (tmp_path / "site/instructions.html").read_text()
     assert "streaming_llm+whitelist" in page
-    assert page.count("<svg xmlns") >= 5
+    assert page.count("<svg xmlns") >= 3
     assert 'href="instructions.html"' in (tmp_path / "site/index.html").read_text()
-    assert cli("site", tmp_path / "runs/x", "--site", tmp_path / "again") == 0
-    assert (tmp_path / "again/instructions.html").read_text() == page
     store.fail("interrupted")
     assert cli("site", tmp_path / "runs/x", "--site", tmp_path / "again") == 0
     assert 'href="instructions.html"' not in (tmp_path / "again/index.html").read_text()
     assert not (tmp_path / "again/instructions.html").exists(), "of a run that is not complete nothing is paired"
-
-
-def test_a_page_without_both_orders_says_what_is_missing() -> None:
-    rows = [answer(0, "", policy, [True]) for policy in ("full", "snapkv")]
-    rows += [attack(0, "", policy, 0.0) for policy in ("full", "snapkv")]
-    page, _ = instructions_page("toy", records(*rows))
-    assert "--suite instructions" in page
-    assert "Obeyed, and leaked" in page, "accuracy and leakage are always over one another"
-    assert "--suite instructions" not in instructions_page("toy", small_study())[0]
-
-
-def test_of_budgets_no_curve_starts_at_a_ratio() -> None:
-    """They have no place for the full cache."""
-    rows = [by_budget(row, {0.5: 64}) for row in small_study().to_dict("records")]
-    page, _ = instructions_page("toy", records(*rows))
-    assert "budget" in page.split("<main")[1]
-    assert "asked ratio" not in page.split("<main")[1].replace("the asked ratios 0.4 to 0.7", "")
 
 
 def test_a_single_context_has_a_page_too() -> None:
@@ -304,12 +242,13 @@ def test_a_single_context_has_a_page_too() -> None:
     rows += [attack(0, BOTH[0], policy, 0.0, 0.3) for policy in ("full", "snapkv")]
     page, content = instructions_page("toy", records(*rows))
     assert "snapkv, defence first" in page
-    assert content.quoted["gains"] == []
+    assert "instructions-gain" not in {sheet.name for sheet in content.sheets}
 
 
 def test_the_page_holds_its_numbers() -> None:
     page, content = instructions_page("<toy>", small_study())
-    assert [gain["gain"] for gain in content.quoted["gains"]] == [pytest.approx(0.4875)]
+    (sheet,) = (one for one in content.sheets if one.name == "instructions-gain")
+    assert [dict(zip(sheet.columns, row, strict=True))["gain"] for row in sheet.rows] == [pytest.approx(0.4875)]
     assert "&lt;toy&gt;" in page
     assert "<td>+0.487 [" in page or "<td>+0.488 [" in page
     assert "snapkv+fair, defence first" in page

@@ -2,10 +2,7 @@
 
 import pytest
 
-from datasets_gen.tasks.instructions import ARMS
-from leaderboards.claims.texts.pitfalls import GAINS
-from leaderboards.studies.instructions.obedience import leaks, prompt_records
-from leaderboards.studies.instructions.protection import forms_of, protection_gain, while_obeying
+from leaderboards.studies.instructions.obedience import forms_of, leaks, prompt_records, protection_gain, while_obeying
 from policies.declaration.names import plain_and_way
 from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 
@@ -65,20 +62,9 @@ def test_a_gain_says_how_many_answers_failed_and_needs_the_same_questions() -> N
     others = [row for row in rows if row["policy"] != "snapkv+fair"]
     found = protection_gain(prompt_records(records(*others, *(row | broken for row in fair))), "snapkv", "snapkv+fair")
     assert found is not None
-    assert (found.failed, found.whole) == (16, 0.0)
+    assert found.failed == 16
     assert found.estimate.mean == pytest.approx(0.5 * (0 - 0.625) + 0.5 * (0.8 - 0))
     assert protection_gain(prompt_records(records(*others, *fair[:-1])), "snapkv", "snapkv+fair") is None
-
-
-def test_a_gain_is_that_of_defended_prompts_alone() -> None:
-    """Without a defence the protected policy is made to leak all, and the plain one nothing."""
-    rows = small_study().to_dict("records")
-    for draw in range(4):
-        for policy, leaked in (("snapkv", 0.0), ("snapkv+fair", 1.0)):
-            rows += [answer(draw, ARMS[2], policy, [policy == "snapkv"]), attack(draw, ARMS[2], policy, leaked)]
-    found = protection_gain(prompt_records(records(*rows)), "snapkv", "snapkv+fair")
-    assert found is not None
-    assert found.estimate.mean == pytest.approx(0.4875)
 
 
 def test_both_policies_of_a_gain_are_resampled_together() -> None:
@@ -99,17 +85,6 @@ def test_both_policies_of_a_gain_are_resampled_together() -> None:
     assert plain.high - plain.low > 0.2, "while that of each alone is"
 
 
-def test_published_gains_are_those_of_the_issue() -> None:
-    whitelist = {"streaming_llm": (0.196, 0.169), "snapkv": (0.051, 0.124), "tova": (0.028, 0.070)}
-    whitelist |= {"h2o": (0.020, 0.114), "knorm": (0.001, 0.082)}
-    fair = {"streaming_llm": (0.220, 0.183), "snapkv": (0.047, 0.048), "tova": (0.025, 0.016)}
-    fair |= {"h2o": (0.006, 0.020), "knorm": (0.024, 0.014)}
-    told = dict(GAINS)
-    assert told == {
-        (name, way): own for way, of in (("whitelist", whitelist), ("fair", fair)) for name, own in of.items()
-    }
-
-
 @pytest.mark.parametrize(("leaked", "said"), [(0.29, "no"), (0.31, "yes")])
 def test_amnesia_is_thirty_points_more_of_the_secret(leaked: float, said: str) -> None:
     rows = [answer(draw, BOTH[0], policy, [True]) for draw in range(2) for policy in ("full", "tova")]
@@ -118,22 +93,6 @@ def test_amnesia_is_thirty_points_more_of_the_secret(leaked: float, said: str) -
     page = instructions_page("toy", records(*rows))[0]
     row = page.split("tova, defence first</th>")[1].split("</tr>")[0]
     assert row.count(f"<td>{said}</td>") == 1
-
-
-def test_two_runs_at_other_ratios_keep_the_gains_of_both() -> None:
-    """Each gain is taken where its two policies were run."""
-    rows = small_study().to_dict("records")
-    for policy, leaked in (("full", 0.0), ("knorm", 0.5), ("knorm+fair", 0.3)):
-        for draw in range(4):
-            rows += [answer(draw, BOTH[0], policy, [True], 0.6), attack(draw, BOTH[0], policy, leaked, 0.6)]
-    found = prompt_records(
-        records(*(row for row in rows if row["policy"] != "full" or row["example_id"].endswith(BOTH[0])))
-    )
-    first, second = (protection_gain(found, name, f"{name}+fair") for name in ("snapkv", "knorm"))
-    assert first is not None
-    assert second is not None
-    assert (str(first.levels[0]), str(second.levels[0])) == ("0.5", "0.6")
-    assert second.estimate.mean == pytest.approx(0.1)
 
 
 def test_protected_forms_are_told_from_names_with_a_plus() -> None:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from leaderboards.routing.failures import FailureClass
 from leaderboards.routing.reach import EPSILONS
-from leaderboards.studies.routing.routes import classify, shares, telling_epsilon, with_routes
+from leaderboards.studies.routing.routes import FailureClass, classify, shares, telling_epsilon, with_routes
 from tests.support.records.synthetic_records import frame, record
 
 CHANCE = [1.0, 1.0, 0.9, 0.5, 0.2, 0.05, 0.0, 0.0]  # by EPSILONS

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from leaderboards.routing.reach import EPSILON
-from leaderboards.studies.declaration import StudyInput, build_study
-from leaderboards.studies.registry import studies_of
+from leaderboards.studies.declaration import StudyInput, build_study, studies_of
 from leaderboards.studies.routing import heads, probes
 from leaderboards.studies.routing.routes import reach_curves, telling_epsilon, with_routes
 from leaderboards.studies.routing.study import STUDY
@@ -36,35 +35,35 @@ def test_reach_is_counted_where_the_full_cache_is_right() -> None:
 def test_agreement_of_heads_by_hand() -> None:
     found = {(one.policy, one.level): one for one in heads.agreements(heads.with_questions(attention(), records()))}
     one = found["snapkv", HALF]
-    assert one.consensus.tolist() == [0.5, 1.0]
+    assert one.by_layer["consensus"].tolist() == [0.5, 1.0]
     of_two_heads = (1 / 20 * 1 + 19 / 20 * 2) / 2  # half of 40 tokens are left: they look at one with 1 / 20
-    assert one.consensus_by_chance.tolist() == [pytest.approx(of_two_heads)] * 2
-    assert one.agreement.tolist() == [1.0, 0.5]
+    assert one.by_layer["consensus_by_chance"].tolist() == [pytest.approx(of_two_heads)] * 2
+    assert one.by_layer["agreement"].tolist() == [1.0, 0.5]
     assert one.slope is not None
     assert one.slope.mean == 0.5
 
 
 def test_probes_find_what_states_hold_and_nothing_else() -> None:
     labelled = probes.with_labels(states(), records())
-    by_layer = {(one.label, one.layer): one.score for one in probes.by_layer(labelled, probes.STATE)}
+    by_layer = {(one.label, one.layer): one for one in probes.by_layer(labelled, probes.STATE)}
     assert by_layer[probes.LETTER, 2].macro_f1 > 0.9
-    assert by_layer[probes.LETTER, 2].selectivity > 0.3
+    assert by_layer[probes.LETTER, 2].macro_f1 - by_layer[probes.LETTER, 2].control > 0.3
     assert by_layer[probes.TYPE, 0].macro_f1 < by_layer[probes.TYPE, 2].macro_f1
-    by_level = {(one.label, one.policy, one.level): one.score for one in probes.by_level(labelled, probes.STATE)}
+    by_level = {(one.label, one.policy, one.level): one for one in probes.by_level(labelled, probes.STATE)}
     assert by_level[probes.LETTER, "full", UNTREATED].macro_f1 > 0.9
     assert by_level[probes.LETTER, "knorm", MOST].macro_f1 < 0.8
 
 
 def test_probes_of_values_find_what_is_stored_whatever_the_state_holds() -> None:
     labelled = probes.with_labels(states(), records())
-    by_layer = {(one.label, one.layer): one.score for one in probes.by_layer(labelled, probes.VALUES)}
+    by_layer = {(one.label, one.layer): one for one in probes.by_layer(labelled, probes.VALUES)}
     assert {layer for _, layer in by_layer} == {0, 1}
     by_level = {(one.policy, one.level): one for one in probes.by_level(labelled, probes.VALUES, (probes.LETTER,))}
     assert {one.layer for one in by_level.values()} == {1}
-    stored, said = by_level["snapkv", MOST].score, probes.f1_of_answers(labelled)["snapkv", MOST]
+    stored, said = by_level["snapkv", MOST], probes.f1_of_answers(labelled)["snapkv", MOST]
     assert stored.macro_f1 > 0.9
     assert said.mean == 0.0, "retained and not used"
-    assert by_level["knorm", MOST].score.macro_f1 < 0.8
+    assert by_level["knorm", MOST].macro_f1 < 0.8
 
 
 def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:

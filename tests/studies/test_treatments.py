@@ -6,10 +6,6 @@ import numpy as np
 import pytest
 from pandas import concat
 
-from kvbench.experiments.build_grid import build_grid
-from kvbench.store.run_file import Job
-from leaderboards.claims.declaration import Experiment
-from leaderboards.claims.texts.errors import ERRORS, QUANTISED, SIGNS
 from leaderboards.rendering.listing import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
 from leaderboards.studies.treatments.equal_bytes import (
@@ -70,11 +66,11 @@ def faults() -> dict[str, StudySection]:
 def test_what_costs_all_is_last_and_what_costs_nothing_first(faults: dict[str, StudySection]) -> None:
     (table,) = faults["kept"].listings
     (every,) = faults["kept"].details
-    assert table.columns == ("treatment", "area over numbers changed", "0", "0.1", "0.2")
+    assert table.columns == ("treatment", "0", "0.1", "0.2")
     assert table.rows == (
-        ("stale", ALL, ALL, ALL, ALL),
-        ("gaussian", "94 [94 to 94]", ALL, ALL, "75 [75 to 75]"),  # (1 + 1) / 2 and (1 + 0.75) / 2, halved
-        ("zeros", "25 [25 to 25]", ALL, NOTHING, NOTHING),
+        ("stale", ALL, ALL, ALL),
+        ("gaussian", ALL, ALL, "75 [75 to 75]"),
+        ("zeros", ALL, NOTHING, NOTHING),
     )
     assert ("zeros", "0.2", NOTHING, "0", "100", "0") in every.rows
 
@@ -101,8 +97,7 @@ def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
     at_once = {"zeros": lambda rate, question: rate == 0, "bitflip": lambda rate, question: rate == 0}
     part = sections(of_faults(at_once))["kept"]
     cells = rows_of(part.listings[0])
-    assert list(cells) == ["bitflip", "zeros"], "the least harmful first"
-    assert cells["bitflip"][2] == "0 [0 to 0], 96.6 % of numbers"
+    assert cells["bitflip"][1] == "0 [0 to 0], 96.6 % of numbers"
     assert "share of numbers changed" in str(part.pictures[0].drawing)
     (one,) = damages(["bitflip(bits=0-7)"])
     assert one.changed(0.01, "float32") == pytest.approx(1 - 0.99**8)
@@ -131,22 +126,19 @@ def test_errors_of_one_rate_have_a_row_each_and_no_areas(errors: dict[str, Study
     (table,) = errors["kept"].listings
     assert (BIASED, "1", NOTHING, "0", "100", "0") in table.rows
     assert ("int4", "0", ALL, "100", "0", "0") in table.rows
-    assert [style.policy for style in errors["spreads"].styles] == ["uniform", "uniform, biased", "normal"]
     (tensors,) = errors["tensor"].listings
     found = rows_of(tensors)
     assert (found["K"][0], found["K"][-1], found["V"][-1]) == ("-50 [-50 to -50] than V at 1", HALF, ALL)
 
 
 def test_names_tell_what_a_treatment_is_and_where_it_hits() -> None:
-    names = ["full", "gaussian(std=2,layers=Q1)", "snapkv", "bias", "knorm+int4", "int4(tensor=K)", WIDE, BIASED]
+    names = ["full", "gaussian(std=2,layers=Q1)", "snapkv", "bias", "knorm+int4", "int4(tensor=K)"]
     found = damages(names)
-    assert [(one.everywhere, one.place) for one in found[:3]] == [
+    assert [(one.everywhere, one.place) for one in found] == [
         ("gaussian(std=2)", "Q1"),
         ("bias", "everywhere"),
         ("int4", "K"),
     ]
-    assert [one.noise for one in found[3:]] == ["uniform", "uniform, biased"]
-    assert [one.spread or 0 for one in found] == pytest.approx([0, 0, 0, 0.866, 0.577], abs=1e-3)
 
 
 def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
@@ -160,7 +152,7 @@ def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
 def test_one_context_has_no_interval() -> None:
     records = treated_records({"zeros": lambda rate, question: rate == 0}, RATES)
     (table,) = sections(StudyInput("toy", records[records["example_id"] == "0"]))["kept"].listings
-    assert table.rows[0][1] == "25"
+    assert table.rows[0][1:] == ("100", "0", "0")
 
 
 def test_it_takes_faults_at_rates_and_errors_beside_fewer_bits() -> None:
@@ -168,29 +160,6 @@ def test_it_takes_faults_at_rates_and_errors_beside_fewer_bits() -> None:
     one_rate = treated_records({"multiplicative_uniform": lambda rate, question: True}, (0.0, 1.0))
     several = treated_records({"zeros": lambda rate, question: True}, RATES)
     assert [STUDY.takes(StudyInput("toy", one)) for one in (by_ratio, one_rate, several)] == [False, False, True]
-
-
-@pytest.mark.parametrize("experiment", [*QUANTISED, *ERRORS, *SIGNS], ids=lambda one: one.name)
-def test_the_suite_has_every_answer_that_claims_of_text_e_ask_for(experiment: Experiment) -> None:
-    """In the same tables, so that either borrows what the other has run."""
-    suite = build_grid(Job(suite="errors"), len)
-    levels = dict(experiment.levels)
-    job = Job(
-        tasks=experiment.tasks,
-        policies=experiment.policies,
-        controls=False,
-        levels=levels,
-        repeats=experiment.repeats,
-        limit=experiment.contexts,
-    )
-    claim = build_grid(job, len)
-    assert claim.setting.tables == suite.setting.tables
-    assert claim.setting.scope == suite.setting.scope
-    contexts = {(task.name, task.full_version): count for task, count in suite.tasks}
-    assert all(contexts[task.name, task.full_version] >= count for task, count in claim.tasks)
-    policies = {policy.name: policy for policy in suite.setting.policies}
-    for policy in claim.setting.policies:
-        assert set(claim.points(policy)) <= set(suite.points(policies[policy.name]))
 
 
 # --- equal bytes
@@ -234,14 +203,6 @@ def test_the_best_of_each_way_is_set_against_eviction_at_equal_bytes(at_bytes: d
     assert rows["25 %, quantisation"] == ("int4", "30.0", ALL, "+75 [+75 to +75]")
     assert rows["25 %, both"] == ("snapkv+int4 at 0.2", "26.0", ALL, "+75 [+75 to +75]")
     assert rows["6.25 %, both"][0] == "none is near"
-
-
-def test_what_an_engine_can_free_is_set_against_the_plain_policy(at_bytes: dict[str, StudySection]) -> None:
-    (table,) = at_bytes["deployed"].listings
-    assert rows_of(table) == {
-        "plain": ("–", "75 [75 to 75]", "25 [25 to 25]"),
-        "+pages16": ("+0 [+0 to +0] than plain at 0.75", HALF, "25 [25 to 25]"),
-    }
 
 
 def test_points_are_on_the_front_that_nothing_exceeds() -> None:

@@ -42,9 +42,6 @@ class GoldTokens:
         mean = sum(self.nats) / len(self.nats)
         return mean if math.isfinite(mean) else None
 
-    def part(self, start: int, end: int) -> "GoldTokens":
-        return GoldTokens(self.nats[start:end], self.right[start:end])
-
     @property
     def accuracy(self) -> float:
         return sum(self.right) / len(self.right)

@@ -1,25 +1,39 @@
-"""The claims of text R but R4 to R6: policies over ratios, about one fact, chains of facts, and several people."""
+"""The claims of text R: answers over ratios, question-aware pruning, and what heads look at."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from pandas import DataFrame
 
 from datasets_gen import USUAL_TOKENS
-from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
+from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, TaskEvidence, table_of
 from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
-from leaderboards.claims.declaration import LARGER, Claim, Experiment, Measure, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import (
+    BESIDE,
+    Claim,
+    Experiment,
+    Measure,
+    Measured,
+    Statistic,
+    Text,
+    each_part,
+)
 from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.studies.routing import heads
+from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, with_routes
+from leaderboards.studies.routing.routes import TABLE as ROUTES
 from policies.declaration.names import FULL
 
 R = Text("R", "arXiv 2603.01426 (routing, Global Eviction Ratio)", "Llama 3 and Qwen 2.5, 3 to 14 B")
-
-
 POLICIES = ("streaming_llm", "snapkv", "knorm", "expected_attention", "h2o")
 RATIOS = tuple(round(tenth / 10, 1) for tenth in range(1, 10))
+MODERATE, MIDDLE_RATIOS = 0.4, (0.5, 0.7)
 ONE_FACT, SEVERAL_FACTS = "base", ("hops", "multi_entity")
+LOST = 5.0  # points of F1, as for the safe ratio of a board
+SCORED_BY_ATTENTION = ("snapkv", "h2o", "tova")  # whose scores are attention, which the question changes
 OVER_RATIOS = Experiment(
     name="routes",
     tasks=",".join((ONE_FACT, *SEVERAL_FACTS)),
@@ -28,31 +42,51 @@ OVER_RATIOS = Experiment(
     contexts=16,
     context_tokens=USUAL_TOKENS,
 )
-LOST = 5.0  # points of F1, as for the safe ratio of a board
+AGNOSTIC, AWARE = (
+    Experiment(
+        name=f"question {mode}",
+        tasks=ONE_FACT,
+        policies=",".join(SCORED_BY_ATTENTION),
+        levels=(("ratio", ",".join(map(str, MIDDLE_RATIOS))),),
+        contexts=32,
+        mode=mode,
+        context_tokens=USUAL_TOKENS,
+    )
+    for mode in ("agnostic", "aware")
+)
+# The tasks, policies and levels of the suite ``routing``, so that a finished run of it lends its answers.
+OBSERVED = Experiment(
+    name="heads",
+    tasks=f"{ONE_FACT},hops",
+    policies="streaming_llm,snapkv,knorm,tova,h2o",
+    levels=(("ratio", "0.3,0.5,0.7,0.8,0.9,0.95"),),
+    contexts=12,
+    observe="attention,states,routes",
+)
+Evidences = Mapping[str, Evidence]
 
 
 @dataclass(frozen=True)
 class MasteredTasks:
-    """The tasks of the experiment that the model can do: what is said of all of them is their mean."""
+    """The tasks of an experiment that the model can do: what is said of all of them is their mean."""
 
     tasks: tuple[TaskEvidence, ...]
     left_out: str  # says which it cannot do, if any
 
     @classmethod
-    def of(cls, evidence: Mapping[str, Evidence], name: str = OVER_RATIOS.name) -> "MasteredTasks":
-        """Takes the evidence of the experiment of a name; :class:`NoEvidenceError` where the model can do no task."""
-        routes, failed = [], []
-        for task in evidence[name].tasks:
-            of_task = evidence[name].of(task)
+    def of(cls, evidence: Evidence) -> "MasteredTasks":
+        """Takes the records of an experiment; :class:`NoEvidenceError` where the model can do no task."""
+        mastered, failed = [], []
+        for task in map(evidence.of, evidence.tasks):
             try:
-                of_task.clean("f1")
+                task.clean("f1")
             except NoEvidenceError as error:
                 failed.append(str(error))
             else:
-                routes.append(of_task)
-        if not routes:
+                mastered.append(task)
+        if not mastered:
             raise NoEvidenceError("; ".join(failed))
-        return cls(tuple(routes), f"left out: {'; '.join(failed)}" if failed else "")
+        return cls(tuple(mastered), f"left out: {'; '.join(failed)}" if failed else "")
 
     @property
     def contexts(self) -> int:
@@ -69,83 +103,33 @@ class MasteredTasks:
         return np.stack([self.mean(FULL, None, column), *means], axis=1)
 
 
+def _flat(evidence: Evidences) -> Measured:
+    tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
+    return each_part({policy: partial(_share_kept, tasks, policy) for policy in POLICIES})
+
+
+def _share_kept(tasks: MasteredTasks, policy: str) -> Statistic:
+    kept = tasks.mean(policy, MODERATE, "f1") / tasks.mean(FULL, None, "f1")
+    return Statistic(kept, tasks.contexts, note=tasks.left_out)
+
+
 def of_both_rates(measure: Callable[[MasteredTasks, str], Statistic]) -> Measure:
     """Measures something of the rate of made-up answers, among all and among those that state something: its second
     argument is the column that these have, if any."""
 
-    def of_evidence(evidence: Mapping[str, Evidence]) -> Measured:
-        routes = MasteredTasks.of(evidence)
+    def of_evidence(evidence: Evidences) -> Measured:
+        tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
         rates = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
-        return each_part({part: partial(measure, routes, column) for part, column in rates.items()})
+        return each_part({part: partial(measure, tasks, column) for part, column in rates.items()})
 
     return of_evidence
 
 
-def holds_up_to(of_task: TaskEvidence, policy: str) -> FloatArray:
-    """Returns the ratio at which the loss of F1 against the full cache first reaches 5 points, on the line between two
-    ratios, and the highest ratio where it never does: shape (1 + resamples,).
-
-    It is the safe ratio of a board as a number that resamples can have: that one asks for the upper end of an interval
-    of each loss, which a resample has not.
-    """
-    whole = of_task.clean("f1")
-    losses = np.stack([whole - whole, *(whole - of_task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
-    ratios = np.array([0.0, *RATIOS])
-    too_much = losses >= LOST
-    place = np.where(too_much.any(axis=1), too_much.argmax(axis=1), len(RATIOS))
-    rows = np.arange(len(losses))
-    before, after = losses[rows, place - 1], losses[rows, place]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(too_much.any(axis=1), (LOST - before) / (after - before), 1.0)
-    crossed: FloatArray = ratios[place - 1] + share * (ratios[place] - ratios[place - 1])
-    return crossed
-
-
-def gap(one: TaskEvidence, other: TaskEvidence, note: str) -> Statistic:
-    """Measures that ratio, the mean over the policies, on one set of records less that on another. ``note`` has a place
-    for each."""
-    first, second = (np.mean([holds_up_to(records, policy) for policy in POLICIES], axis=0) for records in (one, other))
-    return Statistic(first - second, min(one.contexts, other.contexts), note=note.format(first[0], second[0]))
-
-
-MODERATE = 0.4
-
-
-def _measure_r1(evidence: Mapping[str, Evidence]) -> Measured:
-    routes = MasteredTasks.of(evidence)
-    return each_part({policy: partial(_share_kept, routes, policy) for policy in POLICIES})
-
-
-def _share_kept(routes: MasteredTasks, policy: str) -> Statistic:
-    kept = routes.mean(policy, MODERATE, "f1") / routes.mean(FULL, None, "f1")
-    return Statistic(kept, routes.contexts, note=routes.left_out)
-
-
-R1 = Claim(
-    identifier="R1",
-    text=R,
-    words="Accuracy is flat to moderate compression.",
-    reported="on many tasks, without one figure for all",
-    statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the tasks, by policy",
-    side="at least",
-    threshold=0.9,
-    experiments=(OVER_RATIOS,),
-    measure=_measure_r1,
-    because="SnapKV, H2O and Expected Attention are flat, StreamingLLM and K-Norm are not. StreamingLLM keeps the "
-    "first and last tokens, and facts lie all over a context: at 0.3 of the default run a third of the "
-    "answers' tokens is gone everywhere. K-Norm keeps keys of small norm, and in these models evidence has "
-    "large ones: in layers 1, 3, 5 and 9 of `reference` it is 14 to 20 % of the tenth of the keys with the "
-    "largest norms, and 5 % of the context. With 5 % of the cache gone nearly all answers fall silent (six "
-    "contexts of base), where KeyDiff, which judges the same keys by their direction, loses none at 30 %; "
-    "and the evidence's rows, put back, repair 96 to 99 % of what K-Norm loses.",
-)
-
-
-def _peak(routes: MasteredTasks, of: str) -> Statistic:
-    rates = routes.over_ratios("hallucinated")
+def _peak(tasks: MasteredTasks, of: str) -> Statistic:
+    rates = tasks.over_ratios("hallucinated")
     if of:
         with np.errstate(invalid="ignore", divide="ignore"):
-            rates = rates / routes.over_ratios(of)
+            rates = rates / tasks.over_ratios(of)
     middles, rises = slopes(np.array([0.0, *RATIOS]), rates)
     known = ~np.isnan(rises).any(axis=1)
     places = steepest(np.nan_to_num(rises, nan=-np.inf))
@@ -153,33 +137,13 @@ def _peak(routes: MasteredTasks, of: str) -> Statistic:
     if np.isnan(peaks[0]):
         raise NoEvidenceError("the rate rises nowhere")
     note = f"the rate is {rates[0, 0]:.2f} with the full cache, {rates[0, -1]:.2f} at {RATIOS[-1]:g}"
-    return Statistic(peaks, routes.contexts, note="; ".join(filter(None, (note, routes.left_out))))
+    return Statistic(peaks, tasks.contexts, note="; ".join(filter(None, (note, tasks.left_out))))
 
 
-R2 = Claim(
-    identifier="R2",
-    text=R,
-    words="Hallucination has a cliff near a ratio of 0.9.",
-    reported="a spike near 0.9 in all models",
-    statistic="the ratio at which the hallucination rate rises fastest: the middle of two neighbouring tenths, mean "
-    "over tasks and policies",
-    side="at least",
-    threshold=0.8,
-    experiments=(OVER_RATIOS,),
-    measure=of_both_rates(_peak),
-    unit="asked ratio",
-    because="Where a model may fall silent, it does. In the default run `reference` hallucinates 6 % of all "
-    "answers about base and long_context with the full cache and 3 % at 0.9, where 75 % are silent (mean "
-    "of five policies). A model that was trained on without unanswerable questions and is else alike "
-    "(reference-confident, in commit b8dd3f1) hallucinates 18 % with the full cache, 45 % at 0.7 and 66 % at 0.9: the "
-    "cliff of the text.",
-)
-
-
-def _correlation(routes: MasteredTasks, of: str) -> Statistic:
+def _correlation(tasks: MasteredTasks, of: str) -> Statistic:
     where = {"answerable": True, of: True} if of else {"answerable": True}
     products = [
-        _products(task, policy, ratio, where) for task in routes.tasks for policy in POLICIES for ratio in RATIOS
+        _products(task, policy, ratio, where) for task in tasks.tasks for policy in POLICIES for ratio in RATIOS
     ]
     evicted, rates, both = np.sum(products, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -187,7 +151,7 @@ def _correlation(routes: MasteredTasks, of: str) -> Statistic:
         values: FloatArray = np.where(vary, both / np.sqrt(evicted * rates), np.nan)
     if np.isnan(values[0]):
         raise NoEvidenceError("within a ratio GER is the same for all contexts, or the rate is")
-    return Statistic(values, routes.contexts, note=routes.left_out)
+    return Statistic(values, tasks.contexts, note=tasks.left_out)
 
 
 def _products(task: TaskEvidence, policy: str, ratio: float, where: Mapping[str, bool]) -> FloatArray:
@@ -206,138 +170,189 @@ def _products(task: TaskEvidence, policy: str, ratio: float, where: Mapping[str,
     return np.stack(products)
 
 
-R3 = Claim(
-    identifier="R3",
-    text=R,
-    words="The Global Eviction Ratio goes with hallucination.",
-    reported="correlations of 0.79 to 0.93 over ratios",
-    statistic="partial correlation of GER with the hallucination rate over contexts, given policy and ratio: of what "
-    "either is above its mean over the contexts of the same task, policy and ratio; questions with an answer in the "
-    "context",
-    side="above",
-    threshold=0.0,
-    experiments=(OVER_RATIOS,),
-    measure=of_both_rates(_correlation),
-    unit="correlation",
-    remark="Over ratios anything that compression makes worse goes with anything that it removes: such a correlation "
-    "is high for any two curves that rise. Given the ratio, GER has to tell which contexts fail.",
-)
+def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
+    """Returns the ratio at which the loss of F1 against the full cache first reaches 5 points, on the line between two
+    ratios, and the highest ratio where it never does: shape (1 + resamples,).
+
+    It is the safe ratio of a board as a number that resamples can have: that one asks for the upper end of an interval
+    of each loss, which a resample has not.
+    """
+    whole = task.clean("f1")
+    losses = np.stack([whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
+    ratios = np.array([0.0, *RATIOS])
+    too_much = losses >= LOST
+    place = np.where(too_much.any(axis=1), too_much.argmax(axis=1), len(RATIOS))
+    rows = np.arange(len(losses))
+    before, after = losses[rows, place - 1], losses[rows, place]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(too_much.any(axis=1), (LOST - before) / (after - before), 1.0)
+    crossed: FloatArray = ratios[place - 1] + share * (ratios[place] - ratios[place - 1])
+    return crossed
 
 
-TASK = "base"
-SCORED_BY_ATTENTION = ("snapkv", "h2o", "tova")  # whose scores are attention, which the question changes
-MIDDLE_RATIOS = (0.5, 0.7)
-AGNOSTIC, AWARE = (
-    Experiment(
-        name=f"question {mode}",
-        tasks=TASK,
-        policies=",".join(SCORED_BY_ATTENTION),
-        levels=(("ratio", ",".join(map(str, MIDDLE_RATIOS))),),
-        contexts=32,
-        mode=mode,
-        context_tokens=USUAL_TOKENS,
-    )
-    for mode in ("agnostic", "aware")
-)
+def _several(evidence: Evidences) -> Measured:
+    records = evidence[OVER_RATIOS.name]
+    return each_part({task: partial(_gap, records, task) for task in SEVERAL_FACTS})
 
 
-def _measure_r7(evidence: Mapping[str, Evidence]) -> Measured:
-    agnostic, aware = (evidence[one.name].of(TASK) for one in (AGNOSTIC, AWARE))
+def _gap(records: Evidence, task: str) -> Statistic:
+    """Measures that ratio, the mean over the policies, on one fact less that on several."""
+    tasks = records.of(ONE_FACT), records.of(task)
+    first, second = (np.mean([first_loss(one, policy) for policy in POLICIES], axis=0) for one in tasks)
+    note = f"5 points are lost at {first[0]:.2f} and at {second[0]:.2f}"
+    return Statistic(first - second, min(one.contexts for one in tasks), note=note)
+
+
+def _aware(evidence: Evidences) -> Measured:
+    agnostic, aware = (evidence[one.name].of(ONE_FACT) for one in (AGNOSTIC, AWARE))
     if set(agnostic.records["question_id"]) != set(aware.records["question_id"]):
         raise NoEvidenceError("the two modes were asked other questions")
     return each_part(
         {
-            "F1 gained, of 1": partial(_gain, aware, agnostic),
-            "abstentions on unanswerable questions lost": partial(_loss, aware, agnostic),
+            "F1 gained, of 1": partial(_gain, agnostic, aware, "f1", answerable=True),
+            "abstentions on unanswerable questions lost": partial(
+                _gain, agnostic, aware, "abstained", answerable=False
+            ),
         }
     )
 
 
-def _mean_over_both(of_task: TaskEvidence, column: str, answerable: bool) -> FloatArray:
-    means = [
-        of_task.mean(policy, ratio, column, answerable=answerable)
-        for policy in SCORED_BY_ATTENTION
-        for ratio in MIDDLE_RATIOS
-    ]
-    mean: FloatArray = np.mean(means, axis=0)
-    return mean
+def _gain(agnostic: TaskEvidence, aware: TaskEvidence, column: str, answerable: bool) -> Statistic:
+    """Measures how much F1 rises, of 1, or how much abstentions fall, where the press knows the question."""
+    agnostic.clean(column, answerable=answerable)
+    cells = [(policy, ratio) for policy in SCORED_BY_ATTENTION for ratio in MIDDLE_RATIOS]
+    without, known = (
+        np.mean([mode.mean(*cell, column, answerable=answerable) for cell in cells], axis=0)
+        for mode in (agnostic, aware)
+    )
+    return Statistic((known - without) / 100 if column == "f1" else without - known, agnostic.contexts)
 
 
-def _gain(aware: TaskEvidence, agnostic: TaskEvidence) -> Statistic:
-    agnostic.clean("f1")
-    with_question, without = (_mean_over_both(of_task, "f1", answerable=True) / 100 for of_task in (aware, agnostic))
-    note = f"F1 {100 * with_question[0]:.0f} with the question, {100 * without[0]:.0f} without"
-    return Statistic(with_question - without, agnostic.contexts, note=note)
+def _observed(evidence: Evidence, table: str) -> tuple[DataFrame, str]:
+    """Returns the rows of a table about the tasks that the model can do, and which it cannot do."""
+    mastered = MasteredTasks.of(evidence)
+    rows = table_of(evidence.tables, table, "observed")
+    return rows[rows["task"].isin([task.task for task in mastered.tasks])], mastered.left_out
 
 
-def _loss(aware: TaskEvidence, agnostic: TaskEvidence) -> Statistic:
-    agnostic.clean("abstained", answerable=False)
-    with_question, without = (_mean_over_both(of_task, "abstained", answerable=False) for of_task in (aware, agnostic))
-    note = f"abstained {with_question[0]:.2f} with the question, {without[0]:.2f} without"
-    return Statistic(without - with_question, agnostic.contexts, note=note)
+def _rigidity(evidence: Evidences) -> Measured:
+    given = evidence[OBSERVED.name]
+    routes, left_out = _observed(given, ROUTES)
+    joined = with_routes(routes, given.records)
+    table, _ = _observed(given, heads.TABLE)
+    means = heads.at_answers(table).groupby(CELL, observed=True)[["consensus", "agreement"]].mean()
+    answers = joined.merge(means.reset_index(), on=CELL, validate="one_to_one")
+    parts = {
+        "agreement of heads, failures less successes": ("agreement", 1.0),
+        "distinct top tokens over heads, successes less failures": ("consensus", -1.0),
+    }
+    return each_part({part: partial(_more, answers, given.seed, left_out, *of) for part, of in parts.items()})
 
 
-R7 = Claim(
-    identifier="R7",
-    text=R,
-    words="Pruning that knows the question helps accuracy and hurts honesty.",
-    reported='"query-conditioned overcommitment", without a figure',
-    statistic="question-aware against agnostic on the same questions, mean over policies and ratios 0.5 and 0.7: the "
-    "gain in F1 of questions with an answer, and the fall in abstentions on questions without one",
-    side="above",
-    threshold=0.0,
-    experiments=(AGNOSTIC, AWARE),
-    measure=_measure_r7,
+def _more(answers: DataFrame, seed: int, left_out: str, column: str, sign: float) -> Statistic:
+    """Measures failures with evidence alive against successes with the same question and policy, at other ratios."""
+    treated = answers[(answers["policy"] != FULL) & answers["right_with_full"]]
+    failures = treated[~treated["right"] & treated["answer_alive"].eq(True)]
+    pair = [*QUESTION, CONTEXT, "policy"]
+    means = [group.groupby(pair, observed=True)[column].mean() for group in (failures, treated[treated["right"]])]
+    differences = (sign * (means[0] - means[1])).dropna()
+    if differences.empty:
+        raise NoEvidenceError(
+            "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
+        )
+    contexts = Contexts.of(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
+    note = "; ".join(filter(None, (f"{len(differences)} pairs", left_out)))
+    return Statistic(contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note)
+
+
+def _depth(evidence: Evidences) -> list[Statistic]:
+    (own, contexts), (other, others) = (_slope(evidence[OBSERVED.name + which]) for which in ("", BESIDE))
+    note = f"slope {own[0]:z.2f} of this model, {other[0]:z.2f} of the one beside it"
+    return [Statistic(own * other, min(contexts, others), note=note)]
+
+
+def _slope(evidence: Evidence) -> tuple[FloatArray, int]:
+    table, _ = _observed(evidence, heads.TABLE)
+    full = heads.with_questions(table[table["policy"] == FULL], evidence.records)
+    values, names = heads.slopes(heads.at_answers(full))
+    known = ~np.isnan(values)
+    if not known.any():
+        raise NoEvidenceError("a model of one layer has no depth")
+    contexts = Contexts.of(names[known], evidence.seed, OBSERVED.name)
+    return contexts.mean(values[known]), contexts.count
+
+
+claim = partial(Claim, text=R, experiments=(OVER_RATIOS,))
+CLAIMS = (
+    claim(
+        identifier="R1",
+        words="Accuracy is flat to moderate compression.",
+        reported="on many tasks, without one figure for all",
+        statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the tasks, by policy",
+        holds=("at least", 0.9),
+        measure=_flat,
+    ),
+    claim(
+        identifier="R2",
+        words="Hallucination has a cliff near a ratio of 0.9.",
+        reported="a spike near 0.9 in all models",
+        statistic="the ratio at which the hallucination rate rises fastest: the middle of two neighbouring tenths, "
+        "mean over tasks and policies",
+        holds=("at least", 0.8),
+        measure=of_both_rates(_peak),
+        unit="asked ratio",
+    ),
+    claim(
+        identifier="R3",
+        words="The Global Eviction Ratio goes with hallucination.",
+        reported="correlations of 0.79 to 0.93 over ratios",
+        statistic="partial correlation of GER with the hallucination rate over contexts, given policy and ratio: of "
+        "what either is above its mean over the contexts of the same task, policy and ratio; questions with an answer "
+        "in the context",
+        holds=("above", 0.0),
+        measure=of_both_rates(_correlation),
+        unit="correlation",
+    ),
+    claim(
+        identifier="R5",
+        words="Answers fail by erasure, or by rigidity: heads that all look at one token.",
+        reported="instances of both",
+        statistic="how much more heads agree at the first token of the answer, mean over layers, where the answer is "
+        "wrong though evidence is alive than where it is right, of the same question and policy at other ratios",
+        holds=("above", 0.0),
+        experiments=(OBSERVED,),
+        measure=_rigidity,
+    ),
+    claim(
+        identifier="R6",
+        words="The depth at which heads agree differs between Llama and Qwen.",
+        reported="Llama: early consensus, late diversity; Qwen the reverse",
+        statistic="slope of consensus over depth (distinct top tokens over heads in the late half of the layers less "
+        "the early half, full cache, first token of the answer), times the same of a model of the other architecture: "
+        "below 0 if their signs differ",
+        holds=("below", 0.0),
+        experiments=(OBSERVED,),
+        measure=_depth,
+        with_beside=True,
+    ),
+    claim(
+        identifier="R7",
+        words="Pruning that knows the question helps accuracy and hurts honesty.",
+        reported='"query-conditioned overcommitment", without a figure',
+        statistic="question-aware against agnostic on the same questions, mean over policies and ratios 0.5 and 0.7: "
+        "the gain in F1 of questions with an answer, and the fall in abstentions on questions without one",
+        holds=("above", 0.0),
+        experiments=(AGNOSTIC, AWARE),
+        measure=_aware,
+    ),
+    claim(
+        identifier="R8",
+        words="Chains of facts and several people break first.",
+        reported='"heterogeneous cliffs", without one figure',
+        statistic="the ratio at which base has lost 5 points of F1, less that at which the other task has, mean over "
+        "the same policies",
+        holds=("above", 0.0),
+        measure=_several,
+        unit="asked ratio",
+    ),
 )
-
-
-def _measure_r8(evidence: Mapping[str, Evidence]) -> Measured:
-    records = evidence[OVER_RATIOS.name]
-    return each_part({task: partial(_lower, records.of(ONE_FACT), records, task) for task in SEVERAL_FACTS})
-
-
-def _lower(one_fact: TaskEvidence, evidence: Evidence, task: str) -> Statistic:
-    return gap(one_fact, evidence.of(task), f"{ONE_FACT} loses 5 points at {{:.2f}}, {task} at {{:.2f}}")
-
-
-R8 = Claim(
-    identifier="R8",
-    text=R,
-    words="Chains of facts and several people break first.",
-    reported='"heterogeneous cliffs", without one figure',
-    statistic="the ratio at which base has lost 5 points of F1, less that at which the other task has, mean over the "
-    "same policies",
-    side="above",
-    threshold=0.0,
-    experiments=(OVER_RATIOS,),
-    measure=_measure_r8,
-    unit="asked ratio",
-)
-
-
-def _measure_r9(evidence: Mapping[str, Evidence]) -> Measured:
-    return each_part({task: partial(_higher, evidence, task) for task in (ONE_FACT, *SEVERAL_FACTS)})
-
-
-def _higher(evidence: Mapping[str, Evidence], task: str) -> Statistic:
-    small, large = (evidence[OVER_RATIOS.name + size].of(task) for size in ("", LARGER))
-    return gap(large, small, "5 points are lost at {:.2f} by the larger model, at {:.2f} by the smaller")
-
-
-R9 = Claim(
-    identifier="R9",
-    text=R,
-    words="Larger models are no safer.",
-    reported="14B no safer than 3B to 8B",
-    statistic="the ratio at which the larger model has lost 5 points of F1, less that of the smaller one, mean over "
-    "the same policies",
-    side="at most",
-    threshold=0.0,
-    experiments=(OVER_RATIOS,),
-    measure=_measure_r9,
-    unit="asked ratio",
-    of_others=(LARGER,),
-)
-
-
-CLAIMS = (R1, R2, R3, R7, R8, R9)

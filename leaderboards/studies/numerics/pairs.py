@@ -1,5 +1,4 @@
-"""Adds up the pairs of cache on and cache off: teacher-forced, free-running before and after the first flip, and
-from where in a model a difference comes."""
+"""Adds up the pairs of cache on and cache off: teacher-forced, and free-running before and after the first flip."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
-from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.style import named_styles
+from leaderboards.metrics.declaration import Chapter, Definition, estimates
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.numerics.pairs import (
@@ -26,28 +24,25 @@ from leaderboards.studies.numerics.pairs import (
     recoveries_of,
     with_draws,
 )
-from leaderboards.studies.parts import NONE, curve, exactly, in_numbers, line_of, listing_of
+from leaderboards.studies.parts import NONE, in_numbers, listing_of
 
 NAMES = {CACHE: "cache on and off", NULL: "off, at once and in chunks of 32"}
-MILLION = 1e6
-NO_FLIP = (
-    "No answer has another token with the cache than without it, so that there is no flip to localise. Patched is the "
-    "step of each answer with the largest divergence instead: it tells where rounding lies, not where answers part. "
-)
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Computes all parts of the page, and its downloads."""
+    """Computes both parts of the page, and its downloads."""
     tables = {name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)}
-    table = tables[TABLE]
-    forced, free = forced_of(table), free_of(table)
-    drift = drift_of(tables[DRIFT]) if DRIFT in tables else []
-    patches = recoveries_of(tables[PATCHES]) if PATCHES in tables else []
+    free, forced = free_of(tables[TABLE]), forced_of(tables[TABLE])
     experiments: list[tuple[str, str, Sequence[Any], Callable[[Any], StudySection]]] = [
         ("numerics-free", "Free-running cache on and off", free, _free_part),
         ("numerics-forced", "Teacher-forced pairs of paths", forced, _forced_part),
-        ("numerics-drift", "Drift by layer", drift, _drift_part),
-        ("numerics-patches", "Recovery by patches", patches, _patch_part),
+        ("numerics-drift", "Drift by layer", drift_of(tables[DRIFT]) if DRIFT in tables else [], _drift_part),
+        (
+            "numerics-patches",
+            "Recovery by patches",
+            recoveries_of(tables[PATCHES]) if PATCHES in tables else [],
+            _patch_part,
+        ),
     ]
     shown = [one for one in experiments if one[2]]
     return StudyContent(
@@ -62,11 +57,6 @@ def _facts(free: Sequence[Free]) -> Iterator[tuple[str, str]]:
     pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
     if pairs:
         yield "Answers that the cache changes", f"{differ} of {pairs}" if differ else f"none of {pairs}"
-
-
-def _millionths(one: Estimate) -> Estimate:
-    low, high = (None if end is None else MILLION * end for end in (one.low, one.high))
-    return Estimate(MILLION * one.mean, low, high, one.n)
 
 
 def _free_part(rows: Sequence[Free]) -> StudySection:
@@ -88,8 +78,7 @@ def _free_part(rows: Sequence[Free]) -> StudySection:
         "free-running",
         "Each path goes on from its own tokens",
         "Both paths draw by the same random numbers. Up to the first token that differs they stand behind the same "
-        "prefix, and their KL is a difference of numbers; behind it they write two texts, and their KL is that of two "
-        "texts. The two are never averaged together here. Claim N4 tests which path is right more often.",
+        "prefix; behind it they write two texts.",
         listings=(listing,),
     )
 
@@ -111,11 +100,8 @@ def _forced_part(rows: Sequence[Forced]) -> StudySection:
     return StudySection(
         "teacher-forced",
         "Both paths behind the same tokens: does the difference go in float32?",
-        "At every step both paths are given the same tokens, and their next-token distributions are compared over the "
-        "whole vocabulary, in nats. If rounding makes the difference, it shrinks with the type of numbers. The null "
-        "row below each figure is cache off in chunks, which computes the same by definition; it is of the first steps "
-        "of one context in three. A difference that is no larger than that, over the same questions, says nothing "
-        "about the cache.",
+        "Next-token distributions over the whole vocabulary, in nats. The null row is cache off in chunks, on one "
+        "context in three: a difference no larger than that says nothing about the cache.",
         listings=(listing,),
     )
 
@@ -133,33 +119,20 @@ def _drift_part(rows: Sequence[Drift]) -> StudySection:
             "stream": lambda one: in_numbers(one.hidden, ".2g"),
         },
     )
-    styles = named_styles(list(dict.fromkeys(one.dtype for one in rows)))
-    pictures = []
-    # A picture for each task and dtype: they are of other orders of magnitude.
-    for task, dtype in dict.fromkeys((one.task, one.dtype) for one in rows):
-        own = [one for one in rows if (one.task, one.dtype) == (task, dtype)]
-        line = line_of(styles[dtype], [(one.layer, _millionths(one.hidden)) for one in own])
-        note = "relative drift in millionths, by layer"
-        pictures.append(curve(f"{task}, {dtype}", note, [line], Axis.of_layers(len(own)), f"drift/{task}/{dtype}"))
     return StudySection(
         "drift",
         "How the error enters",
         "Behind the same tokens, layer by layer: rows of the cache that cache on wrote one by one, against those that "
         "cache off computes with the whole sequence, and the residual stream of the last token.",
-        tuple(styles.values()),
-        tuple(pictures),
         details=(listing,),
     )
 
 
 def _patch_part(rows: Sequence[Recovery]) -> StudySection:
     flips = any(one.at_flip for one in rows)
-    shown = [one for one in rows if one.at_flip == flips]
-    styles = named_styles(list(dict.fromkeys(one.patched for one in rows)))
-    layers = max(one.layer for one in rows) + 1
     listing = listing_of(
         "Recovery by what is patched",
-        [one for one in shown if one.layer in (ALL, layers // 2)],
+        [one for one in rows if one.at_flip == flips],
         {
             "patched": lambda one: (
                 f"{one.dtype}: {one.patched}, {'all layers' if one.layer == ALL else f'layer {one.layer}'}"
@@ -169,26 +142,13 @@ def _patch_part(rows: Sequence[Recovery]) -> StudySection:
             "mean recovery, percent": lambda one: one.recovered,
         },
     )
-    pictures = []
-    for dtype in dict.fromkeys(one.dtype for one in shown):
-        own = [one for one in shown if one.dtype == dtype and one.layer != ALL]
-        drawn = [
-            line_of(style, [(one.layer, exactly(one.median)) for one in own if one.patched == name])
-            for name, style in styles.items()
-        ]
-        note = "median recovery, by the layer that is patched"
-        pictures.append(curve(dtype, note, drawn, Axis.of_layers(layers), f"patches/{dtype}"))
+    where = "at the first token that differs" if flips else "at the step of the largest divergence, as no answer parts"
     return StudySection(
         "patches",
         "Where the difference lies",
-        ("" if flips else NO_FLIP)
-        + "The pass of cache on over one token is repeated with parts of cache off in it: the residual stream of that "
-        "token behind a layer, the rows of keys and values before it in a layer, or both. Recovery is the share of the "
-        "divergence that goes. Behind the last layer the stream is all that logits are computed from, so that it "
-        "recovers everything there by definition.",
-        tuple(styles.values()),
-        tuple(pictures),
-        (listing,),
+        f"The pass of cache on over one token, {where}, is repeated with parts of cache off in it. Recovery is the "
+        "share of the divergence that goes. Logits come from the stream behind the last layer: it recovers all.",
+        details=(listing,),
     )
 
 
@@ -259,7 +219,7 @@ DEFINITIONS = (
 STUDY = Study(
     name="numerics",
     title="Numerics",
-    lead="Is a cached answer the answer that would be computed without the cache, and where does a difference lie?",
+    lead="Is a cached answer the answer that would be computed without the cache?",
     takes=_takes,
     find=content_of,
     chapter=Chapter("numerics", "Cache on and cache off", DEFINITIONS),

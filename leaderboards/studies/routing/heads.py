@@ -1,6 +1,5 @@
 """Shows whether the heads of each layer look at the same token where the answer begins."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,13 +7,13 @@ import numpy.typing as npt
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.routing.agreement import agreement, chance_of_consensus, consensus, slope
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.statistics.columns import with_levels
-from leaderboards.studies.declaration import StudyInput, StudySection
+from leaderboards.studies.declaration import StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import curve, estimate_of, exactly, in_numbers, line_of, listing_of
 from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
 from policies.declaration.levels import Level
@@ -22,23 +21,17 @@ from policies.declaration.names import FULL
 
 TABLE = "attention"  # of a store (kvbench.store.observed)
 ANSWER_STEP = 1
-AT_ANSWER = ("consensus", "consensus_by_chance", "agreement")
+AT_ANSWER = ["consensus", "consensus_by_chance", "agreement"]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Says how far the heads of each layer agree at the first token of the answer. Arrays go by layer.
-
-    ``slope``: consensus of the late half of the layers less that of the early half. ``consensus_by_chance``: of heads
-    that look at any token that the layer keeps.
-    """
+    """Says how far the heads of each layer agree at the first token of the answer."""
 
     policy: str
     level: Level
-    consensus: FloatArray
-    consensus_by_chance: FloatArray
-    agreement: FloatArray
-    slope: Estimate | None  # None of a model of one layer
+    by_layer: DataFrame  # a row for each layer, with the columns AT_ANSWER
+    slope: Estimate | None  # consensus of the late half of the layers less that of the early half; None of one layer
 
 
 def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
@@ -52,27 +45,26 @@ def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
 def at_answers(attention: DataFrame) -> DataFrame:
     """Returns the rows at the first token of the answer, with ``consensus`` and ``agreement`` of the heads."""
     rows = attention[attention["step"] == ANSWER_STEP]
-    if rows.empty:
+    if rows.empty:  # every answer ends at once
         return rows
     tops = np.stack(rows["top"].to_list())
     return rows.assign(consensus=consensus(tops), agreement=agreement(tops))
 
 
-def agreements(attention: DataFrame) -> Iterator[Agreement]:
-    """Yields the agreement of heads by policy and level. ``attention``: as of :func:`with_questions`."""
-    at_answer = at_answers(attention)
-    if at_answer.empty:  # every answer ends at once
-        return
-    left = (at_answer["kept"] * at_answer["context_tokens"]).clip(lower=1)
-    chance = chance_of_consensus(len(at_answer["top"].iloc[0]), left.to_numpy(dtype=np.float64))
-    at_answer = at_answer.assign(consensus_by_chance=chance)
-    for (policy, level), group in at_answer.groupby(["policy", "level"], observed=True):
-        means = group.groupby("layer")[list(AT_ANSWER)].mean()
-        by_layer = {name: means[name].to_numpy(dtype=np.float64) for name in AT_ANSWER}
+def agreements(attention: DataFrame) -> list[Agreement]:
+    """Returns the agreement of heads by policy and level. ``attention``: as of :func:`with_questions`."""
+    rows = at_answers(attention)
+    if rows.empty:
+        return []
+    left = (rows["kept"] * rows["context_tokens"]).clip(lower=1).to_numpy(dtype=np.float64)
+    rows = rows.assign(consensus_by_chance=chance_of_consensus(len(rows["top"].iloc[0]), left))
+    found = []
+    for (policy, level), group in rows.groupby(["policy", "level"], observed=True):
         values, contexts = slopes(group)
         known = ~np.isnan(values)
         late = estimate_of(values[known], contexts[known]) if known.any() else None
-        yield Agreement(str(policy), level, slope=late, **by_layer)
+        found.append(Agreement(str(policy), level, group.groupby("layer")[AT_ANSWER].mean(), late))
+    return found
 
 
 def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
@@ -83,46 +75,39 @@ def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
     return values, by_answer.index.get_level_values(CONTEXT).to_numpy(dtype=str)
 
 
-class Heads:
-    """Holds how far heads agree, by layer, under each policy."""
-
-    def __init__(self, given: StudyInput) -> None:
-        self.agreements = list(agreements(with_questions(given.tables[TABLE], given.records)))
-
-    def parts(self) -> list[StudySection]:
-        whole = next((one for one in self.agreements if one.policy == FULL), None)
-        if whole is None:
-            return []
-        styles = named_styles(("consensus", "agreement"))
-        lines = [line_of(style, enumerate(map(exactly, getattr(whole, name)))) for name, style in styles.items()]
-        picture = curve("Full cache", "by layer", lines, Axis.of_layers(len(whole.consensus)), "agreement")
-        columns: dict[str, Callable[[Agreement], object]] = {
+def content_of(given: StudyInput) -> StudyContent:
+    """Shows how far heads agree, by layer, under each policy."""
+    found = agreements(with_questions(given.tables[TABLE], given.records))
+    rows = [
+        {"policy": one.policy, "level": one.level, "layer": layer} | means
+        for one in found
+        for layer, means in enumerate(one.by_layer.to_dict("records"))
+    ]
+    whole = next((one.by_layer for one in found if one.policy == FULL), None)
+    if whole is None:
+        return StudyContent(())
+    styles = named_styles(("consensus", "agreement"))
+    lines = [line_of(style, enumerate(map(exactly, whole[name]))) for name, style in styles.items()]
+    picture = curve("Full cache", "by layer", lines, Axis.of_layers(len(whole)), "agreement")
+    listing = listing_of(
+        "Over all layers",
+        found,
+        {
             "policy": lambda one: one.policy,
             "level": lambda one: one.level,
-            "consensus": lambda one: f"{one.consensus.mean():.2f}",
-            "consensus by chance": lambda one: f"{one.consensus_by_chance.mean():.2f}",
-            "agreement": lambda one: f"{one.agreement.mean():.2f}",
+            "consensus": lambda one: f"{one.by_layer['consensus'].mean():.2f}",
+            "consensus by chance": lambda one: f"{one.by_layer['consensus_by_chance'].mean():.2f}",
+            "agreement": lambda one: f"{one.by_layer['agreement'].mean():.2f}",
             "slope": lambda one: in_numbers(one.slope),
-        }
-        section = StudySection(
-            "agreement",
-            "Do heads agree, early or late?",
-            "At the first token of the answer. Consensus is the distinct tokens that heads attend to most over the "
-            "heads, low where they agree; agreement is the largest share of heads on one token.",
-            tuple(styles.values()),
-            (picture,),
-            (listing_of("Over all layers", self.agreements, columns),),
-        )
-        return [section]
-
-    def sheets(self) -> list[Sheet]:
-        rows = [
-            {"policy": one.policy, "level": one.level, "layer": layer}
-            | {name: float(getattr(one, name)[layer]) for name in AT_ANSWER}
-            for one in self.agreements
-            for layer in range(len(one.consensus))
-        ]
-        return [Sheet.of("routing-agreement", "Agreement of heads by layer", rows)]
+        },
+    )
+    text = (
+        "At the first token of the answer. Consensus is the distinct tokens that heads attend to most over the heads, "
+        "low where they agree; agreement is the largest share of heads on one token."
+    )
+    title = "Do heads agree, early or late?"
+    section = StudySection("agreement", title, text, tuple(styles.values()), (picture,), (listing,))
+    return StudyContent([section], sheets=[Sheet.of("routing-agreement", "Agreement of heads by layer", rows)])
 
 
 DEFINITIONS = (

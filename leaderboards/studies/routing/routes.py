@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -9,17 +10,16 @@ from markupsafe import Markup
 from pandas import DataFrame, Series
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration.definition import Definition, estimates
+from leaderboards.metrics.declaration import Definition, estimates
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import SHARE, Axis, Frame
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.marks import Band
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.routing.failures import AnswerFacts, FailureClass, outcome_of
 from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
-from leaderboards.studies.declaration import Picture, StudyInput, StudySection
+from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import (
     curve,
     estimate_of,
@@ -37,21 +37,29 @@ TABLE = "routes"  # of a store (kvbench.store.observed)
 CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 QUESTION = ["task", "question_id"]
 CONTEXT = "context"  # a column: what is resampled
-# The columns of a board, and the classes of their answers: with a route, whatever is said instead.
-USES = (FailureClass.SILENT, FailureClass.CONFUSED, FailureClass.UNUSED)
 SELDOM = 0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
 OPACITY = 0.85
-DEFINED = (FailureClass.RIGHT, FailureClass.CONFUSED)  # by the names of metrics
-# From below in a stack. Colours go by the order of STYLED.
-STACKED = (
-    *(FailureClass.RIGHT, FailureClass.BEYOND_MODEL, FailureClass.UNUSED, FailureClass.CONFUSED, FailureClass.SILENT),
-    *(FailureClass.UNREACHABLE, FailureClass.ERASED, FailureClass.NOT_OBSERVED),
-)
-STYLED = (
-    *(FailureClass.UNUSED, FailureClass.ERASED, FailureClass.RIGHT, FailureClass.CONFUSED),
-    *(FailureClass.UNREACHABLE, FailureClass.SILENT, FailureClass.NOT_OBSERVED, FailureClass.BEYOND_MODEL),
-)
 GOLD, ANY = "the gold answer", "as many tokens, drawn"
+
+
+class FailureClass(StrEnum):
+    """The classes of answers, from below in a stack.
+
+    They follow the difference between storage, accessibility and use [arXiv 2603.01426]: *erased* is a failure of
+    storage, *unreachable* one of accessibility; *unused*, *confused* and *silent* are failures of use.
+    """
+
+    RIGHT = "right"
+    BEYOND_MODEL = "wrong with the full cache too"
+    UNUSED = "reached and unused"
+    CONFUSED = "confused"
+    SILENT = "silent"
+    UNREACHABLE = "unreachable"
+    ERASED = "erased"
+    NOT_OBSERVED = "not observed"
+
+
+DEFINED = (FailureClass.RIGHT, FailureClass.CONFUSED)  # by the names of metrics
 Shares = dict[FailureClass, Estimate]
 
 
@@ -80,21 +88,24 @@ def reaches(widths: Series, epsilon: float) -> npt.NDArray[np.bool_]:
 
 
 def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
-    """Returns the class of each answer of :func:`with_routes`: of what becomes of the tokens of the gold answer, with
-    edges of at least epsilon."""
+    """Returns the class of each answer of :func:`with_routes`, with edges of at least epsilon: the first that holds.
+
+    Evidence that other tokens have read during the prefill may be gone from every slot and still be reached. What is
+    said counts only where the evidence is reached.
+    """
     reached, said = (reaches(joined[f"{of}_width"], epsilon) for of in ("answer", "said"))
-    confused = (joined["hallucination_kind"] == "confused").to_numpy() & said
-    columns = zip(
-        joined["right"],
-        joined["right_with_full"],
-        joined["answer_alive"].eq(True),
-        reached,
-        ~joined["answered"],
-        confused,
-        joined["unobserved"].isna(),
-        strict=True,
-    )
-    return [outcome_of(AnswerFacts(*map(bool, row))) for row in columns]
+    holds = {
+        FailureClass.RIGHT: joined["right"],
+        FailureClass.BEYOND_MODEL: ~joined["right_with_full"].astype(bool),
+        FailureClass.NOT_OBSERVED: joined["unobserved"].notna(),
+        FailureClass.UNREACHABLE: ~reached & joined["answer_alive"].eq(True),
+        FailureClass.ERASED: ~reached,
+        FailureClass.SILENT: ~joined["answered"],
+        FailureClass.CONFUSED: joined["hallucination_kind"].eq("confused") & said,
+    }
+    found = np.select([*map(np.asarray, holds.values())], range(len(holds)), len(holds))
+    classes = [*holds, FailureClass.UNUSED]
+    return [classes[number] for number in found]
 
 
 def chances(joined: DataFrame) -> dict[float, float]:
@@ -119,22 +130,18 @@ def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> Shares:
 
 @dataclass(frozen=True)
 class Reached:
-    """Says of a policy at a level how often answers are reached by the tokens of their gold, with edges of epsilon.
-
-    ``chance``: how often as many tokens would, drawn from the context. ``relayed``: how often the gold is reached
-    although none of its rows is left, through tokens that read it in the prefill. ``right``: the answers that are
-    right. ``width``: of the widest route, mean over answers. All of questions that the full cache has right.
-    """
+    """Says of a policy at a level how often answers are reached by the tokens of their gold, with edges of epsilon; all
+    of questions that the full cache has right."""
 
     task: str
     policy: str
     level: Level
     epsilon: float
     reached: Estimate
-    chance: float
-    relayed: Estimate
-    right: Estimate
-    width: float
+    chance: float  # how often as many tokens would reach it, drawn from the context
+    relayed: Estimate  # reached though none of its rows is left, through tokens that read it in the prefill
+    right: Estimate  # answers that are right
+    width: float  # of the widest route, mean over answers
 
 
 def reach_curves(joined: DataFrame, epsilons: Sequence[float] = EPSILONS) -> Iterator[Reached]:
@@ -152,124 +159,112 @@ def reach_curves(joined: DataFrame, epsilons: Sequence[float] = EPSILONS) -> Ite
             yield Reached(str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2], width)
 
 
-class ReachedAnswers:
-    """Holds the share of each class of answers, and how often answers are reached, with edges of the least attention
-    at which to be reached tells something."""
-
-    def __init__(self, given: StudyInput) -> None:
-        joined = with_routes(given.tables[TABLE], given.records)
-        self.epsilon = telling_epsilon(joined)
-        self._chance = chances(joined).get(self.epsilon)
-        outcomes = classify(joined, self.epsilon)
-        missing = outcomes.count(FailureClass.NOT_OBSERVED)
-        self._missing = f"{missing} of {len(outcomes)} answers" if missing else "nothing"
-        self._joined, self._records = joined, given.records
-        classified = with_levels(joined).assign(outcome=outcomes)
-        groups = classified.groupby(["task", "policy", "level"], observed=True, sort=False)
-        self.shares: dict[tuple[str, str, Level], Shares] = {
-            (str(task), str(policy), level): shares(group["outcome"].tolist(), group[CONTEXT].tolist())
-            for (task, policy, level), group in groups
-        }
-        self.curves = list(reach_curves(joined))
-
-    def facts(self) -> Iterator[tuple[str, str]]:
-        contexts, observed = (
-            table[["task", "draw_id"]].drop_duplicates()["task"].value_counts()
-            for table in (self._records, self._joined)
-        )
-        counts = (f"{observed[task]} of {contexts[task]} of {task}" for task in dict.fromkeys(self._joined["task"]))
-        yield "Contexts observed", ", ".join(counts)
-        yield "Not observed", self._missing
-        yield "Least attention in each step", f"{self.epsilon:g}"
-
-    def parts(self) -> list[StudySection]:
-        """Returns the sections on classes, then those on what reaches the answer, one for each task."""
-        tasks = dict.fromkeys(task for task, _, _ in self.shares)
-        return [*map(self._classes, tasks), *map(self._reach, dict.fromkeys(one.task for one in self.curves))]
-
-    def sheets(self) -> list[Sheet]:
-        rows = [
-            {"task": task, "policy": policy, "level": level, "epsilon": self.epsilon, "outcome": str(outcome)}
-            | {"share": one}
-            for (task, policy, level), of_class in self.shares.items()
-            for outcome, one in of_class.items()
-        ]
-        return [
+def content_of(given: StudyInput) -> StudyContent:
+    """Shows the share of each class of answers, and how often answers are reached, with edges of the least attention
+    at which to be reached tells something: sections on classes, then those on what reaches the answer, by task."""
+    joined = with_routes(given.tables[TABLE], given.records)
+    epsilon = telling_epsilon(joined)
+    outcomes = classify(joined, epsilon)
+    groups = with_levels(joined).assign(outcome=outcomes)
+    of_cells = {
+        (str(task), str(policy), level): shares(group["outcome"].tolist(), group[CONTEXT].tolist())
+        for (task, policy, level), group in groups.groupby(["task", "policy", "level"], observed=True, sort=False)
+    }
+    curves = list(reach_curves(joined))
+    rows = [
+        {"task": task, "policy": policy, "level": level, "epsilon": epsilon, "outcome": str(outcome), "share": share}
+        for (task, policy, level), of_class in of_cells.items()
+        for outcome, share in of_class.items()
+    ]
+    by_task: dict[str, dict[tuple[str, Level], Shares]] = {}
+    for (task, policy, level), of_class in of_cells.items():
+        by_task.setdefault(task, {})[policy, level] = of_class
+    return StudyContent(
+        [
+            *(_classes(task, found, epsilon) for task, found in by_task.items()),
+            *(_reach(task, curves, epsilon) for task in dict.fromkeys(one.task for one in curves)),
+        ],
+        list(_facts(given.records, joined, epsilon, outcomes.count(FailureClass.NOT_OBSERVED))),
+        [
             Sheet.of("routing-classes", "Classes of failures", rows),
-            Sheet.of("routing-reach", "How often answers are reached", [*map(vars, self.curves)]),
-        ]
+            Sheet.of("routing-reach", "How often answers are reached", [*map(vars, curves)]),
+        ],
+    )
 
-    def _classes(self, task: str) -> StudySection:
-        found = {(policy, level): one for (name, policy, level), one in self.shares.items() if name == task}
-        styles = named_styles([str(outcome) for outcome in STYLED])
-        policies = [policy for policy in dict.fromkeys(policy for policy, _ in found) if policy != FULL]
-        rows = tuple(
-            (policy, str(level), *(in_percent(of_class[outcome]) for outcome in STACKED))
-            for (policy, level), of_class in sorted(found.items(), key=lambda item: (item[0][0] != FULL, *item[0]))
-        )
-        told = (
-            ""
-            if self._chance is None
-            else f": with the full cache, {100 * self._chance:.0f} % of a context’s tokens reach the answer so"
-        )
-        return StudySection(
-            f"classes-{task}",
-            f"Why answers are wrong: {task}",
-            "Each answer to a question whose answer stands in the context is in one class, stacked over the asked "
-            f"level, from the full cache on. Every step of a route takes at least {self.epsilon:g} of some head’s "
-            f"attention{told}. Narrower routes lead from more tokens, and tell less: see the curve over the least "
-            "attention below.",
-            tuple(styles[str(outcome)] for outcome in STACKED),
-            tuple(_stack(task, policy, found, styles) for policy in policies),
-            details=(Listing("Answers of each class, percent", ("policy", "level", *map(str, STACKED)), rows),),
-        )
 
-    def _reach(self, task: str) -> StudySection:
-        told = [one for one in self.curves if one.task == task and one.epsilon == self.epsilon]
-        styles = full_last(one.policy for one in told)
+def _facts(records: DataFrame, joined: DataFrame, epsilon: float, missing: int) -> Iterator[tuple[str, str]]:
+    contexts, observed = (
+        table[["task", "draw_id"]].drop_duplicates()["task"].value_counts() for table in (records, joined)
+    )
+    counts = (f"{observed[task]} of {contexts[task]} of {task}" for task in dict.fromkeys(joined["task"]))
+    yield "Contexts observed", ", ".join(counts)
+    yield "Not observed", f"{missing} of {len(joined)} answers" if missing else "nothing"
+    yield "Least attention in each step", f"{epsilon:g}"
 
-        def over(title: str, estimate: Callable[[Reached], Estimate]) -> Picture:
-            cells = {(one.policy, one.level): estimate(one) for one in told}
-            return over_levels(cells, styles, title, "share of answers", f"{title}/{task}")
 
-        listing = listing_of(
-            "Of the questions that the full cache has right, percent; width: a share",
-            told,
-            {
-                "policy": lambda one: one.policy,
-                "level": lambda one: one.level,
-                "reached": lambda one: one.reached,
-                "reached by chance": lambda one: f"{100 * one.chance:.0f}",
-                "relayed": lambda one: one.relayed,
-                "right answers": lambda one: one.right,
-                "width": lambda one: f"{one.width:.2f}",
-            },
-        )
-        return StudySection(
-            f"reach-{task}",
-            f"What reaches the answer: {task}",
-            "Of the questions that the full cache has right: how often a route leads from the gold answer’s tokens to "
-            "the place where the answer is written, over the least attention that each step of it has; beside it, how "
-            "often one leads from as many tokens drawn from the context. What everything reaches tells nothing.",
-            tuple(style for name, style in styles.items() if name != FULL),
-            (
-                self._over_epsilon(task),
-                over(f"Reached, routes of at least {self.epsilon:g}", lambda one: one.reached),
-                over("Reached, though none of it is left", lambda one: one.relayed),
-            ),
-            details=(listing,),
-        )
+def _classes(task: str, found: Mapping[tuple[str, Level], Shares], epsilon: float) -> StudySection:
+    styles = named_styles([*map(str, FailureClass)])
+    policies = [policy for policy in dict.fromkeys(policy for policy, _ in found) if policy != FULL]
+    rows = tuple(
+        (policy, str(level), *(in_percent(of_class[outcome]) for outcome in FailureClass))
+        for (policy, level), of_class in sorted(found.items(), key=lambda item: (item[0][0] != FULL, *item[0]))
+    )
+    return StudySection(
+        f"classes-{task}",
+        f"Why answers are wrong: {task}",
+        "Each answer to a question whose answer stands in the context is in one class, stacked over the asked level, "
+        f"from the full cache on. Every step of a route takes at least {epsilon:g} of some head’s attention.",
+        tuple(styles.values()),
+        tuple(_stack(task, policy, found, styles) for policy in policies),
+        details=(Listing("Answers of each class, percent", ("policy", "level", *map(str, FailureClass)), rows),),
+    )
 
-    def _over_epsilon(self, task: str) -> Picture:
-        """Draws reach over epsilon with the full cache, beside chance."""
-        full = [one for one in self.curves if (one.task, one.policy) == (task, FULL)]
-        styles = named_styles((GOLD, ANY))
-        lines = [
-            line_of(styles[GOLD], [(one.epsilon, one.reached) for one in full]),
-            line_of(styles[ANY], [(one.epsilon, exactly(one.chance)) for one in full]),
-        ]
-        axis = Axis.around("least attention in each step", SHARE)
-        return curve("Full cache", "reached by the gold; below, by as many tokens drawn", lines, axis, f"reach/{task}")
+
+def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection:
+    told = [one for one in curves if one.task == task and one.epsilon == epsilon]
+    styles = full_last(one.policy for one in told)
+
+    def over(title: str, estimate: Callable[[Reached], Estimate]) -> Picture:
+        cells = {(one.policy, one.level): estimate(one) for one in told}
+        return over_levels(cells, styles, title, "share of answers", f"{title}/{task}")
+
+    listing = listing_of(
+        "Of the questions that the full cache has right, percent; width: a share",
+        told,
+        {
+            "policy": lambda one: one.policy,
+            "level": lambda one: one.level,
+            "reached": lambda one: one.reached,
+            "reached by chance": lambda one: f"{100 * one.chance:.0f}",
+            "relayed": lambda one: one.relayed,
+            "right answers": lambda one: one.right,
+            "width": lambda one: f"{one.width:.2f}",
+        },
+    )
+    return StudySection(
+        f"reach-{task}",
+        f"What reaches the answer: {task}",
+        "Of the questions that the full cache has right: how often a route leads from the gold answer’s tokens to the "
+        "place where the answer is written, and from as many tokens drawn from the context.",
+        tuple(style for name, style in styles.items() if name != FULL),
+        (
+            _over_epsilon(task, [one for one in curves if (one.task, one.policy) == (task, FULL)]),
+            over(f"Reached, routes of at least {epsilon:g}", lambda one: one.reached),
+            over("Reached, though none of it is left", lambda one: one.relayed),
+        ),
+        details=(listing,),
+    )
+
+
+def _over_epsilon(task: str, full: Sequence[Reached]) -> Picture:
+    """Draws reach over epsilon with the full cache, beside chance."""
+    styles = named_styles((GOLD, ANY))
+    lines = [
+        line_of(styles[GOLD], [(one.epsilon, one.reached) for one in full]),
+        line_of(styles[ANY], [(one.epsilon, exactly(one.chance)) for one in full]),
+    ]
+    axis = Axis.around("least attention in each step", SHARE)
+    return curve("Full cache", "reached by the gold; below, by as many tokens drawn", lines, axis, f"reach/{task}")
 
 
 def _stack(
@@ -282,11 +277,11 @@ def _stack(
         own = {UNTREATED: found[FULL, UNTREATED], **own}
     ordered = sorted((level.value if level != UNTREATED else axis.origin or 0.0, level) for level in own)
     places = tuple(value for value, _ in ordered)
-    heights = np.array([[own[level][outcome].mean for outcome in STACKED] for _, level in ordered])
+    heights = np.array([[own[level][outcome].mean for outcome in FailureClass] for _, level in ordered])
     tops = np.cumsum(heights, axis=1)
     marks = tuple(
-        Band.between(styles[str(outcome)], places, tuple(top - height), tuple(top), OPACITY)
-        for outcome, top, height in zip(STACKED, tops.T, heights.T, strict=True)
+        Band.between(style, places, tuple(top - height), tuple(top), OPACITY)
+        for style, top, height in zip(styles.values(), tops.T, heights.T, strict=True)
         if height.any()
     )
     title = f"{policy}: classes of answers over the {axis.title}, {task}"
@@ -302,16 +297,12 @@ DEFINITIONS = (
         "while it answers, or it failed. Erased: no row of the gold answer’s tokens is left in any layer and head, and "
         "no route leads from them. Unreachable: rows are left, and no route leads from them. With a route: silent, if "
         "the answer is empty or an abstention; confused, if it is a value that the context states for something else "
-        "and a route leads from there too; else reached and unused. Right answers are right whatever is reached. On a "
-        "board, unused counts all three with a route. Routes have at least the attention there with which no more than "
-        "a tenth of a context’s tokens reach the answer under the full cache.",
+        "and a route leads from there too; else reached and unused. Routes have at least the attention there with "
+        "which no more than a tenth of a context’s tokens reach the answer under the full cache.",
         "right + wrong with the full cache too + not observed + erased + unreachable + silent + confused + "
         "reached and unused = all answers",
         "storage, accessibility and use after arXiv 2603.01426",
-        names=(
-            *(str(one) for one in FailureClass if str(one) not in DEFINED),
-            *("outcome", "unused", *estimates("share")),
-        ),
+        names=(*(str(one) for one in FailureClass if one not in DEFINED), "outcome", *estimates("share")),
     ),
     Definition(
         "Reached, and by chance",
@@ -320,9 +311,8 @@ DEFINITIONS = (
         "prefill; the question and the first token of the answer read the context only where a row is left. An answer "
         "is reached if a path leads from a token of the gold to the last token of the question, or to the first token "
         "of the answer, behind the last layer. By chance: 1 − (1 − c)^n, where c is the share of the context’s tokens "
-        "that reach the answer and n the tokens of the gold. Relayed: reached although no row of the gold is left, "
-        "through tokens that read it in the prefill. Width: the least attention in the widest path, 0 where none has "
-        "0.01 in each step; mean over answers.",
+        "that reach the answer and n the tokens of the gold. Relayed: reached although no row of the gold is left. "
+        "Width: the least attention in the widest path; mean over answers.",
         "reached(ε) ⇔ max over paths of min over edges ≥ ε",
         "after arXiv 2603.01426, which gives no algorithm",
         names=(

@@ -1,34 +1,306 @@
-"""The study of routes: is the evidence still there, can it be reached, is it used?"""
+"""The study of routes: is the evidence still there, can it be reached, is it used; and what do its rows cause?
 
-from collections.abc import Callable, Mapping
+Causes: what comes back when rows are put back into a compressed branch, what is lost without. All shares are ratios of
+sums over answers, so that an answer that lost little weighs little; contexts are resampled. Random rows stand beside
+the rows of a span, as many of them: what both do is no effect of the span.
+"""
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from pandas import DataFrame, Series
+
+from leaderboards.boards.cliff import slopes, steepest
+from leaderboards.boards.profiles import FLAT
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration.definition import Chapter
+from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.routing import causes, heads, probes, routes
+from leaderboards.studies.parts import NONE, estimate_of, in_numbers, listing_of
+from leaderboards.studies.routing import heads, probes, routes
+from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
+from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
-Part = routes.ReachedAnswers | heads.Heads | probes.Probes | causes.Causes
-FINDERS: Mapping[str, Callable[[StudyInput], Part]] = {
-    routes.TABLE: routes.ReachedAnswers,
-    heads.TABLE: heads.Heads,
-    probes.TABLE: probes.Probes,
-    causes.TABLE: causes.Causes,
+TABLE = "interventions"  # of a store (kvbench.store.interventions)
+TARGETS = ("answer", "subject", "bridge", "evidence")
+ALL = -1  # layers, or heads
+TIMES = 10  # how much more the answer's rows have to cost than as many random ones
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Says what the rows of a span bring back of what a policy has lost at a level, as shares of that: 1 is all of it,
+    as with the full cache. What is compared with random rows is None where no answer has as many other rows."""
+
+    policy: str
+    level: Level
+    target: str
+    answers: int  # that are lost and whose question has such a span
+    f1: Estimate
+    nats: Estimate | None  # of the likelihood of the right answer
+    random: Estimate | None  # what as many random rows bring back
+    alone: Estimate | None  # what the rows bring back beyond that
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Says what is lost of a task without the rows of a span, by what the full cache has right."""
+
+    task: str
+    target: str
+    answers: int
+    rows: float  # the mean, over all layers and heads
+    nats: Estimate  # by how much the right answer becomes less likely
+    f1: Estimate  # what F1 falls by, in points
+    random_nats: Estimate | None  # without as many random rows
+    random_f1: Estimate | None
+    excess: Estimate | None  # ``nats`` less :data:`TIMES` times ``random_nats``
+
+
+def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
+    """Joins interventions with what the same answer was without (``_before``) and with the full cache (``_full``);
+    draws of random rows are averaged. ``context``: what is resampled. Those without a likelihood have no value there.
+    """
+    table = table.assign(random=table["draw"] > 0)
+    by = [*CELL, "action", "target", "random", "layer", "head"]
+    drawn = table.groupby(by, sort=False, observed=True)[["rows", "f1", "gold_nll"]].mean().reset_index()
+    before = records[[*CELL, "f1", "gold_nll", "draw_id"]]
+    full = records[records["policy"] == FULL][[*QUESTION, "f1", "gold_nll"]]
+    full = full.rename(columns={"f1": "f1_full", "gold_nll": "gold_nll_full"})
+    joined = drawn.merge(before, on=CELL, suffixes=("", "_before"), validate="many_to_one")
+    joined[CONTEXT] = contexts_of(joined)
+    return joined.merge(full, on=QUESTION, validate="many_to_one")
+
+
+def cliff_levels(records: DataFrame) -> dict[str, Level]:
+    """Returns by policy the level behind its cliff: behind the step of the realised ratio over which the share of
+    lost answers rises fastest, among questions with evidence that the full cache has right. Policies that lose none
+    are left out, and so are levels that remove no tokens."""
+    full = records[(records["policy"] == FULL) & (records["right"] == 1) & (records["evidence_tokens"] > 0)]
+    asked = records.merge(full[QUESTION], on=QUESTION, validate="many_to_one")
+    asked = asked[asked["ratio"].notna() & (asked["realised_ratio"] > FLAT)]
+    cliffs = {}
+    for policy, of_policy in asked.assign(lost=1.0 - asked["right"].astype(float)).groupby("policy", observed=True):
+        levels = of_policy.groupby(["level_kind", "level"], observed=True)[["realised_ratio", "lost"]].mean()
+        levels = levels.sort_values("realised_ratio")
+        levels = levels[np.diff(levels["realised_ratio"], prepend=0.0) > FLAT]
+        ratios, lost = (np.array([0.0, *levels[name]]) for name in ("realised_ratio", "lost"))
+        _, rises = slopes(ratios, lost[None])
+        if levels.size and rises.max() > FLAT:
+            kind, value = levels.index[int(steepest(rises)[0])]
+            cliffs[str(policy)] = Level(str(kind), float(value))
+    return cliffs
+
+
+def repairs(outcomes: DataFrame, levels: Mapping[str, Level]) -> list[Repair]:
+    """Returns for every policy what the rows of each span repair at its level, over all tasks."""
+    everywhere = outcomes[(outcomes["action"] == "restore") & (outcomes["layer"] == ALL)]
+    found = []
+    for policy, level in levels.items():
+        of_policy = everywhere[
+            (everywhere["policy"] == policy)
+            & (everywhere["level_kind"] == level.kind)
+            & (everywhere["level"] == level.value)
+        ]
+        for target in TARGETS:
+            own, pairs = _paired(of_policy, target)
+            if not own.empty:
+                found.append(_repair(policy, level, target, own, pairs))
+    return found
+
+
+def removals(outcomes: DataFrame) -> list[Removal]:
+    """Returns for every task what the full cache loses without the rows of each span."""
+    everywhere = outcomes[(outcomes["action"] == "remove") & (outcomes["layer"] == ALL)]
+    found = []
+    for task, of_task in everywhere.groupby("task", observed=True, sort=False):
+        for target in TARGETS:
+            own, pairs = _paired(of_task, target)
+            own, pairs = (rows[rows["gold_nll"].notna()] for rows in (own, pairs))
+            if not own.empty:
+                found.append(_removal(str(task), target, own, pairs))
+    return found
+
+
+def _paired(rows: DataFrame, target: str) -> tuple[DataFrame, DataFrame]:
+    """Returns the rows of a span, and those of them that have as many random rows, with what these do (``_random``).
+    Where a span is most of its context, too few other rows are left to compare with."""
+    of_target = rows[rows["target"] == target]
+    own = of_target[~of_target["random"]]
+    random = of_target[of_target["random"]][[*CELL, "rows", "f1", "gold_nll"]]
+    pairs = own.merge(random, on=CELL, suffixes=("", "_random"), validate="one_to_one")
+    return own, pairs[pairs["rows_random"] == pairs["rows"]]
+
+
+def _repair(policy: str, level: Level, target: str, own: DataFrame, pairs: DataFrame) -> Repair:
+    known = own[own[["gold_nll", "gold_nll_before", "gold_nll_full"]].notna().all(axis=1)]
+    lost = own["f1_full"] - own["f1_before"], pairs["f1_full"] - pairs["f1_before"]
+    f1 = _share(own, own["f1"] - own["f1_before"], lost[0])
+    assert f1 is not None
+    return Repair(
+        policy,
+        level,
+        target,
+        answers=len(own),
+        f1=f1,
+        nats=_share(
+            known, known["gold_nll_before"] - known["gold_nll"], known["gold_nll_before"] - known["gold_nll_full"]
+        ),
+        random=_share(pairs, pairs["f1_random"] - pairs["f1_before"], lost[1]),
+        alone=_share(pairs, pairs["f1"] - pairs["f1_random"], lost[1]),
+    )
+
+
+def _share(rows: DataFrame, gain: Series, lost: Series) -> Estimate | None:
+    """Divides the sum of what comes back by that of what was lost, and resamples contexts; None where nothing was."""
+    return estimate_of(gain, rows[CONTEXT], lost) if len(rows) and lost.sum() > FLAT else None
+
+
+def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Removal:
+    nats = _mean(own, own["gold_nll"] - own["gold_nll_before"])
+    f1 = _mean(own, own["f1_before"] - own["f1"])
+    assert nats is not None
+    assert f1 is not None
+    random = pairs["gold_nll_random"] - pairs["gold_nll_before"]
+    return Removal(
+        task,
+        target,
+        answers=len(own),
+        rows=float(own["rows"].mean()),
+        nats=nats,
+        f1=f1,
+        random_nats=_mean(pairs, random),
+        random_f1=_mean(pairs, pairs["f1_before"] - pairs["f1_random"]),
+        excess=_mean(pairs, pairs["gold_nll"] - pairs["gold_nll_before"] - TIMES * random),
+    )
+
+
+def _mean(rows: DataFrame, values: Series) -> Estimate | None:
+    return estimate_of(values, rows[CONTEXT]) if len(values) else None
+
+
+RANDOM = "as many random rows"
+COMPARED = ("answer", "evidence")  # with random rows
+ESTIMATES = dict.fromkeys(("nats", "random", "alone", "random_nats", "random_f1", "excess"), Estimate)
+
+
+def causes_of(given: StudyInput) -> StudyContent:
+    """Shows what the tables of interventions come to."""
+    outcomes = with_outcomes(given.tables[TABLE], given.records)
+    repaired, removed = repairs(outcomes, cliff_levels(given.records)), removals(outcomes)
+    explained = sorted(
+        (one for one in repaired if one.target == "evidence"), key=lambda one: -(one.alone.mean if one.alone else -1.0)
+    )
+    parts = [_explained(explained, repaired)] if explained else []
+    sheets = [
+        Sheet.of("routing-repairs", "What rows repair at the cliff", [*map(vars, repaired)], kinds=ESTIMATES),
+        Sheet.of("routing-removals", "What is lost without rows", [*map(vars, removed)], kinds=ESTIMATES),
+    ]
+    return StudyContent([*parts, *([_removals(removed)] if removed else [])], sheets=sheets)
+
+
+def _explained(of_evidence: Sequence[Repair], found: Sequence[Repair]) -> StudySection:
+    of_targets = {(one.policy, one.target): one.f1 for one in found}
+    columns: dict[str, Callable[[Repair], object]] = {
+        "policy": lambda one: one.policy,
+        "at its cliff": lambda one: one.level.where,
+        "lost answers": lambda one: one.answers,
+        "evidence alone": lambda one: one.alone,
+        **{target: partial(_of_target, of_targets, target) for target in TARGETS},
+        RANDOM: lambda one: one.random,
+    }
+    text = (
+        "Each policy at its cliff: rows that it evicted are put back, and the question is asked again. The difference "
+        "between evidence and as many random rows is what the evidence rows alone explain of the loss."
+    )
+    listing = listing_of("Share of the lost F1 that comes back, percent", of_evidence, columns)
+    return StudySection("causes", "What was evicted that was needed", text, listings=(listing,))
+
+
+def _of_target(of_targets: Mapping[tuple[str, str], Estimate], target: str, one: Repair) -> Estimate | None:
+    return of_targets.get((one.policy, target))
+
+
+def _removals(found: Sequence[Removal]) -> StudySection:
+    columns: dict[str, Callable[[Removal], object]] = {
+        "task, rows": lambda one: f"{one.task}, {one.target}",
+        "answers": lambda one: one.answers,
+        "rows": lambda one: f"{one.rows:.0f}",
+        "nats": lambda one: in_numbers(one.nats),
+        "nats, random": lambda one: in_numbers(one.random_nats, "z.3f"),
+        "F1, points": lambda one: in_numbers(one.f1, "z.1f"),
+        "F1, random": lambda one: in_numbers(one.random_f1, "z.1f"),
+        f"{TIMES} times": verdict,
+    }
+    text = (
+        "What the full cache loses without the rows of a span, over questions that it has right, and without as many "
+        f"random rows. The last column tells whether the first is at least {TIMES} times the second."
+    )
+    listings = (listing_of("Removal", found, columns),)
+    return StudySection("removal", "What is lost without the rows", text, listings=listings)
+
+
+def verdict(one: Removal) -> str:
+    """Says whether rows cost :data:`TIMES` times as much as random ones."""
+    if one.excess is None:
+        return "too few other rows" if one.target in COMPARED else NONE
+    low, high = one.excess.interval or (0.0, 0.0)
+    return "yes" if low > 0 else "no" if high < 0 else "undecided"
+
+
+DEFINITIONS = (
+    Definition(
+        "Rows put back",
+        "Rows that a policy evicted are put back into its branch, and the question is asked again: the rows of the "
+        "answer’s tokens, of the subject’s, of the bridges’ between hops, or of all evidence, in all layers and heads. "
+        "An answer is lost if the full cache has it right and the policy wrong.",
+        names=("answer", "subject", "bridge", "evidence", "lost answers"),
+    ),
+    Definition(
+        "At its cliff",
+        "The level behind the step of the realised ratio over which the share of lost answers rises fastest, among "
+        "questions with evidence that the full cache has right.",
+        names=("at its cliff",),
+    ),
+    Definition(
+        "Explained by the evidence alone",
+        "The share of the F1 that lost answers have lost which comes back with the evidence rows, less the share that "
+        "comes back with as many random rows of tokens that are no evidence. 100 %: the policy lost these answers "
+        "because it evicted the evidence, and for no other reason; 0 %: evidence repairs no more than any rows do. "
+        "Answers without as many other rows are left out.",
+        "(Σ F1(evidence back) − Σ F1(random rows back)) / (Σ F1(full cache) − Σ F1(policy))",
+        names=("evidence alone", RANDOM, *estimates("alone", "random"), "f1_n"),
+    ),
+    Definition(
+        "Rows taken away",
+        "Rows are taken away from the full cache: by how much the right answer becomes less likely, in nats, and by "
+        f"how many points F1 falls, beside as many random rows. {TIMES} times: whether the interval of the cost, less "
+        f"{TIMES} times the cost of random rows, lies above 0 (yes), below it (no), or holds it (undecided).",
+        "excess = nats − 10 × random nats",
+        names=(
+            *("task, rows", "rows", "nats, random", "F1, points", "F1, random", f"{TIMES} times"),
+            *estimates("nats", "random_nats", "random_f1", "excess"),
+        ),
+    ),
+)
+
+
+FINDERS: Mapping[str, Callable[[StudyInput], StudyContent]] = {
+    routes.TABLE: routes.content_of,
+    heads.TABLE: heads.content_of,
+    probes.TABLE: probes.content_of,
+    TABLE: causes_of,
 }
 
 
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, and its downloads."""
-    parts: list[StudySection] = []
-    sheets: list[Sheet] = []
-    facts: list[tuple[str, str]] = []
-    for table, finder in FINDERS.items():
-        if has(given, table):
-            found = finder(given)
-            parts += found.parts()
-            sheets += found.sheets()
-            facts += found.facts() if isinstance(found, routes.ReachedAnswers) else []
-    return StudyContent(parts, facts, [sheet for sheet in sheets if sheet.rows])
+    found = [find(given) for table, find in FINDERS.items() if has(given, table)]
+    sheets = [sheet for one in found for sheet in one.sheets if sheet.rows]
+    return StudyContent([part for one in found for part in one.parts], [*found[0].facts], sheets)
 
 
 def has(given: StudyInput, table: str) -> bool:
@@ -46,7 +318,7 @@ STUDY = Study(
     chapter=Chapter(
         "routing",
         "Routes, heads, probes and causes",
-        (*routes.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *causes.DEFINITIONS),
+        (*routes.DEFINITIONS, *heads.DEFINITIONS, *probes.DEFINITIONS, *DEFINITIONS),
     ),
     tables=tuple(FINDERS),
 )

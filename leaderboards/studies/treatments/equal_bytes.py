@@ -27,7 +27,6 @@ FAMILIES = EVICTION, QUANTISATION, BOTH = "eviction", "quantisation", "both"
 TARGETS = (50.0, 25.0, 12.5, 6.25)  # percent of the bytes of the full cache
 NEAR = 0.2  # of a target: points so near to it are compared
 AXIS = "bytes held, percent of the full cache"
-WRAPPERS = ("pages16", "shared", "ends")
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,8 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
         StudySection(
             "front",
             "Answers over bytes",
-            "A dot for each policy and level, by the bytes that keys and values take with codes, scales and zero "
-            "points. The line of a family is its Pareto front. The best of many dots is in part luck: intervals are in "
-            "the table.",
+            "A dot for each policy and level, by the bytes that keys and values take. The line of a family is its "
+            "Pareto front.",
             tuple(styles.values()),
             tuple(pictures),
             tuple(fronts),
@@ -138,7 +136,7 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
             "targets",
             "At equal bytes",
             "Of each family the policy that scores most among those within a fifth of the bytes that are aimed at. "
-            "Differences are paired by question; that each is the best of several is not in their intervals.",
+            "Differences are paired by question.",
             listings=tuple(targets),
         ),
     ]
@@ -164,16 +162,6 @@ def _at_targets(task: MeasuredTask, points: Sequence[FrontierPoint]) -> Listing:
             rows.append((name, point.name, f"{point.held:.1f}", in_percent(task.estimate(point.score)), against))
     columns = ("at bytes, way", "best", "bytes, percent", "score, percent", "against eviction, points")
     return Listing(f"The best at about equal bytes, {task.name}", columns, tuple(rows))
-
-
-def wrapped_policies(policies: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Lists by policy itself and its forms of which only whole pages, or the same tokens in all heads, are freed."""
-    groups = {}
-    for plain in policies:
-        ways = {f"+{way}": f"{plain}+{way}" for way in WRAPPERS if f"{plain}+{way}" in policies}
-        if ways:
-            groups[plain] = {"plain": plain, **ways}
-    return groups
 
 
 def bytes_sheet(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Sheet:

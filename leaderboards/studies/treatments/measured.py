@@ -1,6 +1,5 @@
 """Measures what a treatment leaves of what leads a task, as a share of what the full cache has."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,6 @@ from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
-from policies.faults.multiplicative import NormalOptions, UniformOptions
 from policies.faults.options import FaultOptions
 from policies.faults.registry import KINDS as FAULTS
 from policies.quantisation.options import QuantisationOptions
@@ -43,20 +41,6 @@ class Damage:
         """Names what it hits."""
         values = (getattr(self.options, name) for name in PLACES if name in self.restricted)
         return ", ".join(",".join(one) if isinstance(one, tuple) else str(one) for one in values) or "everywhere"
-
-    @property
-    def spread(self) -> float | None:
-        """Returns the standard deviation of the relative error of each number, where it is noise."""
-        if isinstance(self.options, UniformOptions):
-            return (self.options.high - self.options.low) / math.sqrt(12)
-        return self.options.std if isinstance(self.options, NormalOptions) else None
-
-    @property
-    def noise(self) -> str:
-        """Names the distribution of the error, where it is noise; it is biased if it is not 0 on average."""
-        if isinstance(self.options, UniformOptions):
-            return "uniform" if self.options.low == -self.options.high else "uniform, biased"
-        return "normal" if getattr(self.options, "mean", 0) == 0 else "normal, biased"
 
 
 def damages(policies: Iterable[str]) -> list[Damage]:

@@ -1,18 +1,17 @@
 """The study of treatments: what is kept of the full cache's answers where the cache is damaged, rounded or shrunk."""
 
 from collections.abc import Mapping, Sequence
-
-import numpy as np
+from itertools import product
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
+from leaderboards.metrics.declaration import Chapter, Definition, estimates
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles, policy_styles
-from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, curve, in_percent, in_points, level_table, line_of, over_levels
-from leaderboards.studies.treatments.equal_bytes import bytes_sheet, equal_bytes, has_families, wrapped_policies
+from leaderboards.studies.treatments.equal_bytes import bytes_sheet, equal_bytes, has_families
 from leaderboards.studies.treatments.measured import (
     OUTCOMES,
     Damage,
@@ -32,56 +31,36 @@ PLACES = {"layers": "", "tokens": "random", "tensor": "V"}
 TITLES = {"layers": "Which layers matter", "tokens": "Aimed faults", "tensor": "Keys against values"}
 
 
-def areas(task: MeasuredTask, found: Sequence[Damage], dtype: str) -> list[tuple[Damage, FloatArray]]:
-    """Returns the mean height of the curve of each fault that was run at the rates of the most, over the share of
-    numbers that it changes, as far as all of them reach; the least harmful first. At one rate a fault of bits changes
-    far more numbers than one of rows. Nothing where none was run at two rates."""
+def compared_faults(task: MeasuredTask, found: Sequence[Damage]) -> list[Damage]:
+    """Returns the faults that were run at the rates of the most, the least harmful first; nothing where none was run at
+    two rates."""
     usual = max((task.levels(one.policy) for one in found), key=len, default=())
     if len([level for level in usual if level.amount]) < 2:
         return []
     compared = [one for one in found if task.levels(one.policy) == usual]
-    end = min(one.changed(usual[-1].value, dtype) for one in compared)
-    heights = [(one, _height(task, one, dtype, end)) for one in compared]
-    return sorted(heights, key=lambda pair: -pair[1][0])
-
-
-def _height(task: MeasuredTask, fault: Damage, dtype: str, end: float) -> FloatArray:
-    """Returns the mean height of the curve of a fault from the clean cache to a share of numbers changed."""
-    levels = [level for level in task.levels(fault.policy) if level.amount]
-    places = np.array([0.0, *(fault.changed(level.value, dtype) for level in levels)])
-    heights = np.stack([task.clean / task.clean, *(task.share_kept(fault.policy, level) for level in levels)])
-    inside = int((places < end).sum())
-    share = (end - places[inside - 1]) / (places[inside] - places[inside - 1])
-    last = heights[inside - 1] + share * (heights[inside] - heights[inside - 1])
-    places, heights = np.append(places[:inside], end), np.concatenate([heights[:inside], last[None]])
-    area: FloatArray = np.trapezoid(heights, places, axis=0) / end
-    return area
+    return sorted(compared, key=lambda one: -task.share_kept(one.policy, usual[-1])[0])
 
 
 def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) -> StudySection:
-    """Shows what each treatment of the whole cache keeps, over the share of numbers changed."""
+    """Shows what each treatment of the whole cache keeps, over the share of numbers changed: at one rate a fault of
+    bits changes far more numbers than one of rows."""
     everywhere = [one for one in found if not one.restricted]
-    compared = {task.name: areas(task, everywhere, dtype) for task in tasks}
-    shown = {one.policy for of_task in compared.values() for one, _ in of_task}
+    compared = {task.name: compared_faults(task, everywhere) for task in tasks}
+    shown = {one.policy for of_task in compared.values() for one in of_task}
     styles = policy_styles([one.policy for one in everywhere if one.policy in shown])
     pictures, listings, details = list[Picture](), list[Listing](), list[Listing]()
     for task in tasks:
-        if compared[task.name]:
-            lines = [
-                line_of(styles[one.policy], _over_changed(task, one, dtype)) for one, _ in reversed(compared[task.name])
-            ]
+        if faults := compared[task.name]:
+            lines = [line_of(styles[one.policy], _over_changed(task, one, dtype)) for one in reversed(faults)]
             axis = Axis.from_values("share of numbers changed", [x for line in lines for x, _ in line.places])
             pictures.append(curve(task.name, KEPT, lines, axis, f"kept/{task.name}"))
-            listings.append(_by_rate(task, compared[task.name], dtype))
-        (details if compared[task.name] else listings).append(_every_cell(task, found))
+            listings.append(_by_rate(task, faults, dtype))
+        (details if faults else listings).append(_every_cell(task, found))
     return StudySection(
         "kept",
         "How much is kept",
         "What is kept of what the full cache has, on the same questions; bands and brackets are 95 % intervals over "
-        "contexts. Faults are compared by the share of numbers that they change: of bits a rate hits far more numbers "
-        "than of rows. Against the full cache’s own answer, right or wrong, masked is the same answer, corrupted "
-        "another one, DUE one with infinity or NaN, or without an end. Claims E1 to E5 and F1 to F5 have what texts "
-        "report.",
+        "contexts.",
         tuple(styles.values()),
         tuple(pictures),
         tuple(listings),
@@ -94,34 +73,15 @@ def _over_changed(task: MeasuredTask, fault: Damage, dtype: str) -> list[tuple[f
     return [(0.0, task.whole), *((fault.changed(one.value, dtype), task.kept(fault.policy, one)) for one in levels)]
 
 
-def _over_spread(tasks: Sequence[MeasuredTask], found: Sequence[Damage]) -> StudySection:
-    """Draws what is kept where every number is off, over the spread of the errors, by their distribution."""
-    noises = [one for one in found if one.spread is not None and not one.restricted]
-    styles = named_styles(list(dict.fromkeys(one.noise for one in noises)))
-    pictures = []
-    for task in tasks if len(noises) > 1 else ():
-        points: dict[str, list[tuple[float, Estimate]]] = {name: [(0.0, task.whole)] for name in styles}
-        for one in sorted(noises, key=lambda noise: noise.spread or 0.0):
-            levels = [level for level in task.levels(one.policy) if level.value == 1]
-            points[one.noise] += [(one.spread or 0.0, task.kept(one.policy, level)) for level in levels]
-        lines = [line_of(style, points[name]) for name, style in styles.items()]
-        axis = Axis.from_values("spread of the error", [x for line in lines for x, _ in line.places])
-        pictures.append(curve(task.name, KEPT, lines, axis, f"spreads/{task.name}"))
-    text = "Every number is multiplied by 1 + an error. A biased error is not 0 on average."
-    return StudySection("spreads", "Over the spread of the error", text, tuple(styles.values()), tuple(pictures))
-
-
-def _by_rate(task: MeasuredTask, compared: Sequence[tuple[Damage, FloatArray]], dtype: str) -> Listing:
+def _by_rate(task: MeasuredTask, compared: Sequence[Damage], dtype: str) -> Listing:
     """Lists what each fault keeps at each rate, and how many numbers that is where it is another share."""
     cells = {}
-    for one, _ in compared:
+    for one in compared:
         for level in task.levels(one.policy):
             changed = one.changed(level.value, dtype)
             numbers = "" if changed == level.value else f", {100 * changed:.3g} % of numbers"
             cells[one.policy, level] = f"{in_percent(task.kept(one.policy, level))}{numbers}"
-    heights = {one.policy: in_percent(task.estimate(area)) for one, area in compared}
-    title = f"Share kept by rate, {task.name}, percent"
-    return level_table(title, cells, {"area over numbers changed": heights}, "treatment")
+    return level_table(f"Share kept by rate, {task.name}, percent", cells, first="treatment")
 
 
 def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
@@ -133,7 +93,8 @@ def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
 
 
 def _by_place(tasks: Sequence[MeasuredTask], found: Sequence[Damage], option: str) -> StudySection:
-    """Sets the same damage in some layers, tokens or tensors against one another."""
+    """Draws the same damage in some layers, tokens or tensors over its levels, and lists what each place keeps beside
+    the one that the others are set against."""
     groups: dict[str, dict[str, str]] = {}
     for one in found:
         if one.restricted == {option}:
@@ -141,46 +102,31 @@ def _by_place(tasks: Sequence[MeasuredTask], found: Sequence[Damage], option: st
     for one in found:
         if not one.restricted and one.policy in groups and option != "layers":
             groups[one.policy]["everywhere"] = one.policy
+    styles = named_styles(list(dict.fromkeys(place for group in groups.values() for place in group)))
+    pictures, listings = [], []
+    for task, (treatment, group) in product(tasks, groups.items()):
+        levels = {place: task.levels(policy) for place, policy in group.items()}
+        cells = {(place, one): task.kept(group[place], one) for place, own in levels.items() for one in own}
+        if not cells:
+            continue
+        words = f"{treatment}, {task.name}"
+        if any(level.amount for _, level in cells):
+            drawn = {(FULL, UNTREATED): task.whole, **cells}
+            pictures.append(over_levels(drawn, styles, words, KEPT, f"{option}/{words}"))
+        against = _against(task, group, PLACES[option])
+        texts = {cell: in_percent(one) for cell, one in cells.items()}
+        more = {"against, points": against} if any(against.values()) else {}
+        listings.append(level_table(f"Share kept, {words}, percent", texts, more, "damaged"))
     text = (
         "The same damage in one place and in another, paired by question. The rate is a share of the rows of the place "
-        "that is hit: a fault aimed at evidence damages far less of the cache than one at the same rate everywhere, "
-        "so that it stands beside as many random tokens."
+        "that is hit."
     )
-    return variants(tasks, groups, (option, TITLES[option], text), PLACES[option])
-
-
-def variants(
-    tasks: Sequence[MeasuredTask],
-    groups: Mapping[str, Mapping[str, str]],
-    heading: tuple[str, str, str],
-    reference: str,
-) -> StudySection:
-    """Draws the variants of each treatment over their levels, and lists what they keep. ``groups``: by treatment, the
-    policies by the name of the variant. ``heading``: identifier, title and text. ``reference``: the variant that the
-    others are set against at the highest level that both have; where it is empty, the one that keeps most."""
-    identifier, title, text = heading
-    names = dict.fromkeys(name for group in groups.values() for name in group)
-    styles = named_styles(list(names))
-    pictures, listings = [], []
-    for task in tasks:
-        for treatment, group in groups.items():
-            levels = {name: task.levels(policy) for name, policy in group.items()}
-            cells = {(name, one): task.kept(group[name], one) for name, own in levels.items() for one in own}
-            if not cells:
-                continue
-            words = f"{treatment}, {task.name}"
-            if any(level.amount for _, level in cells):
-                drawn = {(FULL, UNTREATED): task.whole, **cells}
-                pictures.append(over_levels(drawn, styles, words, KEPT, f"{identifier}/{words}"))
-            against = _against(task, group, reference)
-            texts = {cell: in_percent(one) for cell, one in cells.items()}
-            more = {"against, points": against} if any(against.values()) else {}
-            listings.append(level_table(f"Share kept, {words}, percent", texts, more, "damaged"))
-    return StudySection(identifier, title, text, tuple(styles.values()), tuple(pictures), tuple(listings))
+    return StudySection(option, TITLES[option], text, tuple(styles.values()), tuple(pictures), tuple(listings))
 
 
 def _against(task: MeasuredTask, group: Mapping[str, str], reference: str) -> dict[str, str]:
-    """Writes by variant the paired difference from the reference, and at which level."""
+    """Writes by place the paired difference from the reference at the highest level that both have; without one, from
+    the place that keeps most."""
     run = {name: policy for name, policy in group.items() if task.levels(policy)}
     if not reference:
         reference = max(run, key=lambda name: task.share_kept(run[name], task.levels(run[name])[-1])[0])
@@ -199,29 +145,14 @@ def content_of(given: StudyInput) -> StudyContent:
     policies = policies_in(given.records)
     found = damages(policies)
     dtype = next((run["identity"]["dtype"] for run in given.runs if "identity" in run), "float32")
-    deployed = (
-        "deployed",
-        "What an engine can free",
-        "An engine frees pages, not tokens of single heads. +pages16 keeps or frees whole pages of 16 tokens, +shared "
-        "keeps the same tokens in all heads of a layer, +ends keeps the first and the last tenth.",
-    )
     parts = [
         _kept(tasks, found, dtype),
-        _over_spread(tasks, found),
         *(_by_place(tasks, found, option) for option in PLACES),
         *equal_bytes(tasks, policies),
-        variants(tasks, wrapped_policies(policies), deployed, "plain"),
     ]
     cells = [task.row(one.policy, level) for task in tasks for one in found for level in task.levels(one.policy)]
-    everywhere = [one for one in found if not one.restricted]
-    of_areas = [
-        {"task": task.name, "policy": one.policy, "area_over_changed": task.estimate(area)}
-        for task in tasks
-        for one, area in areas(task, everywhere, dtype)
-    ]
     sheets = (
         Sheet.of("treatments-kept", "What is kept with each treatment", cells),
-        Sheet.of("treatments-areas", "Areas of faults over the share of numbers changed", of_areas),
         bytes_sheet(tasks, policies),
     )
     facts = [
@@ -252,21 +183,12 @@ CHAPTER = Chapter(
             "Share kept",
             "What a treatment keeps of what the full cache has: right answers, next tokens, or directives obeyed where "
             "a task has directives, as a share of the full cache’s on the same questions, averaged over the draws of a "
-            "random treatment. Its interval resamples contexts, for treatment and full cache together. An answer that "
-            "failed counts as 0. The control at level 0 and the full cache are 100 %.",
+            "random treatment. Its interval resamples contexts, for treatment and full cache together.",
             "kept = mean(lead | treated) / mean(lead | full cache)",
             names=(
                 *(*estimates("share_kept"), "share kept", "share kept, percent"),
                 *("treatment", "masked, percent", "corrupted, percent", "DUE, percent"),
             ),
-        ),
-        Definition(
-            "Area over numbers changed",
-            "The mean height of the curve of what is kept over the share of numbers that a fault changes, from the "
-            "clean cache to where the shortest curve ends, by the trapezoid rule. Of rows and values that share is the "
-            "rate; where each of b bits of a number flips with probability r, it is 1 − (1 − r)^b.",
-            "area = (1 / span) ∫ kept(s) ds",
-            names=(*estimates("area_over_changed"), "area over numbers changed"),
         ),
         Definition(
             "Where a treatment acts",
@@ -278,10 +200,8 @@ CHAPTER = Chapter(
         ),
         Definition(
             "The front, at equal bytes",
-            "Bytes: what keys and values take once the context is read, codes with their scales and zero points and "
-            "the latest tokens in full, in percent of the full cache in the model’s own numbers. On the front is what "
-            "nothing else exceeds in as few bytes. Way: eviction, quantisation, or both. Score: percent right, or "
-            "directives obeyed.",
+            "Bytes: what keys and values take once the context is read, codes with their scales and zero points, in "
+            "percent of the full cache. On the front is what nothing else exceeds in as few bytes.",
             names=(
                 *("on the front", "on_front", "way", "bytes, percent", "held_percent", "score, percent"),
                 *("at bytes, way", "best", "against eviction, points"),

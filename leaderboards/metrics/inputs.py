@@ -1,8 +1,11 @@
-"""The stored parts of an answer: the input of the metrics that need no model."""
+"""What metrics are computed from: an answer, how it ended beside the full cache's own, and what the cache had kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
 
 from datasets_gen import Directive, undo
 from leaderboards.metrics.judges.obedience import loosely, strictly
@@ -52,9 +55,8 @@ class Answer:
             self.every_gold,
         )
         if self.answer_marker:  # which may look like Markdown
-            return score_text(
-                marked_answer(until_next_question(self.spoken), self.answer_marker), *values, output=self.plain
-            )
+            answer = marked_answer(until_next_question(self.spoken), self.answer_marker)
+            return score_text(answer, *values, output=self.plain)
         return score_text(self.plain, *values)
 
     @cached_property
@@ -69,12 +71,10 @@ class Answer:
 
     @cached_property
     def obeyed_strictly(self) -> list[bool]:
-        """Tells for each directive whether the output obeys it as it stands."""
         return strictly(self.directives, self.spoken)
 
     @cached_property
     def obeyed_loosely(self) -> list[bool]:
-        """Tells for each directive whether any of the eight versions of the output obeys it."""
         return loosely(self.directives, self.spoken)
 
     def _scores_without_directives(self) -> TextScores:
@@ -86,3 +86,54 @@ class Answer:
         )
         answer = without_words_of_directives(output, target, gold)
         return score_text(answer, [gold], self.answerable, self.abstentions, stated, others, self.question)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Describes how an answer ended, beside the one that the full cache gives to the same question."""
+
+    same_tokens: bool
+    ended: bool  # with an end token
+    finite: bool = True  # no logit that a token was chosen from was infinite or NaN
+
+    @property
+    def masked(self) -> bool:
+        return self.finite and self.same_tokens
+
+    @property
+    def due(self) -> bool:
+        return not self.finite or not (self.same_tokens or self.ended)
+
+    @property
+    def corrupted(self) -> bool:
+        return not self.masked and not self.due
+
+
+@dataclass(frozen=True)
+class Survival:
+    """Holds what the metrics need of a keep mask, worked out once for all questions of a branch.
+
+    A slot is a (layer, head) pair of a layer that presses compress; they leave the sliding layers of Gemma 3 whole.
+    """
+
+    globally_evicted: npt.NDArray[np.bool_]  # shape (tokens,): survives in no slot
+    evicted_by_layer: npt.NDArray[np.bool_]  # shape (layers, tokens): survives in no head of the layer
+    heads: npt.NDArray[np.float64]  # shape (layers, tokens): the share of the heads of a layer in which it survives
+
+    @classmethod
+    def of(cls, keep: npt.NDArray[np.bool_]) -> "Survival":
+        """Takes a mask of shape (layers, heads, tokens): which tokens survive in which slot."""
+        by_layer = np.logical_not(np.any(keep, axis=1))
+        return cls(np.asarray(np.all(by_layer, axis=0)), np.asarray(by_layer), keep.mean(axis=1))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Holds what survives, and the places of the tokens that one question is about."""
+
+    survival: Survival
+    context: Sequence[int]
+    answer: Sequence[int]
+    evidence: Sequence[int]
+    defence: Sequence[int]
+    directives: Sequence[int]

@@ -1,0 +1,257 @@
+"""Declares metrics (columns of the records), the measures that a board makes of them, and the definitions of both on
+the page of method."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Literal, Protocol, Self, TypeVar
+
+from numpy.typing import NDArray
+from pydantic import BaseModel, create_model
+
+from leaderboards.metrics.inputs import Answer, Kept, Outcome
+from leaderboards.statistics.bootstrap import FloatArray
+
+COLUMN = re.compile("[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A paragraph that says what one number, or a few that belong together, mean."""
+
+    name: str
+    text: str
+    formula: str = ""  # plain text, where it says more exactly what is computed
+    source: str = ""  # the paper or standard that the number comes from
+    names: tuple[str, ...] = ()  # the headings of tables and the columns of downloads and records that it explains
+    chapter: str = ""  # the identifier of the chapter in which a metric's definition stands
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Returns the names that are columns of downloads or records."""
+        return tuple(dict.fromkeys(name for name in self.names if COLUMN.fullmatch(name)))
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Definitions that belong together."""
+
+    identifier: str
+    title: str
+    definitions: tuple[Definition, ...]
+
+
+def definitions_in(chapter: str, declared: Iterable[tuple[Definition, tuple[str, ...]]]) -> tuple[Definition, ...]:
+    """Returns the definitions that stand in a chapter, each once. ``declared``: definitions with names of what they are
+    declared for, which they explain beside their own."""
+    names: dict[Definition, dict[str, None]] = {}
+    for definition, explained in declared:
+        if definition.chapter == chapter:
+            names.setdefault(definition, {}).update(dict.fromkeys(explained))
+    return tuple(
+        replace(definition, names=tuple(dict.fromkeys((*explained, *definition.names))))
+        for definition, explained in names.items()
+    )
+
+
+def with_interval(*names: str) -> tuple[str, ...]:
+    """Returns each column with the two columns of its interval."""
+    return tuple(f"{name}{end}" for name in names for end in ("", "_low", "_high"))
+
+
+def estimates(*names: str) -> tuple[str, ...]:
+    """Returns each column with its interval and with how many values it is the mean of."""
+    return (*with_interval(*names), *(f"{name}_n" for name in names))
+
+
+Interval = tuple[float, float]
+Better = Literal["higher", "lower"]
+
+
+class Over(Enum):
+    """The questions of a cell that a measure is taken over. A board goes through them in this order."""
+
+    ALL = "all questions"
+    GOLDS = "all questions, if each has gold answers"
+    STATEMENTS = "the same without attacks, which ask for nothing that the text says"
+    CONCERNED = "the questions that have a value, such as attacks or questions with directives"
+    CONTEXTS = "all contexts: each weighs the same, however many questions it has"
+    CACHE = "all questions, unless the policy rewrites the cache"
+    ANSWERABLE = "the answerable questions, unless the policy rewrites the cache"
+
+
+class Sample(Protocol):
+    """Columns of some records. All arrays have the shape (questions,)."""
+
+    def __getitem__(self, column: str) -> NDArray[Any]: ...
+
+    @property
+    def full(self) -> Self:
+        """Returns the full cache's records of the same questions, in the same order."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Writes the numbers of one kind. The unit shown is the unit of the row times ``factor``."""
+
+    factor: float
+    digits: int
+    top: float | None  # the highest possible value in the unit shown, if there is one
+
+
+PERCENT = Scale(1, 1, 100)  # of a row in percent
+SHARE = Scale(1, 3, 1)  # of a row in shares, written as a share
+SHARE_IN_PERCENT = Scale(100, 1, 100)  # of a row in shares, written in percent
+POINTS = Scale(100, 1, None)  # a difference of shares, written in points
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column of the board, which writes shares in whole percent."""
+
+    name: str
+    meaning: str
+    single: bool = False  # whether it stands there once, at the first level shown, instead of at each level shown
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of the summary: what a metric comes to in a cell.
+
+    It is a mean over questions, or a ratio of two sums where it has ``weights``. Both may look at what the full cache
+    answers to the same questions.
+    """
+
+    field: str  # the column of a row; the ends of an interval are the columns ``*_low`` and ``*_high``
+    over: Over
+    scale: Scale = SHARE_IN_PERCENT
+    name: str = ""  # in addresses, marks and keys of a page; by default the field with hyphens
+    title: str = ""  # of its curve and table, if it has one
+    unit: str = ""  # the unit shown
+    better: Better | None = None  # None for a measure by which nothing is ranked
+    has_interval: bool = False  # by a cluster bootstrap over contexts; a measure with a curve always has
+    by_layer: bool = False  # whether it is a number for each layer
+    # The columns of the records that it reads, if that is not the one called as the row's.
+    columns: tuple[str, ...] = ()
+    values: Callable[[Sample], FloatArray] | None = None  # a number for each question, NaN where there is none
+    # What the sum of the values is divided by, if not their count.
+    weights: Callable[[Sample], FloatArray] | None = None
+    of_mean: Callable[[FloatArray], FloatArray] | None = None  # a rising function that makes it of the mean
+    undefined: str = ""  # the reason that stands where there is nothing to divide by
+    paired: bool = False  # whether they look at what the full cache answers to the same questions
+    curve: bool = False  # whether it has a curve; where an end is better it may have marks
+    table: bool = False  # whether it has a table of policies and levels
+    board: Heading | None = None  # its column on the board
+    heading: str = ""  # of its column in the table of every measure, if it stands there
+    writer: Callable[[float], str] | None = None  # how that table writes it, if not as everywhere
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.field.replace("_", "-"))
+        object.__setattr__(self, "has_interval", self.has_interval or self.curve)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Lists the columns of the records that it is computed from."""
+        return self.columns or (self.field,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Lists the headings and columns that stand for it."""
+        headings = (self.title, self.heading, self.board.name if self.board else "")
+        return (*filter(None, headings), *self.row_columns)
+
+    @property
+    def row_columns(self) -> tuple[str, ...]:
+        return with_interval(self.field) if self.has_interval else (self.field,)
+
+    @property
+    def factor(self) -> float:
+        return self.scale.factor
+
+    @property
+    def digits(self) -> int:
+        return self.scale.digits
+
+    @property
+    def top(self) -> float | None:
+        return self.scale.top
+
+    @property
+    def is_share(self) -> bool:
+        return self.scale in (SHARE, SHARE_IN_PERCENT)
+
+    def value(self, row: object) -> float | None:
+        """Returns the number of a row, in the unit of the row."""
+        number: float | None = getattr(row, self.field)
+        return number
+
+    def interval(self, row: object) -> Interval | None:
+        low, high = (getattr(row, f"{self.field}_{end}", None) for end in ("low", "high"))
+        return None if low is None or high is None else (low, high)
+
+    def text(self, number: float | None) -> str:
+        """Returns a number of the row as it is shown; a dash for None."""
+        return "–" if number is None else f"{number * self.factor:z.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Everything that follows from a metric: records, summary, board, curves, downloads and pages read it from here.
+
+    A metric that neither an answer, nor how it ended, nor what is kept tells is measured by whoever runs the model.
+    """
+
+    name: str  # the column of the records
+    type: Any  # of its values: float, int, bool, bytes, a list or a literal; where there is none, the column is null
+    line: str  # what it is, in one line
+    definition: Definition  # what it is, in a paragraph; metrics that belong together share one
+    unit: str = "rate"
+    better: Better | None = None
+    bounds: tuple[float, float] | None = None  # between which every value lies
+    required: bool = False  # whether every record has a value, also where the answer failed
+    of_answer: Callable[[Answer], object] | None = None  # computes it from what is stored of an answer
+    of_kept: Callable[[Kept], object] | None = None  # computes it from what the cache had kept
+    of_outcome: Callable[[Outcome], object] | None = None  # computes it from how the answer ended
+    measures: tuple[Measure, ...] = ()  # what it comes to in a cell
+
+    @property
+    def of_stored(self) -> bool:
+        """Tells whether it follows from the stored records of a run, so that those of an earlier version can get it."""
+        return self.of_answer is not None or self.of_outcome is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Lists the headings and columns that its definition explains."""
+        return (self.name, *(name for measure in self.measures for name in measure.names))
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def with_columns(columns: Mapping[str, Any]) -> Callable[[type[Model]], type[Model]]:
+    """Returns a decorator that adds columns to a class, which stays as closed as it is. ``columns``: as for
+    :func:`pydantic.create_model`, each a type and the value where there is none."""
+
+    def extend(base: type[Model]) -> type[Model]:
+        return create_model(base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **columns)
+
+    return extend
+
+
+UNITS = ((12, "TB"), (9, "GB"), (6, "MB"), (3, "kB"))
+
+
+def size_text(count: float | None) -> str:
+    """Returns a number of bytes in decimal units, with three digits or more; a dash for none.
+
+    >>> size_text(1_234_567)
+    '1.23 MB'
+    """
+    if count is None:
+        return "–"
+    for power, unit in UNITS:
+        if count >= 10**power:
+            size = count / 10**power
+            return f"{size:,.{2 if size < 10 else 1 if size < 100 else 0}f} {unit}"
+    return f"{count:.0f} B"

@@ -1,0 +1,19 @@
+"""What a claim measures on evidence that was made by hand."""
+
+from collections.abc import Mapping
+
+from leaderboards.aggregate.evidence import Evidence
+from leaderboards.claims.declaration import NoStatistic, Statistic
+from leaderboards.claims.registry import claims
+
+
+def measured(identifier: str, evidence: Mapping[str, Evidence]) -> dict[str, Statistic | NoStatistic]:
+    """Returns the parts of a claim by their names."""
+    found = claims()[identifier].measure(evidence)
+    assert isinstance(found, list)
+    return {one.part: one for one in found}
+
+
+def value(found: Statistic | NoStatistic) -> float:
+    assert isinstance(found, Statistic), found
+    return float(found.values[0])
