@@ -53,7 +53,6 @@ CellSeconds = Annotated[float, typer.Option(help="How long a press may take with
 MaxKVGB = Annotated[
     float | None, typer.Option(help="Bound on live keys and values. Default: a quarter of what is free, half on a GPU.")
 ]
-Tag = Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")]
 ContextTokens = Annotated[
     str | None,
     typer.Option(
@@ -85,10 +84,6 @@ Data = Annotated[
 Defence = Annotated[
     Placement | None,
     typer.Option(help="Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."),
-]
-Essays = Annotated[
-    Path | None,
-    typer.Option(help="Text for the prose of RULER's tasks, .txt or .jsonl. Default: prose about no one."),
 ]
 Suite = Annotated[str | None, typer.Option(help="Its tasks and policies, and a page of its own: see ls suites.")]
 Policies = Annotated[

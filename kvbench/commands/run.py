@@ -54,7 +54,6 @@ def command(
     depth: options.Depth = None,
     data: options.Data = None,
     defence: options.Defence = None,
-    essays: options.Essays = None,
     max_new_tokens: options.MaxNewTokens = None,
     answer_prefix: options.AnswerPrefix = "auto",
     difficulty: options.Difficulty = None,

@@ -19,7 +19,7 @@ from kvbench.experiments.catalogue import (
     with_references,
     without,
 )
-from kvbench.experiments.data import check_judges, with_data, with_essays
+from kvbench.experiments.data import check_judges, with_data
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.options import (
     at_levels,
@@ -33,8 +33,8 @@ from kvbench.experiments.options import (
 )
 from kvbench.experiments.suites import Suite, coverage_of, task_of_version
 from kvbench.models.names import model_source
-from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
+from kvbench.prompts.mode import asked_of
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import NEXT_TOKENS, OBSERVED
 from kvbench.store.run_file import Identity, Job, RunFile
@@ -83,7 +83,7 @@ def build_grid(job: Job, count: Count) -> Grid:
 
 def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
     """Returns the tasks of a job as they are asked of its model."""
-    tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
+    tasks = with_data(coverage.tasks, job.data, job.defence, coverage.defence)
     tasks = lengthen(at_levels(tasks, job.difficulty), job.context_tokens, job.depth, count, job.model)
     return with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
 
@@ -93,8 +93,7 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     another version here, comes from a file that is not here, or is as long as so many tokens of a model that is not."""
     job, model = run.job, run.identity.model
     made: list[Task] = []
-    files = [file for file in (job.data, job.essays) if file is not None] if job is not None else []
-    if job is not None and model_is_here and all(file.is_file() for file in files):
+    if job is not None and model_is_here and (job.data is None or job.data.is_file()):
         try:
             coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
             made = _tasks_of(job, coverage, count_by(job.model))

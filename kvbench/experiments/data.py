@@ -6,11 +6,9 @@ from pathlib import Path
 
 from huggingface_hub import constants
 
-from datasets_gen import FROM_DATA, RULER, Example, Task
+from datasets_gen import FROM_DATA, Example, Task
 from datasets_gen.tasks import gsm8k, prose
-from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of
-from datasets_gen.tasks.ifeval_rows import read_rows, rows_of
-from datasets_gen.tasks.ruler import niah
+from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of, read_rows, rows_of
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
 from leaderboards.metrics import MetricError
@@ -51,17 +49,6 @@ def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
     shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")
     problems = hub_entries(GSM8K_HUB, name="main", split="test")
     return gsm8k.gsm8k_of(gsm8k.rows_of([*shots, *problems], GSM8K_HUB))
-
-
-def with_essays(tasks: Sequence[Task], essays: Path | None) -> list[Task]:
-    """Returns the tasks, with the text of a file as the prose of those that hide needles in prose."""
-    if essays is None:
-        return list(tasks)
-    if not any(niah.takes_essays(task) for task in tasks):
-        taking = ", ".join(task.name for task in RULER.values() if niah.takes_essays(task))
-        raise KVBenchError(f"--essays is for the tasks {taking}, not for {', '.join(task.name for task in tasks)}")
-    texts = prose.read_texts(essays, "--essays")
-    return [niah.in_essays(task, texts) if niah.takes_essays(task) else task for task in tasks]
 
 
 def check_judges(tasks: Sequence[Task], mode: str) -> None:

@@ -20,8 +20,7 @@ from pydantic import (
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.engine.options import CELL_SECONDS
-from kvbench.prompts.answers import AnswerPrefix
-from kvbench.prompts.mode import Mode, Scope
+from kvbench.prompts.mode import AnswerPrefix, Mode, Scope
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
 from kvbench.system.errors import KVBenchError, fault_of_fields
@@ -199,7 +198,6 @@ class Job(BaseModel):
     depth: float | None = None
     data: Path | None = None
     defence: Placement | None = None
-    essays: Path | None = None
     max_new_tokens: int | None = None
     answer_prefix: AnswerPrefix = "auto"
     difficulty: str | None = None  # a level for all tasks, or task=level,task=level; None: the highest of each
@@ -216,7 +214,7 @@ class Job(BaseModel):
     @classmethod
     def _without_removed_options(cls, given: Any) -> Any:
         """Leaves out options that runs once took, so that an earlier run.json is read and not called damaged."""
-        removed = ("deterministic", "keep_attention")
+        removed = ("deterministic", "essays", "keep_attention")
         return {name: value for name, value in given.items() if name not in removed} if given else given
 
     @classmethod

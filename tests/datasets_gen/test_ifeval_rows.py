@@ -7,8 +7,7 @@ import pytest
 
 from datasets_gen import DatasetError, Directive
 from datasets_gen.examples.directives import ARGUMENTS
-from datasets_gen.tasks.ifeval import ifeval_of
-from datasets_gen.tasks.ifeval_rows import read_rows
+from datasets_gen.tasks.ifeval import ifeval_of, read_rows
 from leaderboards.metrics.judges.obedience import families
 from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
 from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows

@@ -14,6 +14,7 @@ from tests.test_architecture import PACKAGES, reached, sources
 DECIDES = (
     "datasets_gen/tasks/hops.py",
     "datasets_gen/examples/lexicon.py",
+    "datasets_gen/examples/phrasings.json",
     "policies/eviction/scorers.py",
     "leaderboards/metrics/routing.py",
     "leaderboards/routing/reach.py",
@@ -41,8 +42,8 @@ DECIDES_NOTHING = (
     "kvbench/run/on_ray.py",
     "tests/experiments/test_source.py",
 )
-# Errors, files, memory, tables and the list of tasks pass values on.
-WITHOUT_VALUES = ("kvbench.system", "kvbench.store", "datasets_gen.registry", "leaderboards.errors")
+# Errors, files, memory and tables pass values on.
+WITHOUT_VALUES = ("kvbench.system", "kvbench.store", "leaderboards.errors")
 
 
 @pytest.fixture(scope="module")
