@@ -20,8 +20,7 @@ from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, check_architecture, check_heads, check_places, load_tokenizer, longest_read
 from kvbench.models.names import model_source
-from kvbench.models.pretrained import read_config
-from kvbench.models.shape import head_size_of, windows_of
+from kvbench.models.pretrained import head_size_of, read_config, windows_of
 from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
 from kvbench.prompts.prompt import build_prompts
 from kvbench.run.execute import chunks

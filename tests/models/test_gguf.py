@@ -14,7 +14,7 @@ from kvbench.models.gguf.header import read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
 from kvbench.models.load import fingerprint_of, load_model, load_tokenizer
 from kvbench.models.names import model_source
-from kvbench.models.shape import shape_of
+from kvbench.models.pretrained import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.system.errors import KVBenchError
 from tests.support.models.gguf_files import BYTE_LEVEL, SENTENCE_PIECE, toy_llama, write_gguf, write_sentence_piece

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from kvbench.cli.program import main
-from kvbench.models import fetch as fetching
-from kvbench.models import load, names, natural
+from kvbench.models import load, names, natural, precision
+from kvbench.models import natural as fetching
 from kvbench.models.natural import NATURAL_MODELS, NaturalModel
 from kvbench.models.precision import faster_of
 from kvbench.system.errors import KVBenchError
@@ -190,9 +190,13 @@ def test_bfloat16_is_chosen_where_it_is_clearly_faster() -> None:
 
 
 def test_shipped_models_stay_in_float32_on_every_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(load, "faster_dtype", lambda: torch.bfloat16)
+    monkeypatch.setattr(precision, "faster_dtype", lambda: torch.bfloat16)
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert load.choose_dtype("auto", cpu, "reference") == torch.float32
-    assert load.choose_dtype("auto", cpu, "smollm2") == load.choose_dtype("auto", gpu, "reference") == torch.bfloat16
-    assert load.choose_dtype("float32", cpu, "smollm2") == torch.float32
+    assert precision.choose_dtype("auto", cpu, "reference") == torch.float32
+    assert (
+        precision.choose_dtype("auto", cpu, "smollm2")
+        == precision.choose_dtype("auto", gpu, "reference")
+        == torch.bfloat16
+    )
+    assert precision.choose_dtype("float32", cpu, "smollm2") == torch.float32
     assert load.load_model(str(write_gguf(tmp_path / "x.gguf")), "cpu").dtype_name == "bfloat16"

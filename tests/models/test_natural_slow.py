@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from datasets_gen import TASKS
+from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import read_header
-from kvbench.models.gguf.network import load_gguf
 from kvbench.models.gguf.tokenizer import build_tokenizer
 from kvbench.models.natural import NATURAL_MODELS
 from kvbench.models.pretrained import read_config, read_tokenizer

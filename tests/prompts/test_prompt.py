@@ -18,10 +18,8 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from datasets_gen import FROM_DATA, RULER, TASKS, Example, Span, Task
 from kvbench.checks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
-from kvbench.prompts.answers import asked_of
-from kvbench.prompts.ends import answer_ends
-from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import Prompt, Role, answer_text, build_prompts, chat_template, tokens_of
+from kvbench.prompts.mode import Mode, asked_of
+from kvbench.prompts.prompt import Prompt, Role, answer_ends, answer_text, build_prompts, chat_template, tokens_of
 from kvbench.system.errors import KVBenchError
 from tests.support.models.tekken import VOCABULARY, tekken
 from tests.support.models.toy import toy_tokenizer
