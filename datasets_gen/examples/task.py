@@ -96,8 +96,8 @@ class Task:
     version: str
     description: str
     make: Callable[[random.Random, Request], Draft]  # draws a context and its questions
-    # Percent right of the best guesser who knows how often each answer is right, but not the context; by level. Training
-    # starts at level 0, the shortest, and the last is the task itself: see at_level.
+    # By level, the percent right of the best guesser who knows how often each answer is right but not the context. At
+    # level 0, the shortest, training starts; the last level is the task itself: see at_level.
     chances: tuple[float, ...]
     contexts: Mapping[Profile, int]  # how many
     questions_per_context: int = 6
@@ -159,7 +159,7 @@ class Task:
         if self.most == 0:
             raise DatasetError(f"{self.name} has no rows of its own: run takes them from --data FILE")
         if self.most is not None and split != "test":
-            raise DatasetError(f"{self.name} over given texts has a test split only, not '{split}'")
+            raise DatasetError(f"{self.name} has a test split only, not '{split}'")
         if self.most is not None and index >= self.most:
             raise DatasetError(f"{self.name} has {self.most:,} contexts, and index {index} is none of them")
         number, way = divmod(index, len(self.arms))

@@ -194,15 +194,16 @@ def _questions_of(given: dict[str, Any], where: str) -> tuple[object, ...]:
     questions = given["questions"]
     if not isinstance(questions, list):
         raise DatasetError(f"{where}: 'questions' is no list")
+    if name := next((name for name in ("question", "evidence") if name in of_all), None):
+        raise DatasetError(f"{where}: '{name}' does not go with 'questions': write it into each of them")
     answers = of_all.pop("answers", [None] * len(questions))
     if not isinstance(answers, list) or len(answers) != len(questions):
         raise DatasetError(f"{where}: 'answers' is no list with one entry for each of {len(questions)} questions")
-    if name := next((name for name in ("question", "evidence") if name in of_all), None):
-        raise DatasetError(f"{where}: '{name}' does not go with 'questions': write it into each of them")
-    return tuple(
+    merged = (
         {**of_all, "answers": answer, **(one if isinstance(one, Mapping) else {"question": one})}
         for one, answer in zip(questions, answers, strict=True)
     )
+    return tuple({name: value for name, value in fields.items() if value is not None} for fields in merged)
 
 
 def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
@@ -227,7 +228,7 @@ def _read_kvpress(given: dict[str, Any], where: str, any_is_right: bool) -> Read
         "answers": answers,
         "answer_prefix": given.get("answer_prefix", ""),
     }
-    kept = {name: given[name] for name in ("context", "max_new_tokens") if name in given}
+    kept: dict[str, Any] = {name: given[name] for name in ("context", "max_new_tokens") if name in given}
     row = _validated({**kept, "questions": (fields,)}, where)
     question = _question(row.questions[0], row, where)
     every = isinstance(answers, list) and answers != [answer] and not any_is_right and question.answerable

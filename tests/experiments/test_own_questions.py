@@ -149,7 +149,6 @@ def test_same_file_same_bytes_and_another_row_another_version(write: Write) -> N
         ("base.jsonl", "my_base"),
         ("gsm8k.txt", "my_gsm8k"),
         ("???.jsonl", "questions"),
-        ("vt_1/validation.jsonl", "vt_1"),
     ],
 )
 def test_a_task_is_called_like_its_file_and_like_no_other(write: Write, file: str, name: str) -> None:

@@ -67,11 +67,6 @@ def test_a_run_on_a_file_ends(file: Path, tmp_path: Path) -> None:
     assert main(["check-submission", str(tmp_path / "runs" / "x")]) == 0
 
 
-def test_another_file_is_another_model(file: Path, tmp_path: Path) -> None:
-    other = write_gguf(tmp_path / "other.gguf", rms=1)
-    assert fingerprint_of(str(other)) != fingerprint_of(str(file))
-
-
 @pytest.mark.parametrize(
     ("pre", "digits"),
     [("gpt-2", ["123"]), ("smollm", ["1", "2", "3"]), ("qwen2", ["1", "2", "3"]), ("llama-bpe", ["123"])],
@@ -150,7 +145,7 @@ def test_what_would_be_read_wrongly_is_refused(tmp_path: Path, options: dict[str
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("share", [0.0001, 0.01, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.0001, 0.1, 0.9])
 def test_a_file_that_is_cut_off_is_one_line(file: Path, tmp_path: Path, share: float) -> None:
     cut = tmp_path / "cut.gguf"
     content = file.read_bytes()

@@ -24,7 +24,7 @@ from kvbench.system.errors import KVBenchError
 from tests.support.models.tekken import VOCABULARY, tekken
 from tests.support.models.toy import toy_tokenizer
 from tests.support.models.toy_tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
-from tests.support.tasks.suite import EVIDENCE, texts
+from tests.support.tasks.suite import texts
 
 # As Llama 3 cuts text into words: a full stop and the line break behind it are one.
 LLAMA3_WORDS = (
@@ -116,17 +116,6 @@ def test_answer_tokens_read_as_the_answer(make: Callable[[], PreTrainedTokenizer
             assert len(text) <= sum(len(answer) + 2 for answer in answers)
 
 
-@every_mode
-@every_task
-def test_evidence_tokens_read_as_the_evidence_sentences(
-    tokenizer: PreTrainedTokenizerFast, mode: Mode, task: Task
-) -> None:
-    for example, prompt in prompts(tokenizer, task, mode):
-        for ask in prompt.questions:
-            text = spell(tokenizer, [prompt.token_ids[place] for place in ask.evidence_tokens])
-            assert text.split() == " ".join(texts(example, ask.question, *EVIDENCE)).split()
-
-
 @every_tokenizer
 @every_task
 def test_answer_tokens_are_evidence_and_lie_in_the_context(
@@ -162,11 +151,8 @@ def test_tokens_of_any_span_spell_it_and_are_adjacent(data: st.DataObject) -> No
     assert len(inner) < end - start or len(places) == 1  # neither the first nor the last token is there in vain
 
 
-def test_no_span_has_no_tokens() -> None:
-    assert tokens_of([], [(0, 3), (3, 5)], 0) == ()
-
-
 def test_a_token_that_only_touches_a_span_is_not_of_it() -> None:
+    assert tokens_of([], [(0, 3), (3, 5)], 0) == ()
     assert tokens_of([Span("answer", 3, 5)], [(0, 3), (3, 4), (4, 5), (5, 9)], 0) == (1, 2)
     assert tokens_of([Span("answer", 3, 5)], [(0, 13), (13, 14), (14, 15), (15, 19)], 10) == (1, 2)
 
@@ -194,29 +180,6 @@ def test_the_instruction_stands_before_the_question_or_behind_a_compressed_one(
             assert read == f"{start}{before}{ask.question.text}{template.tail}"
             read = spell(tokenizer, aware.token_ids + alone.token_ids)
             assert read == f"{start}{alone_cue}{ask.question.text}{behind}{template.tail}"
-
-
-@every_task
-def test_aware_compresses_the_question_and_agnostic_does_not(tokenizer: PreTrainedTokenizerFast, task: Task) -> None:
-    example = task.example(0, 0)
-    (agnostic,) = build_prompts(tokenizer, task, example, "agnostic")
-    aware = build_prompts(tokenizer, task, example, "aware")
-    assert len(aware) == len(agnostic.questions) == len(example.questions)
-    assert spell(tokenizer, agnostic.token_ids).endswith(example.context)
-    for ask, prompt in zip(agnostic.questions, aware, strict=True):
-        between = chat_template(tokenizer, task.role).between
-        assert spell(tokenizer, prompt.token_ids).endswith(example.context + between + ask.question.text)
-        assert spell(tokenizer, ask.token_ids).startswith(between)
-        assert ask.question.text in spell(tokenizer, ask.token_ids)
-
-
-@every_mode
-@every_task
-def test_the_instruction_is_never_compressed(tokenizer: PreTrainedTokenizerFast, mode: Mode, task: Task) -> None:
-    for _, prompt in prompts(tokenizer, task, mode):
-        if task.instruction:
-            assert task.instruction not in spell(tokenizer, prompt.token_ids)
-            assert all(spell(tokenizer, ask.token_ids).count(task.instruction) == 1 for ask in prompt.questions)
 
 
 # --- kvpress's own cut
@@ -321,12 +284,6 @@ def test_a_begun_answer_is_the_number_and_not_the_steps_to_it(tokenizer: PreTrai
         assert number.perfect_output == steps.golds[0]
         (question,) = build_prompts(tokenizer, begun, begun.example(1, index), "agnostic")[0].questions
         assert answer_text(tokenizer, question.gold_ids) == steps.golds[0]
-
-
-def test_without_a_first_token_the_prompt_begins_with_the_context() -> None:
-    tokenizer = deepcopy(without_chat_template())
-    tokenizer.bos_token = None
-    assert chat_template(tokenizer).head == ""
 
 
 def test_the_chat_template_is_cut_where_the_context_stands() -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Span, StatedValue
 from datasets_gen.examples.lexicon import read_released
-from datasets_gen.examples.task import Draft, Length, Request, Task
+from datasets_gen.examples.task import Draft, Length, Task
 from datasets_gen.writing import prose
 from datasets_gen.writing.passage import write
 
@@ -26,7 +26,7 @@ CHARACTERS_OF_A_TOKEN = 4  # about, in English
 NOISE = ("The road is long.", "The lamp is lit.", "The river is near.", "On we go.", "Out and home again.")
 FIRST_GUESS = 16  # units of a haystack
 _WORD = re.compile(r"\w[\w-]*")
-Make = Callable[[random.Random, Request, Length], Draft]
+Make = Callable[..., Draft]  # of a generator, a request and a length
 
 
 def _count_roughly(text: str) -> int:

@@ -2,6 +2,7 @@
 5.2 leaves out of the configuration, with which it would compute something else without a word."""
 
 import atexit
+import importlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,9 +26,6 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from kvbench.models.gguf.header import Header, damaged, read_header, size_of_array
 from kvbench.models.gguf.tokenizer import build_tokenizer, special_token
 from kvbench.system.errors import KVBenchError
-from policies import LazyModule
-
-gguf = LazyModule("gguf")  # which takes seconds to import
 
 # What kvpress supports, by its name in the format: the type of model in transformers.
 MODEL_TYPES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "phi3": "phi3", "gemma3": "gemma3_text"}
@@ -107,7 +105,8 @@ def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerFast:
 def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:
     """Loads the weights, which are stored in few bits, as numbers of the dtype among the options. Returns the network
     and what transformers reports of it."""
-    with _in_seconds():
+    gguf: Any = importlib.import_module("gguf")  # which takes seconds, and few models need it
+    with _in_seconds(gguf):
         try:
             tensors = {tensor.name: tensor.data for tensor in gguf.GGUFReader(path).tensors}
         except (ValueError, KeyError, IndexError) as error:
@@ -136,7 +135,7 @@ def _folder_of_tokenizer(path: Path) -> str:
 
 
 @contextmanager
-def _in_seconds() -> Iterator[None]:
+def _in_seconds(gguf: Any) -> Iterator[None]:
     """Spares the package ``gguf``, which transformers uses, work that weights do not need. Its reader makes a view of
     each of Gemma's 262,144 tokens (27 s): it passes over arrays here. And it makes a table of the names of tensors for
     each module of a network (7 s): it makes one here."""
@@ -148,7 +147,7 @@ def _in_seconds() -> Iterator[None]:
             return size_of_array(reader.data, start), [], [], [gguf.GGUFValueType.ARRAY]
         return read(reader, start, kind)
 
-    gguf.GGUFReader._get_field_parts = passing  # type: ignore[method-assign,assignment]
+    gguf.GGUFReader._get_field_parts = passing
     gguf.get_tensor_name_map = cache(names)
     progress = conversion.tqdm
     conversion.tqdm = lambda tensors, **_: tensors  # it takes seconds, and fills logs
@@ -156,7 +155,7 @@ def _in_seconds() -> Iterator[None]:
         yield
     finally:
         conversion.tqdm = progress
-        gguf.GGUFReader._get_field_parts = read  # type: ignore[method-assign]
+        gguf.GGUFReader._get_field_parts = read
         gguf.get_tensor_name_map = names
 
 
