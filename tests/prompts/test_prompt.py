@@ -128,15 +128,6 @@ def test_answer_tokens_are_evidence_and_lie_in_the_context(
             assert bool(ask.evidence_tokens) == ask.question.answerable
 
 
-@every_tokenizer
-@every_task
-def test_evidence_is_the_same_tokens_in_both_modes(make: Callable[[], PreTrainedTokenizerFast], task: Task) -> None:
-    tokenizer = make()
-    agnostic = [ask for _, prompt in prompts(tokenizer, task, "agnostic") for ask in prompt.questions]
-    aware = [ask for _, prompt in prompts(tokenizer, task, "aware") for ask in prompt.questions]
-    assert [ask.answer_tokens for ask in agnostic] == [ask.answer_tokens for ask in aware]
-
-
 @given(st.data())
 def test_tokens_of_any_span_spell_it_and_are_adjacent(data: st.DataObject) -> None:
     tokenizer = toy_tokenizer()
@@ -203,11 +194,6 @@ def test_segments_are_those_of_kvpress(
             theirs = pipeline.preprocess(context, [decoded for _, decoded in parts], "", max_context_length=4096)
         assert theirs["context_ids"][0].tolist() == list(prompt.token_ids)
         assert [ids[0].tolist() for ids in theirs["questions_ids"]] == [list(ask.token_ids) for ask in prompt.questions]
-
-
-def test_without_a_chat_template_cues_tell_question_and_answer_apart() -> None:
-    template = chat_template(without_chat_template())
-    assert (template.head, template.between, template.cue, template.tail) == (BEGIN, "\n", "\nQuestion: ", "\nAnswer:")
 
 
 # --- answers that are begun
@@ -314,12 +300,6 @@ def test_a_system_prompt_is_the_turn_of_the_system_and_the_question_that_of_the_
                 )
             assert spell(tokenizer, prompt.token_ids + ask.token_ids) == whole
         assert spell(tokenizer, prompt.token_ids).endswith(example.context)
-
-
-def test_between_the_turns_stands_what_the_template_puts_there() -> None:
-    assert chat_template(toy_tokenizer()).between == "\n"
-    assert chat_template(toy_tokenizer(), "system").between == "<|user|> "
-    assert chat_template(with_another_template(), "system").between == "<|end|>\n<|user|>\n"
 
 
 @pytest.mark.parametrize(
