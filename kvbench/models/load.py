@@ -35,7 +35,6 @@ from kvbench.models.pretrained import (
     end_of_turn,
     read_config,
     read_tokenizer,
-    with_end_of_turn,
 )
 from kvbench.models.snapshot import Snapshot
 from kvbench.system.errors import KVBenchError, first_line
@@ -44,11 +43,7 @@ from policies import LazyModule, Policy, attention_window, is_left_whole
 
 peft = LazyModule("peft")  # which takes seconds to import
 
-DESCRIPTIONS = (
-    "README.md",
-    "full_cache.json",
-    "learning_curve.csv",
-)  # files beside the weights that only describe the model
+DESCRIPTIONS = ("README.md", "full_cache.json", "learning_curve.csv")  # beside the weights, of no effect on answers
 # kvpress names Gemma 3 with its images alone; of the text model it says "not tested".
 RUNNABLE_MODELS = (*SUPPORTED_MODELS, Gemma3ForCausalLM)
 
@@ -102,7 +97,9 @@ class LoadedModel:
     def end_tokens(self) -> tuple[int, ...]:
         """Returns the tokens that end an answer: those that kvpress's pipeline reads, and the end of a turn in the chat
         template, without which a chat model goes on to answer itself."""
-        return with_end_of_turn(self.network.generation_config.eos_token_id, self._end_of_turn)
+        ends = self.network.generation_config.eos_token_id
+        listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
+        return tuple(dict.fromkeys((*listed, *self._end_of_turn)))
 
 
 def decoder_of(network: PreTrainedModel) -> Any:

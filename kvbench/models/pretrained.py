@@ -77,12 +77,6 @@ def check_fields(file: str, fields: type[BaseModel], content: object) -> None:
         raise KVBenchError(f"{file} describes no model ({fault_of_fields(error)})") from error
 
 
-def with_end_of_turn(ends: int | list[int] | None, of_template: tuple[int, ...]) -> tuple[int, ...]:
-    """Joins the end tokens of a generation configuration with the one of a chat template, each once."""
-    listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
-    return tuple(dict.fromkeys((*listed, *of_template)))
-
-
 def read_tokenizer(source: str) -> PreTrainedTokenizerBase:
     if is_gguf(Path(source)):
         return read_gguf_tokenizer(Path(source))
