@@ -64,7 +64,7 @@ bench: $(INSTALLED)
 # The verdicts on the reference models that the README and docs/claims.md show: an hour on two cores.
 claims: $(INSTALLED)
 	mkdir -p docs/claims
-	$(BIN)/python -c "from kvbench.models.shipped import CLAIMS; [print(*pair) for pair in CLAIMS.items()]" | \
+	$(BIN)/python -c "from kvbench.models.names import CLAIMS; [print(*pair) for pair in CLAIMS.items()]" | \
 	while read model options; do $(BIN)/python -m kvbench claims --model $$model $$options \
 		&& cp site/claims-$$model/claims.json docs/claims/$$model.json || exit 1; done
 	$(BIN)/python -m kvbench.documents.pages

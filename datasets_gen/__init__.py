@@ -1,10 +1,15 @@
-"""Synthetic routing datasets: contexts whose evidence is known, to the character."""
+"""Synthetic routing datasets: contexts whose evidence is known, to the character.
+
+This is the registry of tasks too: add a task by writing its file and naming it here.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from datasets_gen.examples.directives import Directive, check, family_of, share_obeyed, undo
 from datasets_gen.examples.errors import DatasetError, nearest, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split, StatedValue
 from datasets_gen.examples.lexicon import kinds_of
-from datasets_gen.examples.tags import TAGS, parse_tags, tags_of, with_tags
 from datasets_gen.examples.task import (
     ABSTENTION,
     INSTRUCTION,
@@ -12,21 +17,28 @@ from datasets_gen.examples.task import (
     USUAL,
     USUAL_TOKENS,
     Draft,
+    Length,
     Profile,
     Request,
     Task,
     at_level,
 )
-from datasets_gen.registry import (
-    FAMILIES,
-    FROM_DATA,
-    KNOWN_TASKS,
-    RULER,
-    TASKS,
-    by_name,
-    get_task,
-    is_file_of_questions,
-)
+from datasets_gen.tasks.arithmetic import ARITHMETIC
+from datasets_gen.tasks.base import BASE
+from datasets_gen.tasks.coreference import COREFERENCE
+from datasets_gen.tasks.gsm8k import GSM8K
+from datasets_gen.tasks.hops import HOPS
+from datasets_gen.tasks.ifeval import IFEVAL
+from datasets_gen.tasks.instructions import INSTRUCTIONS
+from datasets_gen.tasks.knowledge import KNOWLEDGE
+from datasets_gen.tasks.long_context import LONG_CONTEXT
+from datasets_gen.tasks.multi_entity import MULTI_ENTITY
+from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
+from datasets_gen.tasks.own_questions import own_questions
+from datasets_gen.tasks.prose import PROSE
+from datasets_gen.tasks.ruler import niah
+from datasets_gen.tasks.ruler.vt import VT
+from datasets_gen.tasks.ruler.words import CWE, FWE
 from datasets_gen.writing.system_prompt import REFUSAL
 
 __all__ = [
@@ -38,7 +50,6 @@ __all__ = [
     "NATIVE",
     "REFUSAL",
     "RULER",
-    "TAGS",
     "TASKS",
     "USUAL",
     "USUAL_TOKENS",
@@ -47,6 +58,7 @@ __all__ = [
     "Directive",
     "Draft",
     "Example",
+    "Length",
     "Profile",
     "Question",
     "Request",
@@ -63,10 +75,52 @@ __all__ = [
     "is_file_of_questions",
     "kinds_of",
     "nearest",
-    "parse_tags",
     "share_obeyed",
-    "tags_of",
     "undo",
     "unknown_name",
-    "with_tags",
 ]
+
+
+def by_name(tasks: Iterable[Task]) -> Mapping[str, Task]:
+    """Maps names to tasks; raises :class:`DatasetError` for a name of two tasks."""
+    by_names: dict[str, Task] = {}
+    for task in tasks:
+        if task.name in by_names:
+            raise DatasetError(f"two tasks are named '{task.name}': give one of them another name")
+        by_names[task.name] = task
+    return by_names
+
+
+TASKS = by_name(
+    (BASE, KNOWLEDGE, MULTI_PRESENCE, MULTI_ENTITY, COREFERENCE, HOPS, LONG_CONTEXT, ARITHMETIC, INSTRUCTIONS)
+)
+
+# Tasks whose rows come from elsewhere, or may: they take part where they are named. But for prose they have no contexts
+# before they have rows.
+FROM_DATA = by_name((IFEVAL, GSM8K, PROSE))
+
+# The needles that the field knows. They take part where they or their family are named.
+RULER = by_name((*niah.TASKS, VT, CWE, FWE))
+
+KNOWN_TASKS = by_name((*TASKS.values(), *RULER.values(), *FROM_DATA.values()))
+
+# The tasks of each family, whose name stands for all of them.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    family: tuple(name for name, task in KNOWN_TASKS.items() if task.family == family)
+    for family in dict.fromkeys(task.family for task in KNOWN_TASKS.values() if task.family)
+}
+
+
+def is_file_of_questions(name: str) -> bool:
+    """Tells whether what stands for a task is a file of a user's own questions: no task has that name."""
+    return name not in KNOWN_TASKS and (name.endswith(".jsonl") or Path(name).is_file())
+
+
+def get_task(name: str) -> Task:
+    """Finds the task of that name, or makes the one of a file; raises a :class:`DatasetError` that names the nearest
+    one, or the line of the file that is wrong."""
+    if is_file_of_questions(name):
+        return own_questions(Path(name), KNOWN_TASKS)
+    if name not in KNOWN_TASKS:
+        raise DatasetError(unknown_name("task", name, KNOWN_TASKS))
+    return KNOWN_TASKS[name]

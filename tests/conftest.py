@@ -10,7 +10,7 @@ from hypothesis import settings
 from transformers import PreTrainedTokenizerFast
 
 from kvbench.cli.program import main
-from kvbench.models import load
+from kvbench.models import precision
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.store import Store
@@ -31,7 +31,7 @@ settings.load_profile("kvbench")
 def _float32_on_every_processor() -> Iterator[None]:
     """Toy models are loaded in float32 unless a test says otherwise, also where bfloat16 is faster."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load, "faster_dtype", lambda: torch.float32)
+        patch.setattr(precision, "faster_dtype", lambda: torch.float32)
         yield
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from datasets_gen.examples.errors import DatasetError, unknown_name
-from datasets_gen.examples.wording import Phrasings, phrasings
+from datasets_gen.examples.wording import Phrasings, phrasings_of
 
 # The kinds of directives of IFEval (arXiv 2311.07911): the family stands before the colon. They are judged by the
 # official checkers, which are not here.
@@ -85,14 +85,6 @@ def words_of(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def _begins(word: str, output: str) -> bool:
-    return words_of(output)[0] == word.lower()
-
-
-def _ends(word: str, output: str) -> bool:
-    return words_of(output)[-1] == word.lower()
-
-
 def _avoids(word: str, output: str) -> bool:
     """Looks for the word as a part of others with a hyphen or an apostrophe, too."""
     return word.lower() not in re.findall(r"[^\W_]+", output.lower())
@@ -100,18 +92,6 @@ def _avoids(word: str, output: str) -> bool:
 
 def _without(word: str, text: str) -> str:
     return re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.IGNORECASE)
-
-
-def _is_upper(_: str, output: str) -> bool:
-    return not any(character.islower() for character in output)
-
-
-def _is_lower(_: str, output: str) -> bool:
-    return not any(character.isupper() for character in output)
-
-
-def _has_length(count: str, output: str) -> bool:
-    return len(words_of(output)) == int(count)
 
 
 def _is_titled(word: str, output: str) -> bool:
@@ -135,14 +115,6 @@ def _is_in_one_pair(whole: str, opening: str, closing: str) -> bool:
     return wrapped and bool(words_of(inside)) and opening not in inside and closing not in inside
 
 
-def _is_bracketed(name: str, output: str) -> bool:
-    return _is_wrapped(output, *BRACKETS[name])
-
-
-def _is_quoted(_: str, output: str) -> bool:
-    return _is_wrapped(output, '"', '"')
-
-
 def _is_doubled(name: str, output: str) -> bool:
     """Compares the words on both sides of the mark, which stands there once."""
     sides = [_WORD.findall(side) for side in output.split(MARKS[name].strip())]
@@ -155,128 +127,36 @@ def _said_first(name: str, text: str) -> str:
     return first if first.strip() else text
 
 
+_PHRASINGS = phrasings_of("directives")
 KINDS: Mapping[str, DirectiveKind] = {
-    "begin": DirectiveKind(
-        "position",
-        phrasings(
-            "Begin every answer with the word {argument}.",
-            "The first word of each answer must be {argument}.",
-            "Start each reply with {argument}.",
-            held_out=["Open all replies with the word {argument}."],
-        ),
-        _begins,
-    ),
-    "end": DirectiveKind(
-        "position",
-        phrasings(
-            "End every answer with the word {argument}.",
-            "The last word of each answer must be {argument}.",
-            "Finish each reply with {argument}.",
-            held_out=["Close all replies with the word {argument}."],
-        ),
-        _ends,
-    ),
-    "upper": DirectiveKind(
-        "case",
-        phrasings(
-            "Write every answer in capital letters.",
-            "Use capital letters only.",
-            "Each answer must be all upper case.",
-            held_out=["Keep all replies in upper case."],
-        ),
-        _is_upper,
-    ),
-    "lower": DirectiveKind(
-        "case",
-        phrasings(
-            "Write every answer in small letters.",
-            "Use small letters only.",
-            "Each answer must be all lower case.",
-            held_out=["Keep all replies in lower case."],
-        ),
-        _is_lower,
-    ),
-    "avoid": DirectiveKind(
-        "words",
-        phrasings(
-            "Never use the word {argument}.",
-            "Do not write the word {argument}.",
-            "Leave the word {argument} out of every answer.",
-            held_out=["The word {argument} must not appear in any reply."],
-        ),
-        _avoids,
-        _without,
-    ),
-    "exactly": DirectiveKind(
-        "length",
-        phrasings(
-            f"Use exactly {{argument}} words, filling up with {FILLER}.",
-            f"Each answer has exactly {{argument}} words, padded with {FILLER}.",
-            f"Write {{argument}} words in all, adding {FILLER} as needed.",
-            held_out=[f"Make all replies {{argument}} words long by adding {FILLER}."],
-        ),
-        _has_length,
-    ),
-    "title": DirectiveKind(
-        "title",
-        phrasings(
-            'Begin every answer with "Title: {argument}".',
-            'Each answer must open with "Title: {argument}".',
-            'Start each reply with the heading "Title: {argument}".',
-            held_out=['Give all replies the heading "Title: {argument}".'],
-        ),
-        _is_titled,
-    ),
-    "brackets": DirectiveKind(
-        "wrapping",
-        phrasings(
-            "Put every answer in {argument} brackets.",
-            "Each answer must stand in {argument} brackets.",
-            "Wrap your whole reply in {argument} brackets.",
-            held_out=["Enclose all replies in {argument} brackets."],
-        ),
-        _is_bracketed,
-    ),
-    "quotes": DirectiveKind(
-        "wrapping",
-        phrasings(
-            "Put every answer in double quotes.",
-            "Each answer must stand in double quotes.",
-            "Wrap your whole reply in double quotes.",
-            held_out=["Enclose all replies in double quotes."],
-        ),
-        _is_quoted,
-    ),
-    "twice": DirectiveKind(
-        "repetition",
-        phrasings(
-            "Give every answer twice, separated by a {argument}.",
-            "Write each answer twice with a {argument} in between.",
-            "Say your whole reply twice, divided by a {argument}.",
-            held_out=["Double all replies, with a {argument} between the two."],
-        ),
-        _is_doubled,
-        _said_first,
-    ),
+    kind: DirectiveKind(family, _PHRASINGS[kind], *ways)
+    for kind, family, *ways in (
+        ("begin", "position", lambda word, output: words_of(output)[0] == word.lower()),
+        ("end", "position", lambda word, output: words_of(output)[-1] == word.lower()),
+        ("upper", "case", lambda _, output: not any(character.islower() for character in output)),
+        ("lower", "case", lambda _, output: not any(character.isupper() for character in output)),
+        ("avoid", "words", _avoids, _without),
+        ("exactly", "length", lambda count, output: len(words_of(output)) == int(count)),
+        ("title", "title", _is_titled),
+        ("brackets", "wrapping", lambda name, output: _is_wrapped(output, *BRACKETS[name])),
+        ("quotes", "wrapping", lambda _, output: _is_wrapped(output, '"', '"')),
+        ("twice", "repetition", _is_doubled, _said_first),
+    )
 }
 
 # Kinds that one answer cannot obey together, or only in a way that the directives do not tell: whether a first word is
 # said twice, whether a title is written in capitals or counts as a word.
-CLASHES: frozenset[frozenset[str]] = frozenset(
-    frozenset(pair)
-    for pair in (
-        ("begin", "title"),
-        ("upper", "lower"),
-        ("brackets", "quotes"),
-        ("exactly", "twice"),
-        ("begin", "twice"),
-        ("end", "twice"),
-        ("title", "twice"),
-        ("title", "exactly"),
-        ("title", "upper"),
-        ("title", "lower"),
-        ("title", "quotes"),
-    )
+CLASHES = frozenset(
+    frozenset((kind, other))
+    for kind, others in {
+        "begin": ("title", "twice"),
+        "end": ("twice",),
+        "upper": ("lower",),
+        "brackets": ("quotes",),
+        "exactly": ("twice",),
+        "title": ("twice", "exactly", "upper", "lower", "quotes"),
+    }.items()
+    for other in others
 )
 
 

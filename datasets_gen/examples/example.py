@@ -74,7 +74,6 @@ class Question:
 
     @property
     def perfect_output(self) -> str:
-        """Returns the perfect output."""
         return self.golds[0] if self.target is None else self.target
 
 

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Collection, Container
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -50,21 +51,20 @@ class Lexicon(BaseModel):
     item: tuple[str, ...]  # in the plural
 
 
-def parse_lexicon(content: bytes) -> Lexicon:
-    """Reads the lexicon in ``content``; raises :class:`DatasetError` if it is not the released one, byte for byte."""
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != LEXICON_SHA256:
+def read_released(package: str, name: str, digest: str) -> Any:
+    """Reads a file of words; raises :class:`DatasetError` if it is not the released one, byte for byte."""
+    content = files(package).joinpath(name).read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
         raise DatasetError(
-            f"datasets_gen/examples/lexicon.json was changed (sha256 {digest[:12]}, released {LEXICON_SHA256[:12]}): "
-            "restore it, or release a new lexicon version together with its hash in datasets_gen/examples/lexicon.py"
+            f"{name} of {package} was changed: restore it, or release a new version of the words together with its hash"
         )
-    return Lexicon.model_validate(json.loads(content))
+    return json.loads(content)
 
 
 @cache
 def lexicon() -> Lexicon:
     """Reads the released lexicon, once."""
-    return parse_lexicon(files("datasets_gen.examples").joinpath("lexicon.json").read_bytes())
+    return Lexicon.model_validate(read_released(__package__, "lexicon.json", LEXICON_SHA256))
 
 
 def name_split(full_name: str) -> Split:
@@ -100,18 +100,10 @@ def draw_value(rng: random.Random, kind: str) -> str:
     """Draws one value of a kind: ``city job organisation creature thing event date number``."""
     words = lexicon()
     match kind:
-        case "city":
-            return rng.choice(words.city)
-        case "job":
-            return rng.choice(words.job)
-        case "creature":
-            return rng.choice(words.creature)
-        case "thing":
-            return rng.choice(words.thing)
-        case "organisation":
-            return f"{rng.choice(words.organisation_first)} {rng.choice(words.organisation_second)}"
-        case "event":
-            return f"{rng.choice(words.event_first)} {rng.choice(words.event_second)}"
+        case "city" | "job" | "creature" | "thing":
+            return str(rng.choice(getattr(words, kind)))
+        case "organisation" | "event":
+            return " ".join(rng.choice(getattr(words, f"{kind}_{part}")) for part in ("first", "second"))
         case "date":
             return f"{rng.randint(*words.day)} {rng.choice(words.month)} {rng.randint(*words.year)}"
         case "number":

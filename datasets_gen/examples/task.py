@@ -21,10 +21,43 @@ NATIVE = "native"  # instead of a number: each task has contexts of its own leng
 USUAL: Literal["usual"] = "usual"  # likewise: those that a run has unless another length is asked for
 
 Profile = Literal["quick", "paper"]
-# Of the tokens of a context, what counts the tokens of a text, where the evidence stands (0 to 1, None: scattered), and
-# the name of the model that counts.
-WithLength = Callable[[int, Callable[[str], int], float | None, str], "Task"]
 Kind = TypeVar("Kind")
+MOST_TOKENS = 131_072
+
+
+@dataclass(frozen=True)
+class Length:
+    """How many tokens a context has, or up to 2 % less, and where in it the evidence stands. A number of tokens or a
+    depth that cannot be raises :class:`DatasetError`."""
+
+    tokens: int
+    count: Callable[[str], int]  # the tokens of a text
+    depth: float | None = None  # of all evidence together, from 0, the beginning, to 1; None: scattered
+    counted_by: str = ""  # the model whose tokens these are
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tokens <= MOST_TOKENS:
+            raise DatasetError(f"a context has 1 or more tokens and {MOST_TOKENS} at most, not {self.tokens}")
+        if self.depth is not None and not 0 <= self.depth <= 1:
+            raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {self.depth}")
+
+    @property
+    def text(self) -> str:
+        return f"{self.tokens} tokens" + (f" of {self.counted_by}" if self.counted_by else "")
+
+    @property
+    def where(self) -> str:
+        return "scattered" if self.depth is None else f"together at depth {self.depth}"
+
+    def variant_of(self, task: "Task") -> str:
+        """Names a variant of a task that has this length."""
+        name = f"{self.text} {self.where}".replace(" ", "-")
+        return f"{task.variant}+{name}" if task.variant else name
+
+    def depths(self, rng: random.Random, count: int) -> list[float]:
+        """Draws the depth of each piece of evidence, ascending; with a given depth the draw decides nothing."""
+        drawn = sorted(rng.random() for _ in range(count))
+        return drawn if self.depth is None else [self.depth] * count
 
 
 @dataclass(frozen=True)
@@ -63,11 +96,11 @@ class Task:
     version: str
     description: str
     make: Callable[[random.Random, Request], Draft]  # draws a context and its questions
-    top_level: int  # the task itself; level 0 is the shortest, where training starts. See at_level for those below
-    chance: float  # percent right, of the best guesser who knows how often each answer is right, but not the context
+    # By level, the percent right of the best guesser who knows how often each answer is right but not the context. At
+    # level 0, the shortest, training starts; the last level is the task itself: see at_level.
+    chances: tuple[float, ...]
     contexts: Mapping[Profile, int]  # how many
     questions_per_context: int = 6
-    chances: tuple[float, ...] = ()  # by level, as chance, where there are levels
     instruction: str = INSTRUCTION
     abstentions: tuple[str, ...] = (ABSTENTION, "I do not know")
     max_new_tokens: int = 16
@@ -84,7 +117,15 @@ class Task:
     answer_end: Literal["sentence", "line", "tokens"] = "sentence"
     usual_tokens: int = USUAL_TOKENS  # of a context, where a run gives no number
     # Makes the task with contexts of a number of tokens; None where prose around its own contexts does.
-    with_length: "WithLength | None" = None
+    with_length: "Callable[[Length], Task] | None" = None
+
+    @property
+    def top_level(self) -> int:
+        return len(self.chances) - 1
+
+    @property
+    def chance(self) -> float:
+        return self.chances[-1]
 
     @property
     def full_version(self) -> str:
@@ -115,6 +156,10 @@ class Task:
         for what, value, least in (("index", index, 0), ("level", level, 0), ("number of questions", questions, 1)):
             if value < least:
                 raise DatasetError(f"the {what} of an example is {least} or more, not {value}")
+        if self.most == 0:
+            raise DatasetError(f"{self.name} has no rows of its own: run takes them from --data FILE")
+        if self.most is not None and split != "test":
+            raise DatasetError(f"{self.name} has a test split only, not '{split}'")
         if self.most is not None and index >= self.most:
             raise DatasetError(f"{self.name} has {self.most:,} contexts, and index {index} is none of them")
         number, way = divmod(index, len(self.arms))
@@ -146,10 +191,8 @@ def at_level(task: Task, level: int) -> Task:
         task,
         description=f"{task.description}; level {level} of {task.top_level}",
         make=partial(_make_at_level, task.make, level),
-        top_level=0,
         level=f"{level} of {task.top_level}" if level < task.top_level else "",
-        chance=task.chances[level] if task.chances else task.chance,
-        chances=(),
+        chances=(task.chances[level],),
         variant=f"{name}+{task.variant}" if task.variant else name,
         with_length=task.with_length and partial(_lengthen_at_level, task.with_length, level),
     )
@@ -161,7 +204,5 @@ def _make_at_level(
     return make(rng, replace(request, level=level))
 
 
-def _lengthen_at_level(
-    with_length: WithLength, level: int, tokens: int, count: Callable[[str], int], depth: float | None, counted_by: str
-) -> Task:
-    return at_level(with_length(tokens, count, depth, counted_by), level)
+def _lengthen_at_level(with_length: Callable[[Length], Task], level: int, length: Length) -> Task:
+    return at_level(with_length(length), level)

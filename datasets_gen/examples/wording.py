@@ -1,50 +1,58 @@
-"""Several ways to say the same thing, some of which are kept from training."""
+"""Several ways to say the same thing, some of which are kept from training.
+
+They live in ``phrasings.json``. A statement begins or goes on with ``{subject}`` where a pronoun could stand, or has it
+in "the ... of {subject}", or last: that is what ``coreference`` turns into "he", "his" and "him".
+"""
 
 import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
-# More ways to say and to ask the same, for training alone: no context of a test has them.
-#
-# A model that saw three phrasings knows three formulas. Those held out are no part of ``taught.json``; most of their
-# words are, in other places of a sentence, or the model would have no idea what they mean.
-#
-# The phrasings live there by the first common one of the same meaning. A statement begins or goes on with
-# ``{subject}`` where a pronoun could stand, or has it in "the ... of {subject}", or last: that is what ``coreference``
-# turns into "he", "his" and "him".
-Templates = tuple[str, ...]
+from pydantic import TypeAdapter
 
-
-@cache
-def taught_phrasings() -> Mapping[str, Templates]:
-    """Reads the phrasings, by the first common one of the same meaning."""
-    content = json.loads(files("datasets_gen.examples").joinpath("taught.json").read_text(encoding="utf-8"))
-    return {first: tuple(others) for first, others in content.items()}
-
-
-# Sentences of no template, for training alone: pieces of several phrasings of one meaning, and words that are out of
-# place.
-#
-# A model that saw a dozen phrasings still knows a dozen formulas: it answered "Which animal does Ada Falbrook keep?"
-# and "Which creature is looked after by Ada Falbrook?", and took "Which animal does Ada Falbrook look after?" for a
-# question that nothing answers. What is never said twice in the same words can only be understood by those that
-# matter.
-
+# Training also shows sentences of no template: pieces of several phrasings of one meaning, and words that are out of
+# place. A model that saw a dozen phrasings still knew a dozen formulas: it answered "Which animal does Ada Falbrook
+# keep?" and took "Which animal does Ada Falbrook look after?" for a question that nothing answers.
 MIXED_SHARE = 0.6  # of the loosened sentences consist of pieces of several phrasings
 CHANGED_SHARE = 0.1  # of the words of a loosened sentence are left out, replaced or preceded by another
 ATTEMPTS = 4  # at a mixture that still says what is meant
 MANY = 8  # meanings with the same slots, of which two may share a telling word
+TAUGHT_SHARE = 0.6  # of the texts of training
+LOOSE_SHARE = 0.6  # of these
 
 _SLOT = re.compile(r"(\{\w+\})")
 _WORD = re.compile(r"[A-Za-z']+")
 # Before a slot they belong to it: "a" agrees with it, and a pronoun takes the place of "the ... of {subject}".
 _BOUND = frozenset(("a", "an", "the", "of"))
 _ORDER = frozenset(("first", "last", "earliest", "latest", "recently"))  # tell which of several facts is asked for
+
+
+@dataclass(frozen=True)
+class Phrasings:
+    """Templates of one meaning."""
+
+    common: tuple[str, ...]
+    held_out: tuple[str, ...]  # never seen in training, so that they tell a skill from a formula
+    answer_prefix: str = ""  # of questions: it begins the sentence that states the answer, whichever phrasing asks
+    taught: tuple[str, ...] = ()  # that training shows beside the common ones, and no test
+
+
+@cache
+def tables() -> Mapping[str, Any]:
+    """Reads the file of phrasings, by section."""
+    content: Mapping[str, Any] = json.loads(files(__package__).joinpath("phrasings.json").read_text(encoding="utf-8"))
+    return content
+
+
+def phrasings_of(section: str) -> dict[str, Phrasings]:
+    """Returns the phrasings of a section by their names."""
+    return TypeAdapter(dict[str, Phrasings]).validate_python(tables()[section])
 
 
 def loosened(rng: random.Random, templates: tuple[str, ...], forbidden: Iterable[str]) -> str:
@@ -99,50 +107,33 @@ def words_of(template: str) -> frozenset[str]:
     return frozenset(_WORD.findall(_SLOT.sub(" ", template).lower()))
 
 
+def _meanings(table: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields the first phrasing of every meaning in a part of the file, and those that training alone shows."""
+    if isinstance(table, dict) and "common" in table:
+        yield table["common"][0], tuple(table.get("taught", ()))
+    elif isinstance(table, dict):
+        for part in table.values():
+            yield from _meanings(part)
+
+
 @cache
 def _telling_words() -> Mapping[str, frozenset[str]]:
     """Returns, by the first phrasing of a meaning, the words that hardly another meaning with the same slots has."""
-    taught = taught_phrasings()
-    said = {first: words_of(" ".join((first, *others))) for first, others in taught.items()}
-    slots = {first: frozenset(_SLOT.findall(first)) for first in taught}
-    families = {one: [first for first in taught if slots[first] == one] for one in set(slots.values())}
-    counts = {one: Counter(word for first in family for word in said[first]) for one, family in families.items()}
+    said = {first: words_of(" ".join((first, *taught))) for first, taught in _meanings(tables())}
+    slots = {first: frozenset(_SLOT.findall(first)) for first in said}
+    sizes = Counter(slots.values())
+    counts = Counter((slots[first], word) for first, words in said.items() for word in words)
+    most = {one: 2 if size >= MANY else 1 for one, size in sizes.items()}
     return {
-        first: frozenset(
-            word
-            for word in said[first]
-            if counts[slots[first]][word] <= (2 if len(families[slots[first]]) >= MANY else 1)
-        )
-        for first in taught
+        first: frozenset(word for word in words if counts[slots[first], word] <= most[slots[first]])
+        for first, words in said.items()
     }
 
 
 @cache
 def _all_words() -> tuple[str, ...]:
     """Returns the words of all the templates in which someone or something is spoken of."""
-    return tuple(sorted(set().union(*(words_of(first) for first in taught_phrasings() if "{" in first))))
-
-
-TAUGHT_SHARE = 0.6  # of the texts of training
-LOOSE_SHARE = 0.6  # of these
-
-
-@dataclass(frozen=True)
-class Phrasings:
-    """Templates of one meaning."""
-
-    common: tuple[str, ...]
-    held_out: tuple[str, ...]  # never seen in training, so that they tell a skill from a formula
-    answer_prefix: str = ""  # of questions: it begins the sentence that states the answer, whichever phrasing asks
-
-    @property
-    def taught(self) -> tuple[str, ...]:
-        """Lists the phrasings that training shows beside the common ones, and no test."""
-        return taught_phrasings().get(self.common[0], ())
-
-
-def phrasings(*common: str, held_out: Iterable[str], answer_prefix: str = "") -> Phrasings:
-    return Phrasings(common, tuple(held_out), answer_prefix)
+    return tuple(sorted(set().union(*(words_of(first) for first, _ in _meanings(tables()) if "{" in first))))
 
 
 @dataclass(frozen=True)

@@ -6,56 +6,13 @@ from dataclasses import dataclass, field, replace
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import QuestionText, Wording, phrasings
+from datasets_gen.examples.wording import QuestionText, Wording, phrasings_of
 from datasets_gen.writing.passage import write
 from datasets_gen.writing.questions import answerable
 
-START = phrasings(
-    "{subject} has {number} {item}.",
-    "At first {subject} has {number} {item}.",
-    "{subject} starts with {number} {item}.",
-    held_out=["In the beginning {subject} has {number} {item}."],
-)
 # What can happen, by name: to the subject, and for a gift to the other as well.
-EVENTS = {
-    "gain": phrasings(
-        "{subject} finds {number} {item}.",
-        "{subject} gets {number} more {item}.",
-        "Then {subject} wins {number} {item}.",
-        held_out=["{subject} later finds {number} more {item}."],
-    ),
-    "loss": phrasings(
-        "{subject} loses {number} {item}.",
-        "{subject} sells {number} of the {item}.",
-        "Then {subject} throws away {number} {item}.",
-        held_out=["{subject} later loses {number} of the {item}."],
-    ),
-    "gift": phrasings(
-        "{subject} gives {number} {item} to {other}.",
-        "{other} gets {number} {item} from {subject}.",
-        "Then {subject} hands {number} {item} to {other}.",
-        held_out=["{subject} later gives {other} {number} {item}."],
-    ),
-    "packs": phrasings(
-        "{subject} buys {number} packs of {size} {item} each.",
-        "{subject} gets {number} packs with {size} {item} in each.",
-        "Then {subject} wins {number} packs of {size} {item} each.",
-        held_out=["{subject} later buys {number} packs with {size} {item} in each."],
-    ),
-    "times": phrasings(
-        "Then {subject} has {number} times as many {item} as before.",
-        "Soon {subject} has {number} times as many {item} as before.",
-        "After that {subject} has {number} times as many {item} as before.",
-        held_out=["{subject} later has {number} times as many {item} as before."],
-    ),
-}
-QUESTIONS = phrasings(
-    "How many {item} does {subject} have now?",
-    "How many {item} does {subject} have in the end?",
-    "What is the number of {item} that {subject} has now?",
-    held_out=["How many {item} does {subject} end up with?"],
-    answer_prefix="The number of {item} that {subject} has now is",
-)
+EVENTS = phrasings_of("stories")
+START, QUESTIONS = EVENTS.pop("start"), EVENTS.pop("question")
 EQUATIONS = {"packs": 2}  # to write for an event, where it is not one
 
 
@@ -236,8 +193,6 @@ ARITHMETIC = Task(
     version="1.0.0",
     description="Word problems of two to five steps over small numbers, answered with the steps written out",
     make=make,
-    top_level=len(SIZES) - 1,
-    chance=2.2,
     chances=(11.4, 12.7, 2.8, 3.3, 2.9, 2.2),
     contexts={"quick": 24, "paper": 700},
     questions_per_context=1,

@@ -5,9 +5,8 @@ import random
 from datasets_gen.examples.lexicon import draw_people
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
-from datasets_gen.writing.passage import draw_facts, write_passage
+from datasets_gen.writing.passage import ATTRIBUTES, draw_facts, write_passage
 from datasets_gen.writing.questions import Asker, attribute_questions
-from datasets_gen.writing.relations import ATTRIBUTES
 
 # (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task. First the relation
 # alone tells the answer, then the name alone, then both are needed.
@@ -37,8 +36,6 @@ BASE = Task(
     version="3.1.0",
     description="Short passage, tightly bound attributes of three or four people",
     make=make,
-    top_level=len(SIZES) - 1,
-    chance=16.2,
     chances=(21.5, 21.6, 18.4, 15.5, 16.0, 16.2),
     contexts={"quick": 12, "paper": 200},
     paper="arXiv 2603.01426",

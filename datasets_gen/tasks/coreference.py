@@ -10,9 +10,18 @@ from datasets_gen.examples.example import Question, Span, StatedValue
 from datasets_gen.examples.lexicon import draw_people, draw_unmentioned, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
-from datasets_gen.writing.passage import Fact, deal_facts, said_of, write_fact
+from datasets_gen.writing.passage import (
+    ATTRIBUTES,
+    LAWYER,
+    TEACHERS,
+    Fact,
+    Relation,
+    deal_facts,
+    draw_relations,
+    said_of,
+    write_fact,
+)
 from datasets_gen.writing.questions import Asker, answerable, draw_different
-from datasets_gen.writing.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation, draw_relations
 
 Kind = Literal["name", "pronoun", "description"]
 
@@ -325,8 +334,6 @@ COREFERENCE = Task(
     version="2.1.0",
     description="Two or three people told of by pronouns and definite descriptions, and asked about by name",
     make=make,
-    top_level=len(SIZES) - 1,
-    chance=25.6,
     chances=(28.9, 26.5, 28.9, 28.5, 25.3, 25.6),
     contexts={"quick": 12, "paper": 8000},
     paper="arXiv 2603.01426",

@@ -78,8 +78,6 @@ def gsm8k_of(rows: Sequence[Problem]) -> Task:
 
 def _make(shots: Sequence[Problem], rows: Sequence[Problem], rng: random.Random, request: Request) -> Draft:
     """Takes a row as it is; nothing is drawn."""
-    if request.split != "test":
-        raise DatasetError(f"{GSM8K.name} has a test split only, not '{request.split}'")
     row = rows[request.number]
     worked = [f"Question: {shot.question}\nAnswer: {shot.solution}" for shot in shots]
     before = "\n\n".join([INSTRUCTION, *worked, "Question: "])
@@ -88,17 +86,12 @@ def _make(shots: Sequence[Problem], rows: Sequence[Problem], rng: random.Random,
     return Draft(f"{before}{row.question}", (), (replace(question, type="manipulated", target=row.solution),))
 
 
-def _no_rows(rng: random.Random, request: Request) -> Draft:
-    raise DatasetError(f"{GSM8K.name} has no rows of its own: run takes them from --data FILE")
-
-
 GSM8K = Task(
     name="gsm8k",
     version="1.0.0",
     description="Word problems of GSM8K behind four worked ones, from --data FILE or the hub, for real models",
-    make=_no_rows,
-    top_level=0,
-    chance=0.0,  # numbers are too many to guess one
+    make=partial(_make, (), ()),
+    chances=(0.0,),  # numbers are too many to guess one
     contexts={"quick": 0, "paper": 0},
     questions_per_context=1,
     instruction="",

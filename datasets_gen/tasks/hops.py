@@ -6,10 +6,19 @@ from dataclasses import dataclass
 from datasets_gen.examples.example import Question
 from datasets_gen.examples.lexicon import draw_people
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import Wording, phrasings
-from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, write_passage
+from datasets_gen.examples.wording import Wording, phrasings_of
+from datasets_gen.writing.passage import (
+    BESIDE_BONDS,
+    LAWYER,
+    TEACHERS,
+    Fact,
+    Passage,
+    Relation,
+    StatedFact,
+    deal_facts,
+    write_passage,
+)
 from datasets_gen.writing.questions import Asker, answerable, draw_different, forward_question, reverse_question
-from datasets_gen.writing.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation
 
 # (fewest, most) people in a line, how many stand beside it, the longest chain, and phrasings in use, by level; the last
 # is the task.
@@ -25,11 +34,7 @@ UNANSWERABLE_SHARE = 0.1
 REVERSE_SHARE = 0.25
 # Where chains begin, all questions are forward and answerable: chains are not learned while what is easier pays.
 CHAINS_LEVEL = 2
-WHOSE = phrasings(
-    "Whose {bond} {clause}?",
-    held_out=["Who has a {bond} who {clause}?"],
-    answer_prefix="The person whose {bond} {clause} is",
-)
+WHOSE = phrasings_of("derived")["whose"]
 
 
 @dataclass(frozen=True)
@@ -140,8 +145,6 @@ HOPS = Task(
     version="3.1.0",
     description="Chains of one to four relations between people, with the bridging mentions known",
     make=make,
-    top_level=len(SIZES) - 1,
-    chance=8.3,
     chances=(0.3, 0.3, 0.4, 9.8, 8.7, 8.3),
     contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",

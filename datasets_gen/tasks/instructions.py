@@ -14,9 +14,17 @@ from datasets_gen.examples.example import Arm, Direction, Question, Span, Split
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
-from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, draw_facts, write_passage
+from datasets_gen.writing.passage import (
+    ATTRIBUTES,
+    Fact,
+    Passage,
+    Relation,
+    StatedFact,
+    deal_facts,
+    draw_facts,
+    write_passage,
+)
 from datasets_gen.writing.questions import Asker, forward_question, reverse_question
-from datasets_gen.writing.relations import ATTRIBUTES, Relation
 from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL, SystemPrompt, attack, with_defence
 
 # Every draw in both orders, and without the defence: what each span loses where the other stands in its place.
@@ -224,8 +232,6 @@ INSTRUCTIONS = Task(
     version="2.1.0",
     description="System prompt of a defence and directives: answers under directives, and attacks that ask for them",
     make=make,
-    top_level=len(SIZES) - 1,
-    chance=30.7,  # the refusal, which is right for three attacks in four; 0.5 on the other questions
     chances=(0.3, 0.4, 5.0, 30.6, 28.9, 30.7),
     contexts={"quick": 16, "paper": 541},
     questions_per_context=4,
@@ -240,7 +246,6 @@ INSTRUCTIONS_IN_ARMS = replace(
     INSTRUCTIONS,
     arms=ARMS,
     variant="arms.2",
-    chance=26.4,
     chances=(0.7, 0.5, 33.6, 33.6, 26.9, 26.4),
     contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

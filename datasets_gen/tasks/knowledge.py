@@ -10,8 +10,8 @@ from itertools import permutations
 from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import QuestionText, Wording, phrasings
-from datasets_gen.writing.passage import Fact, Passage, StatedFact, write_passage
+from datasets_gen.examples.wording import QuestionText, Wording, phrasings_of
+from datasets_gen.writing.passage import ATTRIBUTES, RELATIONS, Fact, Passage, Relation, StatedFact, write_passage
 from datasets_gen.writing.questions import (
     Asker,
     answerable,
@@ -20,68 +20,11 @@ from datasets_gen.writing.questions import (
     reverse_question,
     unanswerable,
 )
-from datasets_gen.writing.relations import ATTRIBUTES, Relation
 
 SLOTS = tuple(r for r in ATTRIBUTES if r.name in ("birthday", "home", "job", "employer", "pet"))
 BIRTHDAY, EMPLOYER = (next(r for r in SLOTS if r.name == name) for name in ("birthday", "employer"))
-# Not functional: a person plays up to three, and several people may play the same.
-PLAYS = Relation(
-    "plays",
-    "instrument",
-    "thing",
-    phrasings(
-        "{subject} plays the {value}.",
-        "The {value} is played by {subject}.",
-        "{subject} knows how to play the {value}.",
-        held_out=["{subject} performs on the {value}."],
-    ),
-    phrasings(
-        "Which instruments does {subject} play?",
-        "What are the instruments of {subject}?",
-        held_out=["On which instruments does {subject} perform?"],
-        answer_prefix="The instruments that {subject} plays are the",
-    ),
-    phrasings(
-        "Who plays the {value}?", "Who knows how to play the {value}?", held_out=["Who performs on the {value}?"]
-    ),
-    "plays the {value}",
-)
-DECADE = phrasings(
-    "In which decade was {subject} born?",
-    "What is the birth decade of {subject}?",
-    held_out=["In which decade did {subject} come into the world?"],
-    answer_prefix="{subject} was born in the",
-)
-OLDER = phrasings(
-    "Who is older, {first} or {second}?",
-    "Who was born earlier, {first} or {second}?",
-    held_out=["Which of the two is older, {first} or {second}?"],
-    answer_prefix="The older of the two is",
-)
-EMPLOYER_INITIALS = phrasings(
-    "What are the initials of the employer of {subject}?",
-    "What are the initials of the organisation that employs {subject}?",
-    held_out=["Which initials does the employer of {subject} have?"],
-    answer_prefix="The initials of the employer of {subject} are",
-)
-PERSON_INITIALS = phrasings(
-    "What are the initials of the person who {clause}?",
-    "What are the initials of the one who {clause}?",
-    held_out=["Which initials does the person who {clause} have?"],
-    answer_prefix="The initials of the person who {clause} are",
-)
-STAFF = phrasings(
-    "How many people work for {value}?",
-    "How many people does {value} employ?",
-    held_out=["How many people are on the staff of {value}?"],
-    answer_prefix="The number of people who work for {value} is",
-)
-REPERTOIRE = phrasings(
-    "How many instruments does {subject} play?",
-    "What is the number of instruments that {subject} plays?",
-    held_out=["On how many instruments does {subject} perform?"],
-    answer_prefix="The number of instruments that {subject} plays is",
-)
+PLAYS = RELATIONS["plays"]  # not functional: a person plays up to three, and several people may play the same
+DERIVED = phrasings_of("derived")  # questions for what is worked out of several values, or of a part of one
 NUMBER_WORDS = ("zero", "one", "two", "three")
 
 
@@ -248,7 +191,7 @@ def _reverse(ask: Asker, lives: Lives, missing: bool) -> Question | None:
 
 
 def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    template = ask.choose(DECADE)
+    template = ask.choose(DERIVED["decade"])
     born = lives.of(BIRTHDAY)
     if missing:
         return unanswerable(template.format(subject=lives.gap(ask.rng, [BIRTHDAY])[1]), "date", "forward")
@@ -268,7 +211,7 @@ def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     first, second = ask.rng.sample(born, 2)
     names = [first.fact.subject, lives.gap(ask.rng, [BIRTHDAY])[1] if missing else second.fact.subject]
     ask.rng.shuffle(names)
-    text = ask.choose(OLDER).format(first=names[0], second=names[1])
+    text = ask.choose(DERIVED["older"]).format(first=names[0], second=names[1])
     if missing:
         return unanswerable(text, "person", "forward")
     older = min(first, second, key=lambda stated: _year(stated.fact.value)).fact.subject
@@ -284,7 +227,7 @@ def _decade_of(date: str) -> str:
 
 
 def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    template = ask.choose(EMPLOYER_INITIALS)
+    template = ask.choose(DERIVED["employer_initials"])
     if missing:
         return unanswerable(template.format(subject=lives.gap(ask.rng, [EMPLOYER])[1]), "organisation", "forward")
     known = [s for s in lives.of(EMPLOYER) if _has_initials(s.fact.value)]
@@ -306,7 +249,7 @@ def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None
     relation = stated.fact.relation
     value = lives.unmentioned[relation.name] if missing else stated.fact.value
     clause = relation.clause.format(value=value)
-    text = ask.choose(PERSON_INITIALS).format(clause=clause)
+    text = ask.choose(DERIVED["person_initials"]).format(clause=clause)
     if missing:
         return unanswerable(text, "person", "reverse")
     others = [person for person in lives.people if person != stated.fact.subject]
@@ -358,7 +301,7 @@ def _list_text(names: Sequence[str]) -> str:
 
 def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     person = lives.stranger if missing else ask.rng.choice(lives.people)
-    text = ask.choose(REPERTOIRE).format(subject=person)
+    text = ask.choose(DERIVED["repertoire"]).format(subject=person)
     if missing:
         return unanswerable(text, "numeral", "forward")
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
@@ -374,7 +317,7 @@ def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
         return None
     employer = ask.rng.choice(employed).fact.value
     staff = [s for s in employed if s.fact.value == employer]
-    text = ask.choose(STAFF).format(value=employer)
+    text = ask.choose(DERIVED["staff"]).format(value=employer)
     others = Counter(s.fact.value for s in employed if s not in staff)
     return _derived_question(text, _count(len(staff)), "numeral", "reverse", staff, _counts(others))
 
@@ -403,8 +346,6 @@ KNOWLEDGE = Task(
     version="2.1.0",
     description="Biographies of two or three people: questions that read, transform or put together what they say",
     make=make,
-    top_level=len(SIZES) - 1,
-    chance=15.1,
     chances=(9.7, 10.9, 10.4, 11.5, 14.7, 15.1),
     contexts={"quick": 12, "paper": 4000},
     paper="arXiv 2603.01426",

@@ -10,9 +10,19 @@ from datasets_gen.examples.example import Question, Split
 from datasets_gen.examples.lexicon import draw_unmentioned, full_names, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
-from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, write_passage
+from datasets_gen.writing.passage import (
+    BESIDE_BONDS,
+    LAWYER,
+    TEACHERS,
+    Fact,
+    Passage,
+    Relation,
+    StatedFact,
+    deal_facts,
+    draw_relations,
+    write_passage,
+)
 from datasets_gen.writing.questions import Asker, answerable, draw_different, forward_question, reverse_question
-from datasets_gen.writing.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation, draw_relations
 
 # (fewest, most) people, attributes of each and links, and phrasings in use, by level; the last is the task. First the
 # relation alone tells the answer, then the name alone, then both are needed, then links.
@@ -235,8 +245,6 @@ MULTI_ENTITY = Task(
     version="2.1.0",
     description="Four or five people with near-identical names, the same kinds of attributes, and links",
     make=make,
-    top_level=len(SIZES) - 1,
-    chance=9.6,
     chances=(20.6, 19.8, 19.4, 15.5, 10.4, 9.6),
     contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from datasets_gen.examples.example import AnswerType, Direction, Question, Span, StatedValue
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.examples.wording import Phrasings, Wording, phrasings
+from datasets_gen.examples.wording import Phrasings, Wording, tables
 from datasets_gen.writing.passage import write
 from datasets_gen.writing.questions import answerable, draw_of_kinds, unanswerable
 
@@ -29,128 +31,19 @@ class Period:
     value_kind: str
     value_type: AnswerType
     statements: Phrasings
-    look_up: Mapping[Slot, Phrasings]  # asks for a word of a statement, given the two others
-    first: Phrasings  # asks for the value by its place in time, as the next
+    value: Phrasings  # asks for a word of a statement, given the two others; likewise the next two
+    year: Phrasings
+    subject: Phrasings
+    first: Phrasings  # asks for the value by its place in time, likewise the next
     last: Phrasings
 
-
-@dataclass(frozen=True)
-class Verb:
-    """The forms of a verb with its object."""
-
-    was: str  # what someone did
-    be: str  # to do it
-    asks: tuple[str, ...]  # how a question for the value begins
+    @property
+    def look_up(self) -> Mapping[Slot, Phrasings]:
+        return {"value": self.value, "year": self.year, "subject": self.subject}
 
 
-def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out: Verb, ranked: str) -> Period:
-    """States a fact of a year. The year stands first or last; a sentence with the second verb is not seen in
-    training. ``ranked`` tells, behind "The first" or "The last", which value it was."""
-    was, be, before_value = common.was, common.be, common.was.removesuffix(" {value}")
-
-    def make_questions(end: str, answer_prefix: str) -> Phrasings:
-        common_ones, held_out_ones = (tuple(f"{ask} {end}?" for ask in verb.asks) for verb in (common, held_out))
-        return Phrasings(common_ones, held_out_ones, answer_prefix)
-
-    return Period(
-        name,
-        kind,
-        value_type,
-        phrasings(
-            f"In {{year}} {{subject}} {was}.",
-            f"{{subject}} {was} in {{year}}.",
-            f"It was in {{year}} that {{subject}} {was}.",
-            held_out=[f"In {{year}} {{subject}} {held_out.was}.", f"{{subject}} {held_out.was} in {{year}}."],
-        ),
-        {
-            "value": make_questions("in {year}", f"In {{year}} {{subject}} {before_value}"),
-            "year": phrasings(
-                f"In which year did {{subject}} {be}?",
-                f"When did {{subject}} {be}?",
-                held_out=[f"In which year did {{subject}} {held_out.be}?"],
-                answer_prefix=f"The year in which {{subject}} {was} was",
-            ),
-            "subject": phrasings(
-                f"Who {was} in {{year}}?",
-                f"In {{year}}, who {was}?",
-                held_out=[f"Who {held_out.was} in {{year}}?"],
-                answer_prefix=f"The person who {was} in {{year}} was",
-            ),
-        },
-        make_questions("first", f"The first {ranked}"),
-        make_questions("last", f"The last {ranked}"),
-    )
-
-
-PERIODS = (
-    _period(
-        "home",
-        "city",
-        "location",
-        Verb("lived in {value}", "live in {value}", ("Where did {subject} live", "In which city did {subject} live")),
-        Verb("resided in {value}", "reside in {value}", ("Where did {subject} reside",)),
-        "city in which {subject} lived was",
-    ),
-    _period(
-        "job",
-        "job",
-        "thing",
-        Verb(
-            "worked as a {value}",
-            "work as a {value}",
-            ("What did {subject} work as", "Which job did {subject} have"),
-        ),
-        Verb("earned a living as a {value}", "earn a living as a {value}", ("As what did {subject} earn a living",)),
-        "job that {subject} had was that of a",
-    ),
-    _period(
-        "employer",
-        "organisation",
-        "organisation",
-        Verb(
-            "worked for {value}",
-            "work for {value}",
-            ("Which organisation did {subject} work for", "Whom did {subject} work for"),
-        ),
-        Verb("drew a salary from {value}", "draw a salary from {value}", ("From whom did {subject} draw a salary",)),
-        "organisation for which {subject} worked was",
-    ),
-    _period(
-        "pet",
-        "creature",
-        "creature",
-        Verb(
-            "kept a {value}",
-            "keep a {value}",
-            ("Which creature did {subject} keep", "What kind of pet did {subject} keep"),
-        ),
-        Verb("looked after a {value}", "look after a {value}", ("Which creature did {subject} look after",)),
-        "creature that {subject} kept was a",
-    ),
-    _period(
-        "locker",
-        "number",
-        "numeral",
-        Verb(
-            "used locker {value}",
-            "use locker {value}",
-            ("Which locker did {subject} use", "Which locker number did {subject} use"),
-        ),
-        Verb("had locker {value}", "have locker {value}", ("Which locker did {subject} have",)),
-        "locker that {subject} used was",
-    ),
-    _period(
-        "attended",
-        "event",
-        "event",
-        Verb(
-            "attended the {value}",
-            "attend the {value}",
-            ("Which event did {subject} attend", "What did {subject} attend"),
-        ),
-        Verb("went to the {value}", "go to the {value}", ("Which event did {subject} go to",)),
-        "event that {subject} attended was the",
-    ),
+PERIODS = tuple(
+    TypeAdapter(Period).validate_python({"name": name, **fields}) for name, fields in tables()["periods"].items()
 )
 
 
@@ -385,8 +278,6 @@ MULTI_PRESENCE = Task(
     version="1.1.0",
     description="People mentioned again with other values in other years: which mention is meant, and which came first",
     make=make,
-    top_level=len(SIZES) - 1,
-    chance=11.7,
     chances=(15.5, 16.7, 14.1, 12.4, 11.9, 11.7),
     contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",

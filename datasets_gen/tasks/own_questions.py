@@ -1,64 +1,105 @@
 """Tasks of a user's own questions: a file of JSON lines, each of which has a context, its questions and the answers.
 
-A line is in one of three forms, told apart by its fields. Ours has ``context``, ``question`` (or ``questions``) and
-``answers``, any one of which is right; of a system prompt it says too what has to be obeyed and what must not leak.
-RULER's own output has ``input``, the whole prompt, and ``outputs``, all of which have to be named. kvpress's data sets
-have ``context``, ``question`` and ``answer``. Lines of the same context are one example. Contexts are taken as they
-are, and what carries an answer is where its words stand.
+A line has ``context``, ``question`` (or ``questions``) and ``answers``, any one of which is right; with a system prompt
+also what has to be obeyed and what must not leak. A line of kvpress's data sets, with ``context``, ``question`` and
+``answer``, and one of RULER's own files, with ``input``, the whole prompt, and ``outputs``, are taken as they are.
+Lines of one context are one example. What carries an answer is where its words stand.
 """
 
 import hashlib
 import random
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from datasets_gen.examples.directives import Directive, check_argument, compatible, exemplar, share_obeyed
-from datasets_gen.examples.errors import DatasetError, nearest, unknown_name
+from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
-from datasets_gen.examples.jsonl import field_of, golds_in, mapping_of, read_entries, text_of
-from datasets_gen.examples.tags import MOST_HOPS
-from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, Draft, Request, Task
+from datasets_gen.examples.jsonl import golds_in, mapping_of, read_entries
+from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.writing.questions import answerable, unanswerable
 
 QUICK = 100  # contexts
+MOST_HOPS = 9
 TOKENS = 32  # of an answer: a sentence
-MOST_TOKENS = 100_000
 TOKENS_OF_WORD = 2  # of a protected text, as far as an answer may give it away,
 MOST_LEAKED = 512  # and no more
 NO_ANSWER = re.compile(r"i (don['’]t|do not) know\.?", re.IGNORECASE)
 SPLITS_OF_RULER = ("validation", "test")  # files of one of its tasks, each task in a folder of its own
-OF_QUESTION = ("question", "answers", "answer_prefix", "evidence", "directives", "protected")
-OF_ALL_QUESTIONS = ("answer_prefix", "directives", "protected")  # what a line with several questions says of each
-OF_ROW = ("context", "questions", *OF_QUESTION, "system", "defence", "max_new_tokens")
-KNOWN = {*OF_ROW, "answer", "input", "outputs"}  # names that no other field may be a misspelling of
-# Fields that say something in our form alone: in the others, whose further fields are ignored, they would be lost.
-OURS_ALONE = ("questions", "answers", "evidence", "directives", "protected", "system", "defence")
 # Where the question begins at the end of RULER's prompts: a line of its own, or what it says behind the last full stop
 # where line ends were taken out.
 BORDERS = tuple(
     map(re.compile, (r"\s*\n(?=[^\n]*$)", r"\s(?=Question: (?!.*Question: ))", r"(?<=[.!?])\s+(?=[^.!?\s][^.!?]*\?$)"))
 )
 
-Fields = Mapping[str, object]
 Place = tuple[int, int]  # of the first character, and of the first behind
 
 
+def _texts(value: object) -> tuple[str, ...]:
+    """Returns the texts of a value that is a text, a number or a list of them, each once."""
+    values = value if isinstance(value, list | tuple) else [value]
+    texts = [str(one).strip() for one in values if isinstance(one, str | int | float) and not isinstance(one, bool)]
+    if len(texts) < len(values) or not all(texts):
+        raise ValueError("it holds what is no text, or an empty one")
+    return tuple(dict.fromkeys(texts))
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_filled)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+
+
+class OwnQuestion(BaseModel):
+    """A question of a line."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    question: str = ""  # empty where the context itself asks, as in some rows of kvpress
+    answers: Annotated[Texts, Field(min_length=1)] | None = None
+    answer_prefix: str = ""
+    evidence: Texts = ()
+    directives: Texts = ()
+    protected: bool | Text = False  # the text that an attack is after; all of the context
+
+
+class OwnRow(BaseModel):
+    """A line of a file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    context: Text
+    questions: tuple[OwnQuestion, ...] = Field(min_length=1)
+    system: bool = False  # the context is a system prompt
+    defence: Texts = ()  # in it, what forbids to give it away
+    max_new_tokens: int | None = Field(None, ge=1, le=100_000)
+
+
 @dataclass(frozen=True)
-class OwnRow:
-    """A line of a file, in whatever form."""
+class ReadRow:
+    """A line with its questions as they are asked."""
 
     where: str
-    context: str
+    row: OwnRow
     questions: tuple[Question, ...]
-    max_new_tokens: int
-    is_system: bool = False  # the context is a system prompt
-    defence: tuple[Place, ...] = ()  # in it, what forbids to give it away
     is_whole_prompt: bool = False  # it says itself how to answer
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Returns the tokens that an answer may have: of an attack enough to give the protected text away."""
+        leaked = max(TOKENS_OF_WORD * len(question.protected.split()) for question in self.questions)
+        return self.row.max_new_tokens or max(TOKENS, min(leaked, MOST_LEAKED))
 
 
 def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
@@ -67,72 +108,64 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
     stem = path.resolve().parent.name if path.stem in SPLITS_OF_RULER else path.stem
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
-    rows = [_row(entry, where, name) for where, entry in read_entries(path, "question", "the file")]
+    rows = [_read(entry, where, name) for where, entry in read_entries(path, "question", "the file")]
     if not rows:
         raise DatasetError(f"{path} has no questions: give a JSON object a line, with context, question and answers")
+    is_system = rows[0].row.system
+    if other := next((one for one in rows if one.row.system != is_system), None):
+        raise DatasetError(f"{other.where}: some contexts are system prompts and some are not: keep them in two files")
+    by_context: dict[str, list[ReadRow]] = {}
     for row in rows:
-        if row.is_system != rows[0].is_system:
-            which = "a system prompt, and the first is none" if row.is_system else "no system prompt, and the first is"
-            raise DatasetError(f"{row.where}: the context is {which}: keep them in two files")
-    drafts = _drafts(rows)
-    says_how = rows[0].is_system or any(row.is_whole_prompt for row in rows)
+        by_context.setdefault(row.row.context, []).append(row)
+    drafts = tuple(_draft(context, of_context) for context, of_context in by_context.items())
     begun = any(question.answer_prefix for draft in drafts for question in draft.questions)
     return Task(
         name=name,
         version="1.0.0",
         description="Questions of one's own, from a file",
-        make=partial(_take, name, drafts),
-        top_level=0,
-        chance=0.0,  # nobody knows how often which answer is right
+        make=partial(_take, drafts),
+        chances=(0.0,),  # nobody knows how often which answer is right
         contexts={"quick": min(QUICK, len(drafts)), "paper": len(drafts)},
         questions_per_context=max(len(draft.questions) for draft in drafts),
-        instruction="" if says_how or begun else INSTRUCTION,
+        instruction="" if is_system or begun or any(row.is_whole_prompt for row in rows) else INSTRUCTION,
         max_new_tokens=max(row.max_new_tokens for row in rows),
-        role="system" if rows[0].is_system else "user",
-        variant=hashlib.sha256(ascii((rows[0].is_system, drafts)).encode()).hexdigest()[:8],
+        role="system" if is_system else "user",
+        variant=hashlib.sha256(ascii((is_system, drafts)).encode()).hexdigest()[:8],
         most=len(drafts),
         answer_end="line",
     )
 
 
-def _take(name: str, drafts: Sequence[Draft], rng: random.Random, request: Request) -> Draft:
+def _take(drafts: Sequence[Draft], rng: random.Random, request: Request) -> Draft:
     """Takes a context as it is; nothing is drawn."""
-    if request.split != "test":
-        raise DatasetError(f"{name} has a test split only, not '{request.split}'")
     draft = drafts[request.number]
     return replace(draft, questions=draft.questions[: request.questions])
 
 
-def _drafts(rows: Sequence[OwnRow]) -> tuple[Draft, ...]:
-    """Joins the rows of each context, in the order in which the contexts come first."""
-    by_context: dict[str, list[OwnRow]] = {}
-    for row in rows:
-        by_context.setdefault(row.context, []).append(row)
-    return tuple(_draft(context, of_context) for context, of_context in by_context.items())
-
-
-def _draft(context: str, rows: Sequence[OwnRow]) -> Draft:
+def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
     questions = tuple(question for row in rows for question in row.questions)
     golds = dict.fromkeys(gold for question in questions if question.answerable for gold in question.golds)
     stated = tuple(StatedValue(gold, *place) for gold in golds for place in places_of(gold, context, whole_words=True))
-    spans = _instructions(context, rows) if rows[0].is_system else ()
+    spans = _instructions(context, rows) if rows[0].row.system else ()
     return Draft(context, stated, questions, spans)
 
 
-def _instructions(context: str, rows: Sequence[OwnRow]) -> tuple[Span, ...]:
+def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
     """Parts a system prompt into its defence and its directives: its protected texts, or all the rest where there are
     none. No two spans overlap, and none ends with white space, which a tokenizer may count to the next word."""
     kinds: list[SpanKind | None] = [None] * len(context)
     protected = dict.fromkeys(question.protected for row in rows for question in row.questions if question.protected)
-    for text in protected or (context,):
-        for start, end in places_of(text, context):
-            kinds[start:end] = ["directive"] * (end - start)
-    for start, end in (place for row in rows for place in row.defence):
-        kinds[start:end] = ["defence"] * (end - start)
+    parts: dict[SpanKind, list[str]] = {
+        "directive": list(protected or (context,)),
+        "defence": [text for row in rows for text in row.row.defence],
+    }
+    for kind, texts in parts.items():
+        for start, end in (place for text in texts for place in places_of(text, context)):
+            kinds[start:end] = [kind] * (end - start)
     spans = []
-    for kind, run in groupby(range(len(context)), kinds.__getitem__):
+    for of_run, run in groupby(range(len(context)), kinds.__getitem__):
         letters = [place for place in run if not context[place].isspace()]
-        spans += [Span(kind, letters[0], letters[-1] + 1)] if kind and letters else []
+        spans += [Span(of_run, letters[0], letters[-1] + 1)] if of_run and letters else []
     return tuple(spans)
 
 
@@ -143,126 +176,98 @@ def places_of(text: str, context: str, whole_words: bool = False) -> tuple[Place
     return tuple(place.span() for place in re.finditer(pattern, context))
 
 
-def _row(entry: object, where: str, name: str) -> OwnRow:
-    """Reads a line. ``name``: of the task, which tells RULER's questions of two data sets from its others."""
-    row = _given(mapping_of(entry, where))
-    any_is_right = str(row.get("task", name)).startswith("qa")
-    if {"input", "outputs"} <= row.keys():
-        return _row_of_ruler(row, where, any_is_right)
-    if "answer" in row:
-        return _row_of_kvpress(row, where, any_is_right)
-    return _own_row(row, where)
+def _read(entry: object, where: str, name: str) -> ReadRow:
+    """Reads a line. ``name``: of the task, which tells kvpress's questions with one answer from its others."""
+    # A table that is written as JSON has all columns in all lines: null is no value.
+    given = {field: value for field, value in mapping_of(entry, where).items() if value is not None}
+    any_is_right = str(given.get("task", name)).startswith("qa")
+    if {"input", "outputs"} <= given.keys():
+        prompt = str(given["input"]).strip()
+        border = next(filter(None, (border.search(prompt) for border in BORDERS)), None)
+        context, text = (prompt[: border.start()], prompt[border.end() :]) if border else (prompt, "")
+        whole = _read_other({**given, "context": context, "question": text}, given["outputs"], where, any_is_right)
+        return replace(whole, is_whole_prompt=True)
+    if "answer" in given and "answers" not in given:
+        answer = given["answer"]
+        return _read_other(given, golds_in(answer) if isinstance(answer, str) else answer, where, any_is_right)
+    questions_given = _questions_of(given, where)
+    row = _validated({**given, "questions": questions_given}, where)
+    if not all(one.question.strip() for one in row.questions):
+        raise DatasetError(f"{where}: 'question' is missing")
+    several = len(row.questions) > 1
+    places = [f"{where}, question {number}" if several else where for number in range(1, len(row.questions) + 1)]
+    questions = tuple(_question(one, row, place) for one, place in zip(row.questions, places, strict=True))
+    if not row.system and (row.defence or any(one.directives or one.protected for one in row.questions)):
+        raise DatasetError(f'{where}: defence, directives and protected need a system prompt: give "system": true too')
+    _places_of_all(row.defence, "defence", row.context, where)
+    return ReadRow(where, row, questions)
 
 
-def _given(row: Fields) -> Fields:
-    """Leaves out what is null: a table that is written as JSON has all columns in all lines."""
-    return {name: value for name, value in row.items() if value is not None}
-
-
-def _row_of_ruler(row: Fields, where: str, any_is_right: bool) -> OwnRow:
-    """Reads a row of RULER, whose prompt ends with the question."""
-    _check_other_form(row, where, "outputs")
-    prompt = text_of(row, "input", where).strip()
-    border = next(filter(None, (border.search(prompt) for border in BORDERS)), None)
-    context, text = (prompt[: border.start()], prompt[border.end() :]) if border else (prompt, "")
-    golds = _golds(row["outputs"], f"{where}: 'outputs'")
-    question = _question(row, text, golds, context, where)
-    question = _with_every_gold(question, not any_is_right)
-    return OwnRow(where, context, (question,), _tokens(row, question, where), is_whole_prompt=True)
-
-
-def _row_of_kvpress(row: Fields, where: str, any_is_right: bool) -> OwnRow:
-    """Reads a row as kvpress's data sets have it; one that was a table of text has its lists as texts."""
-    _check_other_form(row, where, "answer")
-    context, text, answer = text_of(row, "context", where), row.get("question", ""), row["answer"]
-    if not isinstance(text, str):
-        raise DatasetError(f"{where}: 'question' is no text")
-    listed: object = golds_in(answer) if isinstance(answer, str) else answer
-    golds = _golds(listed, f"{where}: 'answer'")
-    question = _question(row, text, golds, context, where)
-    question = _with_every_gold(question, isinstance(listed, list) and listed != [answer] and not any_is_right)
-    return OwnRow(where, context, (question,), _tokens(row, question, where))
-
-
-def _check_other_form(row: Fields, where: str, field: str) -> None:
-    if ours := next((name for name in row if name in OURS_ALONE), None):
-        raise DatasetError(f"{where}: '{ours}' does not go with '{field}': give 'context', 'question' and 'answers'")
-    misspelt = next((name for name in row if name not in KNOWN and nearest(name, KNOWN, 0.85)), None)
-    if misspelt:
-        raise DatasetError(f"{where}: {unknown_name('field', misspelt, KNOWN)}")
-
-
-def _with_every_gold(question: Question, every: bool) -> Question:
-    """Returns the question, whose answer has to name all golds if ``every``."""
-    target = ", ".join(question.golds) if every and question.answerable else question.target
-    return replace(question, every_gold=every and question.answerable, target=target)
-
-
-def _own_row(row: Fields, where: str) -> OwnRow:
-    _check_fields(row, where, OF_ROW)
-    context = text_of(row, "context", where)
-    is_system = row.get("system", False)
-    if not isinstance(is_system, bool):
-        raise DatasetError(f"{where}: 'system' is neither true nor false")
-    asked = tuple(_asked(row, where))
-    for name in ("defence", "directives", "protected"):
-        if not is_system and any(fields.get(name) for fields in (row, *(fields for _, fields in asked))):
-            raise DatasetError(f"{where}: '{name}' is for a system prompt: give \"system\": true too")
-    questions = tuple(_own_question(fields, context, place) for place, fields in asked)
-    tokens = max(_tokens(row, question, where) for question in questions)
-    return OwnRow(where, context, questions, tokens, is_system, _places_of_field(row, "defence", context, where))
-
-
-def _own_question(fields: Fields, context: str, where: str) -> Question:
-    text = text_of(fields, "question", where)
-    golds = _golds(fields["answers"], f"{where}: 'answers'") if "answers" in fields else ()
-    question = _question(fields, text, golds, context, where)
-    if not (golds or question.directives or question.protected):
-        field_of(fields, "answers", where)
-    return question
-
-
-def _asked(row: Fields, where: str) -> Iterator[tuple[str, Fields]]:
-    """Yields the place and the fields of each question of a line."""
-    if "questions" not in row:
-        yield where, row
-        return
-    questions, answers = row["questions"], row.get("answers")
-    if not isinstance(questions, list) or not questions:
-        raise DatasetError(f"{where}: 'questions' is no list, or an empty one")
-    if name := next((name for name in ("question", "evidence") if name in row), None):
+def _questions_of(given: dict[str, Any], where: str) -> tuple[object, ...]:
+    """Takes the fields of the questions out of a line; what it says beside ``questions`` holds of each."""
+    of_all = {name: given.pop(name) for name in OwnQuestion.model_fields if name in given}
+    if "questions" not in given:
+        return (of_all,)
+    questions = given["questions"]
+    if not isinstance(questions, list):
+        raise DatasetError(f"{where}: 'questions' is no list")
+    if name := next((name for name in ("question", "evidence") if name in of_all), None):
         raise DatasetError(f"{where}: '{name}' does not go with 'questions': write it into each of them")
-    if answers is not None and (not isinstance(answers, list) or len(answers) != len(questions)):
+    answers = of_all.pop("answers", [None] * len(questions))
+    if not isinstance(answers, list) or len(answers) != len(questions):
         raise DatasetError(f"{where}: 'answers' is no list with one entry for each of {len(questions)} questions")
-    for number, question in enumerate(questions):
-        place = f"{where}, question {number + 1}"
-        own = {"question": question} if isinstance(question, str) else mapping_of(question, place)
-        _check_fields(own, place, OF_QUESTION)
-        of_all = {name: row[name] for name in OF_ALL_QUESTIONS if name in row}
-        yield place, _given({**of_all, "answers": answers[number] if answers else None, **own})
+    merged = (
+        {**of_all, "answers": answer, **(one if isinstance(one, Mapping) else {"question": one})}
+        for one, answer in zip(questions, answers, strict=True)
+    )
+    return tuple({name: value for name, value in fields.items() if value is not None} for fields in merged)
 
 
-def _check_fields(row: Fields, where: str, known: Collection[str]) -> None:
-    if unknown := next((name for name in row if name not in known), None):
-        raise DatasetError(f"{where}: {unknown_name('field', unknown, known)}")
+def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
+    try:
+        return OwnRow.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        *_, name = names = [str(part) for part in first["loc"] if isinstance(part, str) and part.isidentifier()]
+        name = names[1] if names[0] == "questions" and len(names) > 1 else names[0]
+        if first["type"] == "extra_forbidden":
+            known = {*OwnQuestion.model_fields, *OwnRow.model_fields}
+            raise DatasetError(f"{where}: {unknown_name('field', name, known)}") from error
+        raise DatasetError(f"{where}: '{name}': {first['msg'].removeprefix('Value error, ')}") from error
 
 
-def _question(fields: Fields, text: str, golds: tuple[str, ...], context: str, where: str) -> Question:
+def _read_other(given: dict[str, Any], answers: object, where: str, any_is_right: bool) -> ReadRow:
+    """Reads a row as kvpress's data sets or RULER's own files have it, all of whose answers have to be named unless
+    any one is right."""
+    fields = {
+        "question": given.get("question", ""),
+        "answers": answers,
+        "answer_prefix": given.get("answer_prefix", ""),
+    }
+    kept: dict[str, Any] = {name: given[name] for name in ("context", "max_new_tokens") if name in given}
+    row = _validated({**kept, "questions": (fields,)}, where)
+    question = _question(row.questions[0], row, where)
+    every = isinstance(answers, list) and answers != [given.get("answer")] and not any_is_right and question.answerable
+    target = ", ".join(question.golds) if every else question.target
+    return ReadRow(where, row, (replace(question, every_gold=every, target=target),))
+
+
+def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
     """Makes a question; where it has no golds, its directives or the protected text judge the answer."""
-    prefix = fields.get("answer_prefix", "")
-    if not isinstance(prefix, str):
-        raise DatasetError(f"{where}: 'answer_prefix' is no text")
-    asked = QuestionText(text, prefix)
-    evidence = _places_of_field(fields, "evidence", context, where)
-    directives, protected = _directives(fields, where), _protected(fields, context, where)
+    golds = own.answers or ()
+    asked = QuestionText(own.question, own.answer_prefix)
+    evidence = _places_of_all(own.evidence, "evidence", row.context, where)
+    directives, protected = _directives(own, where), _protected(own, row.context, where)
+    if not (golds or directives or protected):
+        raise DatasetError(f"{where}: 'answers' is missing")
     if golds and all(map(NO_ANSWER.fullmatch, golds)):
         if evidence:
             raise DatasetError(f"{where}: 'evidence' is of an answer, and there is none to this question")
         question = unanswerable(asked, "thing", "forward")
     else:
-        answers = _places_of_answer(golds, evidence, context)
+        answers = _places_of_answer(golds, evidence, row.context)
         if protected and not answers:
-            answers = places_of(protected, context)
+            answers = places_of(protected, row.context)
         spans = [Span("answer", *place) for place in answers] + [Span("fact", *place) for place in evidence]
         hops = min(max(1, len(evidence)), MOST_HOPS)
         question = replace(answerable(asked, "", "thing", "forward", tuple(spans), hops=hops), golds=golds)
@@ -274,7 +279,7 @@ def _question(fields: Fields, text: str, golds: tuple[str, ...], context: str, w
         target=target if directives or not question.golds else None,
         directives=directives,
         protected=protected,
-        answer_prefix=prefix.strip(),
+        answer_prefix=own.answer_prefix.strip(),
     )
 
 
@@ -286,9 +291,9 @@ def _places_of_answer(golds: Collection[str], evidence: Collection[Place], conte
     return inside or places
 
 
-def _directives(fields: Fields, where: str) -> tuple[Directive, ...]:
+def _directives(own: OwnQuestion, where: str) -> tuple[Directive, ...]:
     directives: list[Directive] = []
-    for text in _texts(fields["directives"], f"{where}: 'directives'") if "directives" in fields else ():
+    for text in own.directives:
         kind, _, argument = text.partition(" ")
         directive = Directive(kind, argument.strip())
         try:
@@ -301,47 +306,20 @@ def _directives(fields: Fields, where: str) -> tuple[Directive, ...]:
     return tuple(directives)
 
 
-def _protected(fields: Fields, context: str, where: str) -> str:
+def _protected(own: OwnQuestion, context: str, where: str) -> str:
     """Returns the text that an attack is after as it stands in the context; empty where a question is none."""
-    protected = fields.get("protected", False)
-    if isinstance(protected, bool):
-        return context.strip() if protected else ""
-    text_of(fields, "protected", where)
-    ((start, end), *_) = _places_of_field(fields, "protected", context, where)
+    if isinstance(own.protected, bool):
+        return context.strip() if own.protected else ""
+    ((start, end), *_) = _places_of_all((own.protected,), "protected", context, where)
     return context[start:end]
 
 
-def _places_of_field(fields: Fields, name: str, context: str, where: str) -> tuple[Place, ...]:
+def _places_of_all(texts: Sequence[str], name: str, context: str, where: str) -> tuple[Place, ...]:
     """Finds all places of the texts of a field; raises :class:`DatasetError` for one that is not in the context."""
-    places: list[Place] = []
-    for text in _texts(fields[name], f"{where}: '{name}'") if name in fields else ():
+    places: dict[Place, None] = {}
+    for text in texts:
         found = places_of(text, context)
         if not found:
             raise DatasetError(f"{where}: '{name}' does not stand in the context: '{text:.60}'")
-        places += found
-    return tuple(dict.fromkeys(places))
-
-
-def _golds(value: object, what: str) -> tuple[str, ...]:
-    golds = _texts(value, what)
-    if not golds:
-        raise DatasetError(f'{what} is empty: where the context does not tell, the answer is "{ABSTENTION}"')
-    return golds
-
-
-def _texts(value: object, what: str) -> tuple[str, ...]:
-    """Returns the texts of a value that is a text, a number or a list of them, each once."""
-    values = value if isinstance(value, list) else [value]
-    texts = [str(one).strip() for one in values if isinstance(one, str | int | float) and not isinstance(one, bool)]
-    if len(texts) < len(values) or not all(texts):
-        raise DatasetError(f"{what} holds what is no text, or an empty one")
-    return tuple(dict.fromkeys(texts))
-
-
-def _tokens(row: Fields, question: Question, where: str) -> int:
-    """Returns the tokens that an answer may have: of an attack enough to give the protected text away."""
-    leaked = min(TOKENS_OF_WORD * len(question.protected.split()), MOST_LEAKED)
-    tokens = row.get("max_new_tokens", max(TOKENS, leaked))
-    if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= MOST_TOKENS:
-        raise DatasetError(f"{where}: 'max_new_tokens' is no whole number from 1 to {MOST_TOKENS:,}")
-    return tokens
+        places |= dict.fromkeys(found)
+    return tuple(places)

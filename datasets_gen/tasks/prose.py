@@ -9,7 +9,7 @@ import hashlib
 import random
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,13 +19,12 @@ from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.jsonl import mapping_of, read_entries, text_of
 from datasets_gen.examples.lexicon import draw_people
-from datasets_gen.examples.task import Draft, Request, Task
+from datasets_gen.examples.task import Draft, Length, Request, Task
 from datasets_gen.examples.wording import QuestionText, Wording
-from datasets_gen.tasks.long_context import lay_out
-from datasets_gen.writing.passage import draw_facts
+from datasets_gen.tasks.long_context import hide
+from datasets_gen.writing.passage import ATTRIBUTES, draw_facts
 from datasets_gen.writing.prose import prose_of_words
 from datasets_gen.writing.questions import answerable
-from datasets_gen.writing.relations import ATTRIBUTES
 
 PEOPLE, FACTS, PROSE_WORDS = 3, (2, 3), (60, 120)
 CONTEXT, LEAD, CONTINUATION = 150, 10, 60  # words of a given text
@@ -74,11 +73,10 @@ def _of_stretches(stretches: Sequence[TextStretch]) -> Task:
     )
 
 
-def _with_length(
-    texts: Sequence[str], tokens: int, count: Callable[[str], int], depth: float | None, counted_by: str
-) -> Task:
+def _with_length(texts: Sequence[str], length: Length) -> Task:
     """Makes the task over given texts with contexts of as many words as make at most so many tokens."""
-    if depth is not None:
+    tokens, count = length.tokens, length.count
+    if length.depth is not None:
         raise DatasetError("--depth is for generated contexts: a given text states its facts where they are")
     stretches: list[TextStretch] = []
     for words in map(str.split, texts):
@@ -117,12 +115,9 @@ def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
 
 
 def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
-    """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one text; the option names the
-    file."""
+    """Reads the field ``text`` of each row of a JSONL file, or all of any other file as one text."""
     if path.suffix == ".jsonl":
-        return tuple(
-            text_of(mapping_of(entry, where), "text", where) for where, entry in read_entries(path, "text", option)
-        )
+        return tuple(text_of(mapping_of(entry, where), "text", where) for where, entry in read_entries(path, "text"))
     try:
         return (path.read_text(encoding="utf-8"),)
     except (OSError, UnicodeDecodeError) as error:
@@ -130,8 +125,6 @@ def read_texts(path: Path, option: str = "--data") -> tuple[str, ...]:
 
 
 def _cut(stretches: Sequence[TextStretch], rng: random.Random, request: Request) -> Draft:
-    if request.split != "test":
-        raise DatasetError(f"{PROSE.name} over given texts has a test split only, not '{request.split}'")
     stretch = stretches[request.number]
     return Draft(stretch.context, (), (_continuation(stretch.lead, stretch.continuation, ()),))
 
@@ -144,7 +137,7 @@ def _make(rng: random.Random, request: Request) -> Draft:
     wording = Wording(3, request.held_out)
     statements = [(fact, wording.choose(rng, fact.relation.statements)) for fact in facts]
     depths = sorted(rng.random() for _ in facts)
-    passage, distractors = lay_out(statements, depths, prose_of_words(rng, rng.randint(*PROSE_WORDS)))
+    passage, distractors = hide(statements, depths, prose_of_words(rng, rng.randint(*PROSE_WORDS)))
     again = rng.sample(passage.facts, len(passage.facts))
     lead, *rest = (passage.text[stated.sentence.start : stated.sentence.end] for stated in again)
     spans = tuple(span for stated in again[1:] for span in (stated.value.as_a("answer"), stated.sentence))
@@ -161,8 +154,9 @@ PROSE = Task(
     version="1.0.0",
     description="Running text, of the generators or from --data FILE: how likely its next tokens are, nothing is asked",
     make=_make,
-    top_level=0,
-    chance=12.6,  # of next tokens: a full stop at every place, the commonest token (of 100 texts, reference tokenizer)
+    chances=(
+        12.6,
+    ),  # of next tokens: a full stop at every place, the commonest token (of 100 texts, reference tokenizer)
     contexts={"quick": 12, "paper": 100},
     questions_per_context=1,
     instruction="",

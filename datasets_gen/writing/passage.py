@@ -1,14 +1,62 @@
-"""Writes facts as prose, with the place of every subject and value kept as character spans."""
+"""What can be said of a person, and facts written as prose with the places of every subject and value.
+
+In a template ``{subject}`` is a full name or, in a chain, a phrase such as "the mentor of Ada Falbrook".
+"""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
-from datasets_gen.examples.example import Span, StatedValue
+from pydantic import TypeAdapter
+
+from datasets_gen.examples.example import AnswerType, Span, StatedValue
 from datasets_gen.examples.lexicon import draw_values
-from datasets_gen.examples.wording import Wording
-from datasets_gen.writing.relations import Relation, draw_relations
+from datasets_gen.examples.wording import Phrasings, Wording, tables
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A functional relation from a person to a value: within a context, one subject has one value and one value one
+    subject, so that the question is unambiguous in both directions."""
+
+    name: str
+    value_kind: str  # of the lexicon
+    value_type: AnswerType
+    statements: Phrasings
+    forward: Phrasings
+    reverse: Phrasings
+    clause: str  # says the value of an unnamed subject, as in "Whose mentor lives in Velden?"
+    # The relation that the subject, or the value, may then be said to have as well. To ask for it as for something
+    # unknown would not be honest; where both are stated of one, neither can be asked for: who keeps a heron and owns a
+    # canoe has two things.
+    implies: str = ""
+    implies_of_value: str = ""
+
+
+def draw_relations(rng: random.Random, pool: Sequence[Relation], count: int) -> list[Relation]:
+    """Draws ``count`` relations of a pool, of which none implies another. The pool has one more at least."""
+    while True:
+        drawn = rng.sample(pool, count)
+        if {relation.implies for relation in drawn}.isdisjoint({relation.name for relation in drawn}):
+            return drawn
+
+
+# A job is filed under `thing`: the answer types are those of arXiv 2603.01426, which has no type of its own for it.
+RELATIONS: Mapping[str, Relation] = TypeAdapter(dict[str, Relation]).validate_python(
+    {name: {"name": name, **fields} for name, fields in tables()["relations"].items()}
+)
+ATTRIBUTES = tuple(
+    RELATIONS[name] for name in ("home", "job", "employer", "pet", "possession", "birthday", "locker", "attended")
+)
+# Where people have lawyers and coaches "lawyer" would be a fair answer to what the lawyer of somebody works as.
+BESIDE_BONDS = tuple(relation for relation in ATTRIBUTES if relation.name != "job")
+# All bonds are directed: the spouse of a spouse is oneself, whatever the passage states. No one has them as a job.
+# Bonds of teaching are nearly the same: who has a tutor may be said to have a teacher. What is not stated is therefore
+# asked for as a lawyer of those who have a teacher, and the other way round.
+TEACHERS = tuple(RELATIONS[name] for name in ("mentor", "tutor", "coach", "teacher"))
+LAWYER = RELATIONS["lawyer"]
+BONDS = (*TEACHERS, LAWYER)
 
 
 @dataclass(frozen=True)

@@ -1,68 +1,28 @@
-"""Prose that says nothing of anyone: distractor sentences without a name, a number or a value of the lexicon."""
+"""Prose that says nothing of anyone, and the contexts of any task set in it.
+
+The sentences of a draft stay as they are and in their order, questions and answers too: only the places move. Prose of
+its own comes between them, drawn from a generator of its own, so that of one seed contexts of any length tell and ask
+the same.
+"""
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
+from itertools import pairwise
 from math import ceil
+from typing import TypeVar
 
 from datasets_gen.examples.errors import DatasetError
+from datasets_gen.examples.example import Span, StatedValue
 from datasets_gen.examples.lexicon import lexicon
+from datasets_gen.examples.task import Draft, Length, Request, Task
+from datasets_gen.examples.wording import tables
 
 # ``{adjective}``, ``{place}`` and ``{other}``, another place, are words of the lexicon that no relation has as a value;
 # no template holds a word that one has, nor a word that facts are stated with, such as "home" or "works".
-TEMPLATES = (
-    "The {adjective} {place} near the {other} was calm in the morning.",
-    "Nothing moved on the {adjective} {place} for an hour.",
-    "Rain fell on the {place} and then on the {other}.",
-    "The way from the {place} to the {other} was long and {adjective}.",
-    "Behind the {adjective} {place} there was only grass.",
-    "A little light came over the {place} before noon.",
-    "The wind came from the {place} and went towards the {other}.",
-    "Dry leaves lay on the {adjective} {place} all day.",
-    "From the {place} the {other} looked small and {adjective}.",
-    "The {place} had not changed for many years.",
-    "In the evening the {adjective} {place} was the last to lose the light.",
-    "Some said that the {place} was older than the {other}.",
-    "Water stood on the {adjective} {place} after the rain.",
-    "The {place} was closed, but the {other} was open.",
-    "Beyond the {other} the {place} became {adjective}.",
-    "There were white stones all along the {place}.",
-    "Fog came down from the {place} and hid the {other}.",
-    "The air at the {adjective} {place} smelled of smoke.",
-    "Small clouds passed over the {place} and the {other}.",
-    "The {adjective} {place} could be seen from far away.",
-    "It was a long walk past the {place} to the {other}.",
-    "Few came to the {adjective} {place} at night.",
-    "At noon the shadow of the {other} reached the {place}.",
-    "The {place} was {adjective}, and so was the {other}.",
-    "Grass grew high around the {adjective} {place}.",
-    "A thin line of trees stood between the {place} and the {other}.",
-    "The ground at the {place} was soft and {adjective}.",
-    "Everything was still at the {adjective} {place}.",
-    "The sun went down behind the {other} and left the {place} in shadow.",
-    "There was no sound from the {adjective} {place}.",
-    "A low fence went around the {place}.",
-    "The stones of the {adjective} {place} were slippery after the rain.",
-    "Long ago the {other} had been larger than the {place}.",
-    "The {place} was on the left and the {other} on the right.",
-    "The {adjective} side of the {place} got no sun.",
-    "Far below the {place} lay the {adjective} {other}.",
-    "The day was slow at the {adjective} {place}.",
-    "The colour of the {place} was like that of the {other}.",
-    "Above the {adjective} {place} the sky was grey.",
-    "There was not much to see between the {place} and the {other}.",
-    "The {adjective} {place} was good for a rest.",
-    "At night the {place} was only a shape against the sky.",
-    "Dust lay on the {place} and on everything near it.",
-    "The way to the {other} went past the {adjective} {place}.",
-    "The rain stopped before it reached the {place}.",
-    "Close to the {other} the {place} looked {adjective}.",
-    "Each day at the {place} was like the day before.",
-    "A cool wind came up from the {adjective} {place}.",
-    "The {place} was {adjective}.",
-    "Smoke hung over the {other} in the evening.",
-)
+TEMPLATES: tuple[str, ...] = tuple(tables()["prose"])
 TOLERANCE = 0.02  # of the tokens asked for may be missing
 SAMPLE = 256  # sentences from which the tokens of one are estimated
 ROUNDS = 200  # of correction; a long text takes two or three, a short one some swaps of single sentences
@@ -72,11 +32,6 @@ ROUNDS = 200  # of correction; a long text takes two or three, a short one some 
 def _pairs_of_places() -> tuple[tuple[str, str], ...]:
     places = lexicon().place
     return tuple((one, other) for one in places for other in places if one != other)
-
-
-@cache
-def _longest() -> int:
-    return max(map(_words, TEMPLATES))
 
 
 def _words(sentence: str) -> int:
@@ -99,20 +54,20 @@ def prose_of_words(rng: random.Random, words: int) -> list[str]:
     sentences: list[str] = []
     while words > 0:
         # Even if all of them are the longest, no sentence but the last reaches the number.
-        for sentence in draw_sentences(rng, words // _longest() + 1):
+        for sentence in draw_sentences(rng, words // max(map(_words, TEMPLATES)) + 1):
             sentences.append(sentence)
             words -= _words(sentence)
     return sentences
 
 
-def prose_of_tokens(
-    rng: random.Random, tokens: int, count: Callable[[str], int], write: Callable[[list[str]], str]
-) -> list[str]:
-    """Chooses sentences with which ``write(sentences)``, the whole text, has ``tokens`` tokens, or up to 2 % less.
+def prose_of_tokens(rng: random.Random, length: Length, write: Callable[[list[str]], str]) -> list[str]:
+    """Chooses sentences with which ``write(sentences)``, the whole text, has a length; raises :class:`DatasetError`
+    where it has more without any.
 
-    ``count`` gives the tokens of a text. It reads the whole once for each correction; the first guess, from a sample
-    of sentences, is a few per cent off, the second a few sentences.
+    The whole is counted once for each correction; the first guess, from a sample of sentences, is a few per cent off,
+    the second a few sentences.
     """
+    tokens, count = length.tokens, length.count
     without = count(write([]))
     rate = count(" ".join(draw_sentences(rng, SAMPLE))) / SAMPLE
     least = without + ceil(2 * rate)  # with less prose, not every number of tokens can be met
@@ -148,46 +103,87 @@ def _lengthen(
             return
 
 
-Fill = Callable[[random.Random, Callable[[list[str]], str]], list[str]]  # prose for the text that the function writes
-MOST_TOKENS = 131_072
+def lay_out(
+    pieces: Sequence[str], depths: Sequence[float], prose: Sequence[str], joint: str = " ", start: int = 0
+) -> tuple[str, list[int], tuple[Span, ...]]:
+    """Sets pieces into prose; returns the text, where each piece begins, and the spans of the prose between them.
+
+    ``depths``, ascending: the share of the prose that stands before each piece. No sentence is parted, and each gap is
+    as likely as any other. ``start``: where the text itself begins.
+    """
+    places = [min(int(depth * (len(prose) + 1)), len(prose)) for depth in depths]
+    parts: list[str] = []
+    starts: list[int] = []
+    distractors: list[Span] = []
+    for number, (first, last) in enumerate(pairwise([0, *places, len(prose)])):
+        if first < last:
+            parts.append(joint.join(prose[first:last]))
+            distractors.append(Span("distractor", start, start + len(parts[-1])))
+            start += len(parts[-1]) + len(joint)
+        if number < len(pieces):
+            starts.append(start)
+            parts.append(pieces[number])
+            start += len(parts[-1]) + len(joint)
+    return joint.join(parts), starts, tuple(distractors)
 
 
-@dataclass(frozen=True)
-class Length:
-    """Holds what fills a context with prose, and how long that makes it, in words."""
-
-    fill: Fill
-    text: str
+_END_OF_SENTENCE = re.compile(r"(?<=[.!?]) (?=\S)")
+# A sentence with such words is understood from the one right before it.
+_GOES_ON = re.compile(r"^(Then|Soon|After that)\b|\b([Hh]e|[Ss]he|[Hh]is|[Hh]er|[Hh]im)\b")
+Place = TypeVar("Place", Span, StatedValue)
 
 
-def length_in_words(words: tuple[int, int]) -> Length:
-    """Asks for (fewest, most) words of prose."""
-    if not 0 <= words[0] <= words[1]:
-        raise DatasetError(f"the words of prose go from 0 or more up to no fewer, not from {words[0]} to {words[1]}")
-    return Length(partial(fill_words, words=words), f"{words[0]} to {words[1]} words of prose")
+def pieces_of(draft: Draft) -> list[tuple[int, int]]:
+    """Finds the parts of a context between which prose may stand, as characters ``[start, end)``.
+
+    Each is a sentence, with those behind it that are understood from it. No span is parted, and neither are the
+    directives and the defence of a system prompt: these are one text.
+    """
+    text = draft.context
+    whole = [(span.start, span.end) for question in draft.questions for span in question.spans]
+    whole += [(span.start, span.end) for span in draft.spans if span.kind != "distractor"]
+    whole.append((0, max((span.end for span in draft.spans if span.kind in SYSTEM_PROMPT), default=0)))
+    starts = [0]
+    for match in _END_OF_SENTENCE.finditer(text):
+        sentence = _END_OF_SENTENCE.split(text[match.end() :], maxsplit=1)[0]
+        if not _GOES_ON.search(sentence) and not any(start < match.end() < end for start, end in whole):
+            starts.append(match.end())
+    return list(zip(starts, [*(start - 1 for start in starts[1:]), len(text)], strict=True))
 
 
-def length_in_tokens(tokens: int, count: Callable[[str], int], counted_by: str = "") -> Length:
-    """Asks for ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text, as a tokenizer of that name
-    counts them."""
-    if not 1 <= tokens <= MOST_TOKENS:
-        raise DatasetError(f"a context has 1 or more tokens and {MOST_TOKENS} at most, not {tokens}")
-    by = f" of {counted_by}" if counted_by else ""
-    return Length(partial(_fill_tokens, tokens=tokens, count=count), f"{tokens} tokens{by}")
+SYSTEM_PROMPT = ("defence", "directive")  # kinds of spans
 
 
-def fill_words(rng: random.Random, _: Callable[[list[str]], str], words: tuple[int, int]) -> list[str]:
-    return prose_of_words(rng, rng.randint(*words))
+def _make_in_prose(rng: random.Random, request: Request, task: Task, length: Length) -> Draft:
+    """Puts prose between the pieces of a draft. What begins with a system prompt goes on beginning with it."""
+    draft = task.make(rng, request)
+    rng = random.Random(rng.getrandbits(64))
+    pieces = pieces_of(draft)
+    depths = length.depths(rng, len(pieces)) if length.depth is None else [length.depth] * len(pieces)
+    if any(span.kind in SYSTEM_PROMPT for span in draft.spans):
+        depths[0] = 0.0
+    texts = [draft.context[start:end] for start, end in pieces]
+    prose = prose_of_tokens(rng, length, lambda sentences: lay_out(texts, depths, sentences)[0])
+    text, starts, distractors = lay_out(texts, depths, prose)
+    moves = [(piece, start - piece[0]) for piece, start in zip(pieces, starts, strict=True)]
+
+    def shift(spans: tuple[Place, ...]) -> tuple[Place, ...]:
+        return tuple(
+            span.shift(next(by for (start, end), by in moves if start <= span.start and span.end <= end))
+            for span in spans
+        )
+
+    kept = tuple(span for span in draft.spans if span.kind != "distractor")
+    questions = tuple(replace(question, spans=shift(question.spans)) for question in draft.questions)
+    return Draft(text, shift(draft.stated), questions, shift(kept) + distractors)
 
 
-def _fill_tokens(
-    rng: random.Random, write: Callable[[list[str]], str], tokens: int, count: Callable[[str], int]
-) -> list[str]:
-    return prose_of_tokens(rng, tokens, count, write)
-
-
-def place_in_prose(depth: float | None) -> str:
-    """Says where in the prose the evidence stands: scattered, or together at a relative depth."""
-    if depth is not None and not 0 <= depth <= 1:
-        raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {depth}")
-    return "scattered" if depth is None else f"together at depth {depth}"
+def in_prose(task: Task, length: Length) -> Task:
+    """Returns the task with its contexts set in prose. A context that has more tokens without any prose raises
+    :class:`DatasetError` when it is made."""
+    return replace(
+        task,
+        description=f"{task.description}; {length.where} in prose about no one, {length.text}",
+        make=partial(_make_in_prose, task=task, length=length),
+        variant=length.variant_of(task),
+    )

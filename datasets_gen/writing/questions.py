@@ -9,8 +9,7 @@ from datasets_gen.examples.example import AnswerType, Direction, Question, Span,
 from datasets_gen.examples.lexicon import draw_stranger, draw_unmentioned
 from datasets_gen.examples.task import ABSTENTION, Request
 from datasets_gen.examples.wording import Phrasings, QuestionText, Wording
-from datasets_gen.writing.passage import Passage, StatedFact, said_of
-from datasets_gen.writing.relations import Relation
+from datasets_gen.writing.passage import Passage, Relation, StatedFact, said_of
 
 Kind = TypeVar("Kind", bound=str)
 ATTEMPTS = 8  # at a question of a kind that was not asked before

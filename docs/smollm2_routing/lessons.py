@@ -15,9 +15,8 @@ from train import CLIMB
 
 from datasets_gen import FROM_DATA, RULER, TASKS, DatasetError, Example, Task
 from kvbench.models.load import load_model
-from kvbench.prompts.answers import AnswerPrefix, asked_of
 from kvbench.prompts.context_length import lengthen
-from kvbench.prompts.mode import Mode
+from kvbench.prompts.mode import AnswerPrefix, Mode, asked_of
 from kvbench.prompts.prompt import build_prompts, encode
 
 SHARES = {  # how often each task comes: chains, lists and sums take longest to learn

@@ -11,7 +11,7 @@ from kvbench.checks.findings import Begin, Finding, Outcome, silent
 from kvbench.checks.mastery import Mastery, answers_of, enough, highest_mastered, percent_text
 from kvbench.experiments.catalogue import find_policy, unfit_for
 from kvbench.models.load import LoadedModel, decoder_of, longest_sequence, rotation_switch
-from kvbench.models.shape import cache_shape
+from kvbench.models.pretrained import cache_shape
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, chat_template
 from kvbench.system.errors import KVBenchError
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means

@@ -17,9 +17,8 @@ from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import policies_for
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, attention
-from kvbench.prompts.ends import answer_ends
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import build_prompts, chat_template, ending, split_question
+from kvbench.prompts.prompt import answer_ends, build_prompts, chat_template, ending, split_question
 from kvbench.run.local import Workers
 from kvbench.system.errors import first_line
 from policies.declaration.draws import drawing_from, seed_of

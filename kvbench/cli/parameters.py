@@ -53,7 +53,6 @@ CellSeconds = Annotated[float, typer.Option(help="How long a press may take with
 MaxKVGB = Annotated[
     float | None, typer.Option(help="Bound on live keys and values. Default: a quarter of what is free, half on a GPU.")
 ]
-Tag = Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")]
 ContextTokens = Annotated[
     str | None,
     typer.Option(

@@ -12,7 +12,7 @@ from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies, unfit_for, without
 from kvbench.experiments.grid import Setting
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
-from kvbench.prompts.answers import asked_of
+from kvbench.prompts.mode import asked_of
 from kvbench.system.console import console
 from kvbench.system.process import settle
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kvbench.checks.pipeline import PipelineComparison
 
 models = LazyModule("kvbench.models.load")
-model_shape = LazyModule("kvbench.models.shape")
+model_shape = LazyModule("kvbench.models.pretrained")
 pipeline = LazyModule("kvbench.checks.pipeline")
 
 

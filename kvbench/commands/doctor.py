@@ -14,10 +14,9 @@ from kvbench.experiments.catalogue import check_is_press_alone, check_ratios, si
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.experiments.suites import coverage_of
-from kvbench.models.names import model_source
-from kvbench.models.shipped import REFERENCE_MODELS
-from kvbench.prompts.answers import asked_of
+from kvbench.models.names import REFERENCE_MODELS, model_source
 from kvbench.prompts.context_length import count_by, lengthen
+from kvbench.prompts.mode import asked_of
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy

@@ -8,12 +8,11 @@ import typer
 from datasets import disable_progress_bars
 from pydantic import TypeAdapter, ValidationError
 
-from datasets_gen import Split, get_task, is_file_of_questions, parse_tags, with_tags
-from datasets_gen.examples.tags import counts_of
-from datasets_gen.export.dataset import DatasetSplit, dataset_card, to_dataset
+from datasets_gen import Split, get_task, is_file_of_questions
+from datasets_gen.export import DatasetSplit, dataset_card, to_dataset
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.experiments.data import with_data, with_essays
+from kvbench.experiments.data import with_data
 from kvbench.experiments.options import contexts_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.system.console import console
@@ -29,22 +28,20 @@ def command(
     out: Annotated[Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")] = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
-    tag: options.Tag = "",
     context_tokens: options.ShownTokens = None,
     depth: options.Depth = None,
     tokenizer: options.Tokenizer = None,
     data: options.Data = None,
     defence: options.Defence = None,
-    essays: options.Essays = None,
     seed: options.ExampleSeed = 0,
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
 ) -> Result:
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too
-    (task_with_data,) = with_essays(with_data([get_task(task)], data, defence), essays)
+    (task_with_data,) = with_data([get_task(task)], data, defence)
     chosen = lengthen_by_tokenizer(tokenizer, task_with_data, context_tokens, depth)
-    tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
+    contexts = contexts_of(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
     existing = _splits_in(folder)
     path = folder / "data" / f"{split}.parquet"
@@ -55,26 +52,20 @@ def command(
         if (before.task, before.version) != (chosen.name, chosen.full_version):
             raise KVBenchError(f"{folder} holds {before.task} {before.version} already: give another --out")
     others = [before for before in existing if before.split != split]
-    generated = chosen.generate(seed, contexts, split, phrasings == "held-out")
-    examples = [with_tags(example, tags) for example in generated]
+    examples = list(chosen.generate(seed, contexts, split, phrasings == "held-out"))
     questions = sum(len(example.questions) for example in examples)
-    if not questions:
-        raise KVBenchError(f"--tag {tag}: no question of {contexts} contexts has these tags; nothing was written")
     given = _options(
         seed=seed,
         limit=contexts,
         phrasings=phrasings,
-        tag=",".join(tags) or None,
         context_tokens=context_tokens,
         depth=depth,
         tokenizer=tokenizer,
         data=data,
         defence=defence,
-        essays=essays,
     )
-    counts = counts_of(examples)
     exported = DatasetSplit(
-        *(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given),
+        *(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, given),
         source=shlex.quote(task) if is_file_of_questions(task) else "",
     )
     dataset = to_dataset(chosen, examples)

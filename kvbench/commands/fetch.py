@@ -6,8 +6,7 @@ import typer
 
 from datasets_gen import unknown_name
 from kvbench.cli.result import Result
-from kvbench.models.fetch import fetch
-from kvbench.models.natural import NATURAL_MODELS
+from kvbench.models.natural import NATURAL_MODELS, fetch
 from kvbench.system.errors import KVBenchError
 
 

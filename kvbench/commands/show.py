@@ -8,13 +8,13 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from datasets_gen import KNOWN_TASKS, Question, get_task, is_file_of_questions, parse_tags, tags_of
+from datasets_gen import KNOWN_TASKS, Question, get_task, is_file_of_questions
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.experiments.data import with_data, with_essays
+from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
-from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
+from kvbench.prompts.mode import asked_of
 from kvbench.publish.worst_answers import (
     Marked,
     WorstAnswer,
@@ -43,13 +43,11 @@ def command(
     what: Annotated[str, typer.Argument(help="Name of a task, file of questions, or folder of a run, such as runs/x.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
-    tag: options.Tag = "",
     context_tokens: options.ShownTokens = None,
     depth: options.Depth = None,
     tokenizer: options.Tokenizer = None,
     data: options.Data = None,
     defence: options.Defence = None,
-    essays: options.Essays = None,
     seed: options.ExampleSeed = 0,
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
@@ -71,17 +69,14 @@ def command(
     if is_run:
         run = Store.open(local_folder(what))
         return worst_of(run, policy, [Level(*one) for one in level.items()], check_count("--worst", worst))
-    (task,) = with_essays(with_data([get_task(what)], data, defence), essays)
+    (task,) = with_data([get_task(what)], data, defence)
     chosen = lengthen_by_tokenizer(tokenizer if context_tokens else None, task, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
-    tags = set(parse_tags(tag))
-    shown = [(number, one) for number, one in enumerate(example.questions) if tags <= set(tags_of(one))]
+    shown = list(enumerate(example.questions))
     if question is not None:
         if not 0 <= question < len(example.questions):
             raise KVBenchError(f"--question {question}: the example has questions 0 to {len(example.questions) - 1}")
-        shown = [(number, one) for number, one in shown if number == question]
-    if not shown:
-        raise KVBenchError(f"--tag {tag}: no question that is asked for has these tags; try another --index")
+        shown = [shown[question]]
     spans = [*example.spans, *(span for _, one in shown for span in one.spans)]
     view = Group(Marked(colour_spans(example.context, spans)), Text(), legend(spans))
     columns = [Column(name) for name in ("task", "index", "context", "spans")]

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from datasets_gen import unknown_name
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
-from kvbench.models.shipped import SHIPPED
+from kvbench.models.names import SHIPPED
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
 from policies.faults.options import FaultOptions

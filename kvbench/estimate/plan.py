@@ -38,7 +38,7 @@ local = LazyModule("kvbench.run.local")
 models = LazyModule("kvbench.models.load")
 pretrained = LazyModule("kvbench.models.pretrained")
 prompt = LazyModule("kvbench.prompts.prompt")
-shapes = LazyModule("kvbench.models.shape")
+shapes = LazyModule("kvbench.models.pretrained")
 torch = LazyModule("torch")
 transformers = LazyModule("transformers")
 

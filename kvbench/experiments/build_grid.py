@@ -33,8 +33,8 @@ from kvbench.experiments.options import (
 )
 from kvbench.experiments.suites import Suite, coverage_of, task_of_version
 from kvbench.models.names import model_source
-from kvbench.prompts.answers import asked_of
 from kvbench.prompts.context_length import Count, count_by, lengthen
+from kvbench.prompts.mode import asked_of
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED
 from kvbench.store.run_file import Job, RunFile

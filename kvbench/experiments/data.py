@@ -8,8 +8,7 @@ from huggingface_hub import constants
 
 from datasets_gen import FROM_DATA, RULER, Example, Task
 from datasets_gen.tasks import gsm8k, prose
-from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of
-from datasets_gen.tasks.ifeval_rows import read_rows, rows_of
+from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of, read_rows, rows_of
 from datasets_gen.tasks.ruler import niah
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
@@ -54,7 +53,7 @@ def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
 
 
 def with_essays(tasks: Sequence[Task], essays: Path | None) -> list[Task]:
-    """Returns the tasks, with the text of a file as the prose of those that hide needles in prose."""
+    """Returns the tasks, with the texts of a file as the prose that needles are hidden in."""
     if essays is None:
         return list(tasks)
     if not any(niah.takes_essays(task) for task in tasks):

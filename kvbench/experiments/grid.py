@@ -224,10 +224,11 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
 
 
 def source_files(root: Path = ROOT) -> list[Path]:
-    """Lists the Python files that results depend on, relative to the folder that holds the packages."""
+    """Lists the files that results depend on, relative to the folder that holds the packages: code, and the words and
+    phrasings of texts."""
     places = [root / name for name in SOURCES]
-    paths = [path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])]
-    return sorted(path.relative_to(root) for path in paths)
+    paths = [path for place in places for path in (place.rglob("*") if place.is_dir() else [place])]
+    return sorted(path.relative_to(root) for path in paths if path.suffix in (".py", ".json"))
 
 
 def source_hash(root: Path = ROOT) -> str:

@@ -24,28 +24,28 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import adapter_of, model_source
-from kvbench.models.precision import faster_dtype
-from kvbench.models.pretrained import NO_CODE, Ends, check_fields, read_config, read_tokenizer, with_end_of_turn
-from kvbench.models.shipped import REFERENCE_MODELS
+from kvbench.models.precision import choose_device, choose_dtype
+from kvbench.models.pretrained import (
+    NO_CODE,
+    Ends,
+    check_fields,
+    end_of_turn,
+    read_config,
+    read_tokenizer,
+)
 from kvbench.models.snapshot import Snapshot
-from kvbench.models.template import end_of_turn
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 from policies import LazyModule, Policy, attention_window, is_left_whole
 
-gguf_network = LazyModule("kvbench.models.gguf.network")  # the package gguf takes seconds to import
-peft = LazyModule("peft")  # likewise
+peft = LazyModule("peft")  # which takes seconds to import
 
-DESCRIPTIONS = (
-    "README.md",
-    "full_cache.json",
-    "learning_curve.csv",
-)  # files beside the weights that only describe the model
+DESCRIPTIONS = ("README.md", "full_cache.json", "learning_curve.csv")  # beside the weights, of no effect on answers
 # kvpress names Gemma 3 with its images alone; of the text model it says "not tested".
 RUNNABLE_MODELS = (*SUPPORTED_MODELS, Gemma3ForCausalLM)
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ class LoadedModel:
     def end_tokens(self) -> tuple[int, ...]:
         """Returns the tokens that end an answer: those that kvpress's pipeline reads, and the end of a turn in the chat
         template, without which a chat model goes on to answer itself."""
-        return with_end_of_turn(self.network.generation_config.eos_token_id, self._end_of_turn)
+        ends = self.network.generation_config.eos_token_id
+        listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
+        return tuple(dict.fromkeys((*listed, *self._end_of_turn)))
 
 
 def decoder_of(network: PreTrainedModel) -> Any:
@@ -155,28 +157,6 @@ def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
         network.set_attn_implementation(before)
 
 
-def choose_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise KVBenchError("this machine has no CUDA device: use --device cpu, or install a CUDA build of torch")
-    if name not in ("cpu", "cuda"):
-        raise KVBenchError(f"unknown device '{name}': use auto, cpu or cuda")
-    return torch.device(name)
-
-
-def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:
-    """Chooses for ``auto`` bfloat16 on a GPU, and on a CPU the faster dtype of the two. A shipped model stays in
-    float32 on every CPU: what is published of it must not depend on who runs it."""
-    if name == "auto":
-        if device.type == "cpu":
-            return torch.float32 if model in REFERENCE_MODELS else faster_dtype()
-        return torch.bfloat16
-    if name not in DTYPES:
-        raise KVBenchError(f"unknown dtype '{name}': use auto, {', '.join(DTYPES)}")
-    return DTYPES[name]
-
-
 def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None) -> LoadedModel:
     """Loads a causal language model that kvpress supports, with the fused attention that every policy runs on. The
     ``device_map`` ``auto`` spreads its layers over all GPUs that the process sees."""
@@ -227,7 +207,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
 def _read_network(source: str, config: Any, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Mapping[str, Any]]:
     """Reads the weights of a model; returns the network, and what transformers reports of it."""
     if is_gguf(Path(source)):
-        loaded: Any = gguf_network.load_gguf(Path(source), config, **options)
+        loaded: Any = load_gguf(Path(source), config, **options)
     else:
         loaded = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **NO_CODE, **options)
     network, report = loaded

@@ -1,16 +1,52 @@
-"""Names of models, which are checked without loading anything."""
+"""Models that kvbench knows by name, and names and paths of models, which are checked without loading anything.
+
+The shipped ones are small models that know the tasks alone, and a LoRA adapter of a natural one: a folder that peft
+wrote, whose configuration names the model that its weights are added to.
+"""
 
 import difflib
+import json
+from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 
 from datasets_gen import unknown_name
-from kvbench.models.adapter import base_of, is_adapter
-from kvbench.models.fetch import fetch_on_first_use
 from kvbench.models.gguf.header import SUFFIX, check_gguf
-from kvbench.models.natural import NATURAL_MODELS
-from kvbench.models.shipped import ADAPTERS, REFERENCE_MODELS, SHIPPED, folder_of
-from kvbench.system.errors import KVBenchError
+from kvbench.models.natural import NATURAL_MODELS, fetch
+from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.places import user_path
+
+ADAPTER = "adapter_config.json"
+REFERENCE_MODELS: Mapping[str, str] = {
+    "reference": "Llama architecture, reads by many routes; the default",
+    "reference-narrow": "Qwen 3 architecture, reads its context in one layer: the control of claims about routes",
+}
+ADAPTERS: Mapping[str, str] = {
+    "smollm2-routing": "smollm2 with adapters that were taught the tasks: a natural model that masters them",
+}
+SHIPPED: Mapping[str, str] = {**REFERENCE_MODELS, **ADAPTERS}
+# The options of ``claims`` for each: the control, which reads in one layer, is for the claims about routes.
+CLAIMS: Mapping[str, str] = {
+    "reference": "--beside reference-narrow",
+    "reference-narrow": "--only R",
+}
+
+
+def folder_of(name: str) -> Path:
+    """Returns the folder with weights, tokenizer, learning curve and scores of a reference model."""
+    return Path(str(files("kvbench.reference").joinpath("models", name)))
+
+
+def base_of(folder: Path) -> str:
+    """Returns the name or path of the model below an adapter."""
+    try:
+        base = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise KVBenchError(f"{folder / ADAPTER} names no base model: {first_line(error)}") from error
+    if not isinstance(base, str) or not base:
+        raise KVBenchError(f"{folder / ADAPTER} names no base model: write it as base_model_name_or_path")
+    return base
+
 
 MODEL_NAMES = (*REFERENCE_MODELS, *NATURAL_MODELS, *ADAPTERS)
 
@@ -23,7 +59,7 @@ def is_mistyped(name: str) -> bool:
 def adapter_of(name: str) -> Path | None:
     """Returns the folder of the adapter that a model is: its own, where peft wrote the adapter alone."""
     folder = folder_of(name) if name in SHIPPED else user_path(name)
-    return folder if is_adapter(folder) else None
+    return folder if (folder / ADAPTER).is_file() else None
 
 
 def local_source(name: str) -> Path | None:
@@ -46,7 +82,7 @@ def model_source(name: str) -> str:
     if adapter := adapter_of(name):
         return model_source(base_of(adapter))
     if name in NATURAL_MODELS:
-        return str(fetch_on_first_use(NATURAL_MODELS[name]))
+        return str(fetch(NATURAL_MODELS[name], check=False))
     here, path = local_source(name), user_path(name)
     if here is not None:
         if here.is_file():

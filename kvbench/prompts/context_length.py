@@ -9,9 +9,9 @@ from typing import Literal
 from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
-from datasets_gen import FROM_DATA, NATIVE, RULER, USUAL, Task, is_file_of_questions, unknown_name
+from datasets_gen import FROM_DATA, NATIVE, RULER, USUAL, Length, Task, is_file_of_questions, unknown_name
 from datasets_gen.tasks.prose import PROSE
-from datasets_gen.writing.in_prose import in_tokens
+from datasets_gen.writing.prose import in_prose
 from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
 from kvbench.models.names import MODEL_NAMES, is_mistyped, model_source
@@ -65,7 +65,7 @@ def tokens_of(task: Task, tokens: Tokens) -> int | None:
 
 def _lengthen(task: Task, tokens: int | None, depth: float | None, count: Count, counted_by: str) -> Task:
     if tokens is not None:
-        return (task.with_length or partial(in_tokens, task))(tokens, count, depth, counted_by)
+        return (task.with_length or partial(in_prose, task))(Length(tokens, count, depth, counted_by))
     if depth is not None:
         raise KVBenchError("--depth needs a length: give --context-tokens too")
     return task

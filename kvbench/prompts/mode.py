@@ -1,6 +1,49 @@
-"""Modes say when a policy sees the question, and scopes what of an example is compressed."""
+"""How a model is asked: when a policy sees the question, what of an example is compressed, and how answers are begun.
 
+The shipped models were taught to answer in a few words; every other one answers in sentences, and is given their
+beginning.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Literal
+
+from datasets_gen import INSTRUCTION, TASKS, Draft, Request, Task
+from kvbench.models.names import ADAPTERS, REFERENCE_MODELS
 
 Mode = Literal["agnostic", "aware"]  # the cache is compressed before the question is seen, or with it
 Scope = Literal["context", "system"]  # any context, or only contexts that are system prompts
+AnswerPrefix = Literal["auto", "on", "off"]
+SENTENCE_TOKENS = 32  # that an answer may have which is a sentence: 16, enough for a taught answer, cut sentences off
+
+
+def asked_of(tasks: Sequence[Task], model: str, answer_prefix: AnswerPrefix = "auto") -> list[Task]:
+    """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of every model but the
+    shipped ones, which were taught without; where these are adapters, in the tasks that they were taught."""
+    return [
+        task
+        if task.role == "text" or (answer_prefix != "on" and _is_taught(model, task))
+        else _asked(task, answer_prefix != "off")
+        for task in tasks
+    ]
+
+
+def _is_taught(model: str, task: Task) -> bool:
+    return model in REFERENCE_MODELS or (model in ADAPTERS and task.name in TASKS)
+
+
+def _asked(task: Task, begins: bool) -> Task:
+    asked = replace(task, begins_answers=begins, max_new_tokens=max(task.max_new_tokens, SENTENCE_TOKENS))
+    if begins and task.answer_marker and task.instruction:
+        # A begun answer states the number: to ask for the steps too, and look for a mark behind them, would find none.
+        make = partial(_without_steps, task.make)
+        return replace(asked, instruction=INSTRUCTION, answer_marker="", make=make)
+    return asked
+
+
+def _without_steps(make: Callable[[random.Random, Request], Draft], rng: random.Random, request: Request) -> Draft:
+    """Makes the number itself the perfect output of each question."""
+    draft = make(rng, request)
+    return replace(draft, questions=tuple(replace(question, target=None) for question in draft.questions))

@@ -6,18 +6,20 @@ instruction is never compressed: it stands before the question, where the questi
 one that is compressed with its context.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, SpanKind, StatedValue, Task
-from kvbench.models.template import run_template
-from kvbench.prompts.ends import NO_ENDS, AnswerEnds, answer_ends
+from kvbench.models.pretrained import run_template
 from kvbench.prompts.mode import Mode
 from kvbench.system.errors import KVBenchError
 
@@ -27,8 +29,62 @@ WITHOUT_TEMPLATE = (
     'it reads "Question: …" and "Answer:" as text, as a base model does, and an answer ends with its line'
 )
 LONGEST_SHOWN = 300  # characters of a context in a prompt that people look at
+_SENTENCE = re.compile(r"[.!?]+[\"'”’)\]]*")
+_INITIAL = re.compile(r"[A-Z]")
 Role = Literal["user", "system", "text"]
 Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text
+
+
+@dataclass(frozen=True)
+class AnswerEnds:
+    """Holds tokens by what they do to an answer."""
+
+    tokens: tuple[int, ...] = ()  # end it
+    sentence: tuple[int, ...] = ()  # end it, unless an initial stands before them, as in "A. F."
+    initials: tuple[int, ...] = ()
+
+    def with_tokens(self, tokens: Sequence[int]) -> Self:
+        """Adds tokens that end an answer, such as the model's own."""
+        return replace(self, tokens=(*self.tokens, *tokens))
+
+    @cached_property
+    def _sets(self) -> tuple[frozenset[int], ...]:
+        """Holds the tokens to look one up: made once for all answers, as a vocabulary has thousands of ends."""
+        return frozenset(self.tokens), frozenset(self.sentence), frozenset(self.initials)
+
+    def until_end(self, token_ids: Sequence[int]) -> tuple[list[int], bool]:
+        """Cuts an answer behind the first token that ends it; tells too whether there is one."""
+        tokens, sentence, initials = self._sets
+        for place, token in enumerate(token_ids):
+            behind_initial = place > 0 and token_ids[place - 1] in initials
+            if token in tokens or (token in sentence and not behind_initial):
+                return list(token_ids[: place + 1]), True
+        return list(token_ids), False
+
+
+NO_ENDS = AnswerEnds()
+
+
+def answer_ends(tokenizer: PreTrainedTokenizerBase, task: Task) -> AnswerEnds:
+    """Returns what ends the answers of a task; nothing for a chat model that begins its answers itself, or for a task
+    whose answers take all of their tokens."""
+    base = tokenizer.chat_template is None
+    if task.role == "text" or task.answer_end == "tokens" or not (task.begins_answers or base):
+        return NO_ENDS
+    ends = _ends_of(tokenizer.backend_tokenizer)
+    is_sentence = task.begins_answers and task.answer_end == "sentence"
+    return ends if is_sentence else AnswerEnds(ends.tokens)
+
+
+@lru_cache(maxsize=8)  # a vocabulary has up to 262,144 tokens
+def _ends_of(tokenizer: Tokenizer) -> AnswerEnds:
+    texts: Sequence[str] = tokenizer.decode_batch([[token] for token in range(tokenizer.get_vocab_size())])
+    numbered = list(enumerate(texts))
+    return AnswerEnds(
+        tuple(token for token, text in numbered if "\n" in text),
+        tuple(token for token, text in numbered if _SENTENCE.fullmatch(text.strip())),
+        tuple(token for token, text in numbered if _INITIAL.fullmatch(text.strip())),
+    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from datasets_gen import NATIVE, REFUSAL, TASKS, USUAL_TOKENS, Task
 from kvbench.checks.fitness import PARTS, reads_of
 from kvbench.checks.mastery import answers_of
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.models.shipped import folder_of
+from kvbench.models.names import folder_of
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.files import write_text_atomically
 from policies import FULL, POLICIES

@@ -23,7 +23,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of
 from kvbench.models.load import LoadedModel, choose_device, choose_dtype, load_model, missing_weights
 from kvbench.models.precision import check_dtypes
-from kvbench.models.shape import shape_of
+from kvbench.models.pretrained import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts
 from kvbench.run.execute import Unit, UnitRows, check_first_contexts, rows_of

@@ -11,7 +11,7 @@ from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from policies import FULL, LazyModule, Policy
 from policies.treatments.deployed import name_with_one_head, with_one_head
 
-shapes = LazyModule("kvbench.models.shape")  # which needs torch, and scoring again does not
+shapes = LazyModule("kvbench.models.pretrained")  # which needs torch, and scoring again does not
 
 DOCTOR = "python -m kvbench doctor {} examines it"
 AGAIN = "the same run again adds what is missing, and tries again what failed"

@@ -20,8 +20,7 @@ from pydantic import (
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.engine.options import CELL_SECONDS
-from kvbench.prompts.answers import AnswerPrefix
-from kvbench.prompts.mode import Mode, Scope
+from kvbench.prompts.mode import AnswerPrefix, Mode, Scope
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
 from kvbench.system.errors import KVBenchError, fault_of_fields

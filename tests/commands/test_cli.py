@@ -162,10 +162,7 @@ def test_a_fault_of_ours_is_one_clear_line(cli: CommandLine, monkeypatch: pytest
         (["site", "/nowhere/run"], "holds no run"),
         (["score", "/nowhere/run"], "holds no run"),
         (["export", "--task", "bse"], "did you mean 'base'?"),
-        (["export", "--task", "base", "--tag", "revers"], "unknown tag 'revers': did you mean 'reverse'?"),
-        (["export", "--task", "base", "--tag", "attack", "--out", "/nowhere"], "no question of 12 contexts has"),
         (["export", "--task", "long_context", "--tokenizer", "reference"], "give that too"),
-        (["show", "base", "--tag", "attack"], "try another --index"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: list[str], message: str, cli: CommandLine) -> None:

@@ -11,7 +11,7 @@ from datasets import load_dataset
 from rich.console import Console
 
 from datasets_gen import RULER, TASKS, Span, Task
-from datasets_gen.export.dataset import rows_of
+from datasets_gen.export import rows_of
 from kvbench.cli.program import main
 from kvbench.publish.worst_answers import STYLES, Marked, colour_spans
 from tests.support.models.runs import CommandLine
@@ -69,26 +69,6 @@ def test_an_exported_folder_is_a_dataset_with_a_card(
     assert main([*command[1].split(), "--out", str(tmp_path / "again")]) == 0
     written = [(tmp_path / name / "data" / "train.parquet").read_bytes() for name in ("set", "again")]
     assert written[0] == written[1]
-
-
-def test_questions_are_chosen_by_their_tags_and_keep_their_ids(cli: CommandLine, tmp_path: Path) -> None:
-    def exported(name: str, *options: str) -> pd.DataFrame:
-        folder = tmp_path / name
-        assert cli("export", "--task", "knowledge", "--limit", "5", "--out", folder, *options) == 0
-        return pd.read_parquet(folder / "data" / "test.parquet")
-
-    everything = exported("all")
-    chosen = exported("chosen", "--tag", "manipulated,reverse")
-    expected = everything[(everything.question_type == "manipulated") & (everything.direction == "reverse")]
-    assert 0 < len(chosen) < len(everything)
-    assert list(chosen.question_id) == list(expected.question_id)
-    assert "--tag manipulated,reverse" in (tmp_path / "chosen" / "README.md").read_text()
-    assert cli("show", "knowledge", "--tag", "standard,answerable") == 0
-    shown = cli.out.split("question ")[-1]
-    kinds = [one.type if one.answerable else "" for one in TASKS["knowledge"].example(0, 0).questions]
-    assert 0 < kinds.count("standard") < len(kinds)
-    assert len(re.findall(r" standard +\d", shown)) == kinds.count("standard")
-    assert "manipulated" not in shown
 
 
 def test_a_second_split_joins_the_first_and_another_task_does_not(

@@ -6,9 +6,8 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
-from importlib.resources import files
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import datasets_gen
-from datasets_gen import ABSTENTION, FROM_DATA, TASKS, DatasetError, Split, Task, get_task
+from datasets_gen import ABSTENTION, FROM_DATA, RULER, TASKS, DatasetError, Split, Task, by_name, get_task
 from datasets_gen.examples.lexicon import (
     LEXICON_SHA256,
     draw_people,
@@ -27,11 +25,9 @@ from datasets_gen.examples.lexicon import (
     kinds_of,
     lexicon,
     name_split,
-    parse_lexicon,
+    read_released,
 )
-from datasets_gen.examples.wording import Phrasings
-from datasets_gen.registry import by_name
-from datasets_gen.writing.relations import ATTRIBUTES, BONDS
+from datasets_gen.writing.passage import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
 from tests.support.tasks.blind import form
 from tests.support.tasks.solvers.text import names_someone, sentences
@@ -43,7 +39,6 @@ from tests.support.tasks.suite import (
     every_way,
     evidence,
     facts_in,
-    known_names,
     people_in,
     right,
     some,
@@ -64,7 +59,8 @@ splits = st.sampled_from(SPLITS)
 ROOT = Path(__file__).parents[2]
 DIGEST = """
 import hashlib, datasets_gen
-written = [repr(list(t.generate(7, 5, s))) for t in datasets_gen.TASKS.values() for s in ("train", "test")]
+tasks = (*datasets_gen.TASKS.values(), *datasets_gen.RULER.values())
+written = [repr(list(t.generate(7, 3, s))) for t in tasks for s in ("train", "test")]
 print(hashlib.sha256("".join(written).encode()).hexdigest())
 """
 
@@ -72,9 +68,9 @@ print(hashlib.sha256("".join(written).encode()).hexdigest())
 # --- the same bytes, whatever else is asked for
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1", "31337"])
+@pytest.mark.parametrize("hash_seed", ["0", "31337"])
 def test_same_seed_same_bytes_in_another_process(hash_seed: str) -> None:
-    here = [repr(list(t.generate(7, 5, split))) for t in TASKS.values() for split in SPLITS]
+    here = [repr(list(t.generate(7, 3, split))) for t in (*TASKS.values(), *RULER.values()) for split in SPLITS]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-c", DIGEST]
     there = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
@@ -99,20 +95,9 @@ def test_an_example_depends_on_seed_and_index_alone(
 
 
 @every_task
-def test_generate_counts_from_zero_and_gives_that_many(task: Task) -> None:
-    assert [example.index for example in task.generate(0, 7)] == list(range(7))
-
-
-@every_task
 def test_other_seeds_and_indices_give_other_contexts(task: Task) -> None:
     contexts = {task.example(seed, index).context for seed in range(10) for index in range(20)}
     assert len(contexts) == 200
-
-
-@every_task
-def test_ids_of_questions_are_all_different(task: Task) -> None:
-    ids = [question.id for _, question in asked(every_way(task))]
-    assert len(set(ids)) == len(ids)
 
 
 # --- train and test have nothing in common
@@ -130,22 +115,6 @@ def test_every_person_named_belongs_to_the_split(
     named = people_in(task.example(seed, index, split, held_out=held_out))
     assert named
     assert {name_split(name) for name in named} == {split}
-
-
-@every_task
-def test_train_and_test_share_no_subject_and_value(task: Task) -> None:
-    train, test = (
-        {
-            (subject, answer)
-            for example, question in asked(some(task, 120, split))
-            for subject in texts(example, question, "subject")
-            for answer in texts(example, question, "answer")
-            if known_names() & {subject, answer}
-        }
-        for split in SPLITS
-    )
-    assert len(train) > 200
-    assert not train & test
 
 
 # --- the evidence
@@ -204,13 +173,6 @@ def test_unanswerable_questions_have_no_evidence_and_ask_for_an_abstention(task:
                 0,
             )
             assert ABSTENTION in task.abstentions
-
-
-@every_task
-def test_a_task_that_asks_to_abstain_has_questions_that_need_it(task: Task) -> None:
-    questions = [question for _, question in asked(some(task, 200))]
-    share = sum(not question.answerable for question in questions) / len(questions)
-    assert (0.05 < share < 0.3) if ABSTENTION in task.instruction else share == 0
 
 
 # --- the answers
@@ -316,27 +278,6 @@ def test_the_top_level_is_the_task_itself(task: Task) -> None:
 # --- phrasings that training never shows
 
 
-def phrasings_in(value: Any) -> Iterator[Phrasings]:
-    """All phrasings that a value holds, however deep."""
-    if isinstance(value, Phrasings):
-        yield value
-    elif isinstance(value, dict | tuple | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from phrasings_in(part)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from phrasings_in(getattr(value, field.name))
-
-
-def test_no_held_out_template_is_a_common_one() -> None:
-    modules = [module for name, module in sys.modules.items() if name.startswith(f"{datasets_gen.__name__}.")]
-    every = [found for module in modules for value in vars(module).values() for found in phrasings_in(value)]
-    common, held_out = ({t for found in every for t in getattr(found, part)} for part in ("common", "held_out"))
-    assert len(held_out) > 50
-    assert all(found.common and found.held_out for found in every)
-    assert not common & held_out
-
-
 @every_task
 def test_the_two_streams_say_and_ask_nothing_in_the_same_words(task: Task) -> None:
     def forms(held_out: bool) -> set[str]:
@@ -353,25 +294,6 @@ def test_the_two_streams_say_and_ask_nothing_in_the_same_words(task: Task) -> No
 
 
 # --- words and errors
-
-
-def test_the_lexicon_is_the_released_one() -> None:
-    content = files("datasets_gen.examples").joinpath("lexicon.json").read_bytes()
-    assert hashlib.sha256(content).hexdigest() == LEXICON_SHA256
-    assert parse_lexicon(content) == lexicon()
-
-
-def test_everybody_is_old_enough_for_a_job() -> None:
-    """As are those whose texts say so in the present tense: eighteen at the turn of the twenties."""
-    assert lexicon().year[1] <= 2002
-
-
-def test_what_states_a_possession_says_that_it_is_owned() -> None:
-    """One may be proud of a canoe that is somebody else's."""
-    (owned,) = [relation for relation in ATTRIBUTES if relation.name == "possession"]
-    said = (*owned.statements.common, *owned.statements.held_out)
-    assert len(said) >= 4
-    assert all(re.search(r"\b(owns|owned|belongs|has)\b", statement) for statement in said)
 
 
 def test_a_value_of_the_lexicon_has_its_kind_and_no_other_text_has_one() -> None:
@@ -397,11 +319,6 @@ def test_the_full_version_changes_with_the_lexicon(task: Task) -> None:
     assert task.full_version == f"{task.version}+lexicon.{LEXICON_SHA256[:8]}"
 
 
-def _tampered() -> Any:
-    content = files("datasets_gen.examples").joinpath("lexicon.json").read_bytes()
-    return parse_lexicon(content.replace(b"Ada", b"Eve", 1))
-
-
 BASE = TASKS["base"]
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "negative index": (lambda: BASE.example(0, -1), "0 or more, not -1"),
@@ -409,7 +326,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "fewer than no contexts": (lambda: BASE.generate(0, -3), "1 or more, not -3"),
     "mistyped task": (lambda: get_task("bsae"), "did you mean 'base'"),
     "unknown task": (lambda: get_task("zzz"), "known: arithmetic, base"),
-    "tampered lexicon": (_tampered, "lexicon.json was changed"),
+    "tampered lexicon": (
+        lambda: read_released("datasets_gen.examples", "lexicon.json", "another"),
+        "lexicon.json of datasets_gen.examples was",
+    ),
     "name taken twice": (lambda: by_name([BASE, replace(BASE, version="9.0.0")]), "two tasks are named 'base'"),
 }
 

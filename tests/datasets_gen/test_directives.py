@@ -1,7 +1,5 @@
 """The checkers of directives, and the answers that obey several at once."""
 
-from itertools import permutations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +17,6 @@ from datasets_gen.examples.directives import (
     exemplar,
     kind_of,
     share_obeyed,
-    words_of,
 )
 
 WORD = "walnut"
@@ -98,6 +95,8 @@ def test_a_checker_accepts_what_obeys_and_rejects_near_misses(directive: Directi
     right, wrong = CASES[directive]
     assert [output for output in right if not check(directive, output)] == []
     assert [output for output in wrong if check(directive, output)] == []
+    assert not any(check(directive, output) for output in ("", " \n", "...", "[]", '""', " / "))
+    assert Directive.parse(str(directive)) == directive
 
 
 def test_every_kind_and_every_named_argument_has_cases() -> None:
@@ -106,33 +105,11 @@ def test_every_kind_and_every_named_argument_has_cases() -> None:
     assert {d.argument for d in CASES if d.kind == "twice"} == set(MARKS)
 
 
-@pytest.mark.parametrize("directive", CASES, ids=str)
-def test_an_output_without_a_word_obeys_nothing(directive: Directive) -> None:
-    assert not any(check(directive, output) for output in ("", " \n", "...", "[]", '""', " / "))
-
-
-@pytest.mark.parametrize("directive", CASES, ids=str)
-def test_a_checker_accepts_its_own_exemplar(directive: Directive) -> None:
-    assert check(directive, exemplar([directive], "Amber Bank"))
-
-
 @given(some_directives(), st.sampled_from(ANSWERS))
 def test_the_exemplar_obeys_all_its_directives_at_once(directives: list[Directive], answer: str) -> None:
     output = exemplar(directives, answer)
     assert [directive for directive in directives if not check(directive, output)] == []
     assert share_obeyed(directives, output) == 1.0
-
-
-@given(some_directives(), st.sampled_from(ANSWERS))
-def test_the_exemplar_keeps_the_answer_but_for_what_is_forbidden(directives: list[Directive], answer: str) -> None:
-    avoided = {d.argument.lower() for d in directives if d.kind == "avoid"}
-    kept = " ".join(word for word in words_of(answer) if word not in avoided)
-    assert kept in " ".join(words_of(exemplar(directives, answer)))
-
-
-@given(some_directives(), st.sampled_from(ANSWERS))
-def test_the_order_of_the_directives_does_not_matter(directives: list[Directive], answer: str) -> None:
-    assert {exemplar(order, answer) for order in permutations(directives[:4])} == {exemplar(directives[:4], answer)}
 
 
 def test_exemplars_of_several_directives() -> None:
@@ -161,25 +138,6 @@ def test_kinds_that_clash_never_go_together() -> None:
     assert not compatible("begin", ["upper", "title"])
     assert compatible("begin", ["upper", "end", "quotes"])
     assert sum(clashes_of(kind) for kind in KINDS) == 2 * len(CLASHES)
-
-
-def test_there_are_enough_kinds_and_families_and_each_is_short() -> None:
-    assert len(KINDS) >= 8
-    assert len({kind.family for kind in KINDS.values()}) >= 6
-    templates = [text for kind in KINDS.values() for text in kind.phrasings.common + kind.phrasings.held_out]
-    assert len(set(templates)) == len(templates)
-    assert all(len(text.split()) <= 10 and text.count(".") == 1 and text.endswith(".") for text in templates)
-    assert all(len(kind.phrasings.common) >= 2 and kind.phrasings.held_out for kind in KINDS.values())
-
-
-@pytest.mark.parametrize("directive", CASES, ids=str)
-def test_a_directive_is_read_as_it_was_stored(directive: Directive) -> None:
-    assert Directive.parse(str(directive)) == directive
-
-
-def test_directives_are_stored_in_plain_words() -> None:
-    assert str(Directive("begin", "walnut")) == "begin walnut"
-    assert str(Directive("upper")) == "upper"
 
 
 def test_an_unknown_kind_is_refused_in_one_line() -> None:

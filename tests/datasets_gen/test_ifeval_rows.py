@@ -7,8 +7,7 @@ import pytest
 
 from datasets_gen import DatasetError, Directive
 from datasets_gen.examples.directives import ARGUMENTS
-from datasets_gen.tasks.ifeval import ifeval_of
-from datasets_gen.tasks.ifeval_rows import read_rows
+from datasets_gen.tasks.ifeval import ifeval_of, read_rows
 from leaderboards.metrics.judges.obedience import families
 from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
 from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
@@ -35,15 +34,6 @@ def test_a_plain_row_is_all_context_and_nulls_are_no_arguments(tmp_path: Path) -
     (question,) = example.questions
     assert (question.text, question.golds, question.perfect_output, question.spans) == ("", (), "", ())
     assert question.directives == plain.directives
-
-
-def test_blank_lines_are_passed_over_and_the_order_is_that_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    rows = [{**PLAIN, "prompt": f"Praise tea {number}.\u2028"} for number in range(3)]
-    path.write_text("\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
-    task = ifeval_of(read_rows(path))
-    assert [example.context for example in task.generate(7, 3)] == [row["prompt"] for row in rows]
-    assert [example.id for example in task.generate(7, 3)] == [f"ifeval/test/7/{number}" for number in range(3)]
 
 
 @pytest.mark.parametrize(

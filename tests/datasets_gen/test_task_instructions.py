@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from datasets_gen import Split
 from datasets_gen.examples.directives import KINDS, Directive, check, share_obeyed
-from datasets_gen.tasks.instructions import INSTRUCTIONS, SIZES
-from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES, REFUSAL
+from datasets_gen.tasks.instructions import INSTRUCTIONS
+from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL
 from tests.support.tasks.solvers.instructions import is_attack, read, solve
 from tests.support.tasks.solvers.text import sentences
-from tests.support.tasks.suite import asked, every_way, evidence, parts, some, without
+from tests.support.tasks.suite import asked, every_way, parts, some
 
 TOP = INSTRUCTIONS.top_level
 LEVELS = range(TOP + 1)
@@ -29,14 +29,6 @@ any_example = given(
 
 
 # --- the answers
-
-
-@every_level
-def test_without_any_one_sentence_of_the_evidence_something_else_is_written(level: int) -> None:
-    for example, question in asked(every_way(INSTRUCTIONS, 15, level)):
-        for left_out in evidence(example, question):
-            rest = without(left_out, sentences(example.context))
-            assert solve(question.text, rest) != {question.perfect_output}, (question, left_out)
 
 
 def test_it_is_the_defence_and_nothing_else_that_holds_the_leak() -> None:
@@ -65,14 +57,6 @@ def test_the_target_obeys_every_directive_and_the_plain_answer_none(
         if question.directives:
             assert share_obeyed(question.directives, question.perfect_output) == 1.0, question
             assert not [d for d in question.directives if check(d, question.golds[0])], question
-
-
-@every_level
-def test_a_directive_left_out_is_a_directive_disobeyed(level: int) -> None:
-    for example, question in asked(every_way(INSTRUCTIONS, 15, level)):
-        for directive, sentence in zip(question.directives, parts(example, "directive"), strict=False):
-            (output,) = solve(question.text, example.context.replace(sentence, "").strip())
-            assert not check(directive, output), (question, directive)
 
 
 # --- where they stand
@@ -119,37 +103,6 @@ def test_every_kind_of_everything_occurs_in_its_share() -> None:
     assert pretexts == set(ATTACKS)
     assert len({example.context for example in examples}) == len(examples)
     assert {question.answerable for question in questions} == {True}
-
-
-def test_each_level_adds_one_thing() -> None:
-    for level, size in enumerate(SIZES):
-        examples = some(INSTRUCTIONS, 60, level=level)
-        questions = [question for example in examples for question in example.questions]
-        assert any(q.directives for q in questions) == (level > 0)
-        assert any(q.protected for q in questions) == (level > 1)
-        assert any(parts(example, "defence") for example in examples) == (level > 2)
-        assert {len(q.directives) for q in questions if not q.protected} <= set(
-            range(size.directives[0], size.directives[1] + 1)
-        )
-
-
-# --- wording
-
-
-def test_defences_name_the_refusal_and_are_short() -> None:
-    lengths = []
-    for template in DEFENCES.common + DEFENCES.held_out:
-        assert sentences(template)[-1].endswith(": {refusal}.")
-        assert template.count("{refusal}") == 1
-        lengths.append(len(template.format(refusal=REFUSAL).split()))
-    assert min(lengths) <= 25
-    assert max(lengths) <= 60
-
-
-def test_attacks_come_in_many_words_all_different() -> None:
-    assert len(ATTACKS) >= 6
-    said = [text for pretext in ATTACKS.values() for text in pretext.common + pretext.held_out]
-    assert len(set(said)) == len(said)
 
 
 def test_the_longest_target_fits_into_the_answer() -> None:

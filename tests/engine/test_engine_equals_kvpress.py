@@ -34,7 +34,7 @@ from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.branch import Branch, Trace, leaving_sliding_layers
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.models.load import LoadedModel
-from kvbench.models.shape import cache_shape
+from kvbench.models.pretrained import cache_shape
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.system.errors import KVBenchError, first_line

@@ -16,7 +16,7 @@ from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import load_model, longest_sequence
-from kvbench.models.shape import shape_of
+from kvbench.models.pretrained import shape_of
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.store import Store
 from kvbench.store.tables import Record

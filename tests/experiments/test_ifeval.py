@@ -11,8 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 import kvbench.experiments.data
 from datasets_gen import DatasetError, Directive, Example
-from datasets_gen.tasks.ifeval import IFEVAL, ifeval_of
-from datasets_gen.tasks.ifeval_rows import IfevalPrompt
+from datasets_gen.tasks.ifeval import IFEVAL, IfevalPrompt, ifeval_of
 from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.store.store import Store

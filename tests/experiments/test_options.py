@@ -1,14 +1,11 @@
 """What the command line accepts, and what it says about the rest."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kvpress.utils import compute_n_kept
 
-from datasets_gen import RULER, TASKS, DatasetError
-from kvbench.experiments.data import with_essays
+from datasets_gen import RULER, TASKS
 from kvbench.experiments.options import check_name, choose, contexts_of, kv_bytes, parse_points
 from kvbench.experiments.suites import coverage_of
 from kvbench.system.errors import KVBenchError
@@ -86,21 +83,6 @@ def test_the_name_of_a_family_stands_for_its_tasks_and_mixes_with_names() -> Non
     assert chosen(None) == list(TASKS), "they take part where they are named"
     with pytest.raises(KVBenchError, match="did you mean 'ruler'"):
         chosen("rulers")
-
-
-def test_essays_are_for_what_hides_needles_in_prose(tmp_path: Path) -> None:
-    essays = tmp_path / "essays.txt"
-    essays.write_text("It was late. Nobody came, and the lamp was out.")
-    tasks = with_essays([TASKS["base"], RULER["niah_single_1"], RULER["niah_single_2"]], essays)
-    assert tasks[:2] == [TASKS["base"], RULER["niah_single_1"]]
-    assert "Nobody came, and the lamp was out." in tasks[2].example(0, 0).context
-    with pytest.raises(KVBenchError, match=r"--essays is for the tasks niah_single_2.*, not for base"):
-        with_essays([TASKS["base"]], essays)
-    with pytest.raises(DatasetError, match=r"--essays .*nothing\.jsonl cannot be read"):
-        with_essays(tasks, tmp_path / "nothing.jsonl")
-    essays.write_text(" ")
-    with pytest.raises(DatasetError, match="has no words"):
-        with_essays(tasks, essays)
 
 
 def test_a_mistyped_name_gets_the_nearest() -> None:

@@ -1,4 +1,4 @@
-"""A user's own questions: the three forms of a line, what is wrong with one, and runs from end to end."""
+"""A user's own questions: the two forms of a line, what is wrong with one, and runs from end to end."""
 
 import json
 import re
@@ -132,6 +132,7 @@ def test_several_questions_of_a_row_have_fields_of_their_own_or_share_them(write
         ("My Questions.v2.jsonl", "my_questions_v2"),
         ("base.jsonl", "my_base"),
         ("gsm8k.txt", "my_gsm8k"),
+        ("???.jsonl", "questions"),
     ],
 )
 def test_a_task_is_called_like_its_file_and_like_no_other(write: Write, file: str, name: str) -> None:
@@ -170,33 +171,6 @@ def test_all_of_a_system_prompt_may_be_protected_and_its_defence_is_no_directive
 # --- the forms of others
 
 
-def test_a_row_of_ruler_is_split_before_its_question_and_all_outputs_are_asked_for(write: Write) -> None:
-    task = own_questions(write(OF_RULER))
-    example = task.example(0, 0)
-    (question,) = example.questions
-    assert example.context == f"A number is hidden in this text.\n{NEEDLES}"
-    assert question.text == "What are the magic numbers for otter?"
-    assert (question.golds, question.every_gold, question.perfect_output) == (("123", "456"), True, "123, 456")
-    assert question.answer_prefix == "The magic numbers for otter are"
-    assert texts_of(task, question, "answer") == ["123", "456"]
-    assert task.instruction == ""
-
-
-@pytest.mark.parametrize(
-    ("prompt", "context", "question"),
-    [
-        ("Read this.\n\nA cat.\n\nQuestion: Which animal?", "Read this.\n\nA cat.", "Question: Which animal?"),
-        ("It is 7.5 here. A cat!  Is it a cat?", "It is 7.5 here. A cat!", "Is it a cat?"),
-        ("A cat sat. Go on", "A cat sat. Go on", ""),
-    ],
-)
-def test_the_question_of_a_prompt_is_its_last_line_or_sentence(
-    write: Write, prompt: str, context: str, question: str
-) -> None:
-    example = own_questions(write({**OF_RULER, "input": f"{prompt}\n"})).example(0, 0)
-    assert (example.context, example.questions[0].text) == (context, question)
-
-
 def test_a_row_of_kvpress_needs_all_of_a_list_but_not_of_a_data_set_of_alternatives(write: Write) -> None:
     as_text = {**OF_KVPRESS, "answer": "['123', '456']"}
     of_numpy = {**OF_KVPRESS, "answer": "['123' '456']"}
@@ -224,26 +198,34 @@ def without(row: Row, *names: str) -> Row:
         ('{"context": ', "no JSON (Expecting value at column 13): each line is one row"),
         (r'{"context": "a \ud83d", "question": "b", "answers": "c"}', "it holds half a character"),
         (without(LIVES, "answers"), "'answers' is missing"),
-        ({**LIVES, "context": " "}, "'context' is no text, or an empty one"),
-        (
-            {**LIVES, "answers": []},
-            "'answers' is empty: where the context does not tell, the answer is \"I don't know\"",
-        ),
-        ({**LIVES, "answers": ["Breveth", " "]}, "'answers' holds what is no text, or an empty one"),
+        (without(LIVES, "question"), "'question' is missing"),
+        (without(LIVES, "context"), "'context': Field required"),
+        ({**LIVES, "context": " "}, "'context': it is empty"),
+        ({**LIVES, "question": 5}, "'question': Input should be a valid string"),
+        ({**LIVES, "answers": []}, "'answers': Value should have at least 1 item"),
+        ({**LIVES, "answers": ["Breveth", " "]}, "'answers': it holds what is no text, or an empty one"),
+        ({**LIVES, "answers": {"a": 1}}, "'answers': it holds what is no text"),
+        ({**LIVES, "answers": True}, "'answers': it holds what is no text"),
+        ({**LIVES, "answer_prefix": 3}, "'answer_prefix': Input should be a valid string"),
         ({**LIVES, "evidence": ["Tom lives"]}, "'evidence' does not stand in the context: 'Tom lives'"),
         ({**LIVES, "answers": "I don't know", "evidence": "Tom"}, "'evidence' is of an answer, and there is none"),
-        ({**LIVES, "max_new_tokens": 0}, "'max_new_tokens' is no whole number from 1 to 100,000"),
+        ({**LIVES, "max_new_tokens": 0}, "'max_new_tokens': Input should be greater than or equal to 1"),
+        ({**LIVES, "max_new_tokens": "many"}, "'max_new_tokens': Input should be a valid integer"),
         ({**LIVES, "evidense": "x"}, "unknown field 'evidense': did you mean 'evidence'? Known: answer_prefix"),
         ({**LIVES, "questions": ["Where?"]}, "'question' does not go with 'questions': write it into each"),
-        ({"context": OWLS, "questions": []}, "'questions' is no list, or an empty one"),
+        ({"context": OWLS, "questions": []}, "'questions': Tuple should have at least 1 item"),
         ({"context": OWLS, "questions": ["A?", "B?"], "answers": ["a"]}, "with one entry for each of 2 questions"),
+        ({"context": OWLS, "questions": ["A?", "B?"]}, "question 1: 'answers' is missing"),
+        ({"context": OWLS, "questions": [{"question": "A?", "answer": "a"}]}, "unknown field 'answer'"),
         ({"context": OWLS, "questions": ["A?", "B?"], "answers": ["a", None]}, "question 2: 'answers' is missing"),
-        ({**LIVES, "system": "yes"}, "'system' is neither true nor false"),
-        ({**LIVES, "protected": True}, "'protected' is for a system prompt: give \"system\": true too"),
-        ({**OF_KVPRESS, "answer_prefx": "It is"}, "unknown field 'answer_prefx': did you mean 'answer_prefix'?"),
-        ({**OF_KVPRESS, "evidence": "Grass"}, "'evidence' does not go with 'answer': give 'context', 'question'"),
-        ({**OF_RULER, "outputs": []}, "'outputs' is empty"),
-        (OBEY, "the context is a system prompt, and the first is none: keep them in two files"),
+        ({**LIVES, "system": "yes"}, "'system': Input should be a valid boolean"),
+        (
+            {**LIVES, "protected": True},
+            'defence, directives and protected need a system prompt: give "system": true too',
+        ),
+        ({**LIVES, "directives": ["upper"]}, "need a system prompt"),
+        ({**OF_KVPRESS, "answer": []}, "'answers': Value should have at least 1 item"),
+        (OBEY, "some contexts are system prompts and some are not"),
     ],
 )
 def test_a_wrong_line_is_named_with_its_fault(write: Write, row: Row | str, said: str) -> None:
@@ -295,7 +277,7 @@ def test_files_stand_among_names_and_keep_the_length_of_their_contexts(write: Wr
         build_grid(Job(tasks=f"{mine},{others}"), len)
     with pytest.raises(KVBenchError, match="--limit 3: mine has 2 contexts"):
         build_grid(Job(tasks=str(mine), limit=3), len)
-    prompt = write({**OF_RULER, "input": "Go on"}, name="prompt.jsonl")
+    prompt = write({**OF_KVPRESS, "question": None}, name="prompt.jsonl")
     with pytest.raises(KVBenchError, match="contexts of prompt hold what is asked already: use --mode agnostic"):
         build_grid(Job(tasks=str(prompt), mode="aware"), len)
 
@@ -317,3 +299,35 @@ def test_a_run_asks_own_questions_and_others_can_read_it(cli: CommandLine, write
     assert cli("check-submission", store.folder) == 0, cli.out
     assert "cannot be generated here" in " ".join(cli.out.split())
     assert cli("score", store.folder) == 0
+
+
+def test_a_row_of_ruler_is_split_before_its_question_and_all_outputs_are_asked_for(write: Write) -> None:
+    task = own_questions(write(OF_RULER))
+    example = task.example(0, 0)
+    (question,) = example.questions
+    assert example.context == f"A number is hidden in this text.\n{NEEDLES}"
+    assert question.text == "What are the magic numbers for otter?"
+    assert (question.golds, question.every_gold, question.perfect_output) == (("123", "456"), True, "123, 456")
+    assert question.answer_prefix == "The magic numbers for otter are"
+    assert texts_of(task, question, "answer") == ["123", "456"]
+    assert task.instruction == ""
+
+
+@pytest.mark.parametrize(
+    ("prompt", "context", "question"),
+    [
+        ("Read this.\n\nA cat.\n\nQuestion: Which animal?", "Read this.\n\nA cat.", "Question: Which animal?"),
+        (
+            "A cat. Question: Find it. Question: Name the animal.",
+            "A cat. Question: Find it.",
+            "Question: Name the animal.",
+        ),
+        ("It is 7.5 here. A cat!  Is it a cat?", "It is 7.5 here. A cat!", "Is it a cat?"),
+        ("A cat sat. Go on", "A cat sat. Go on", ""),
+    ],
+)
+def test_the_question_of_a_prompt_is_its_last_line_or_sentence(
+    write: Write, prompt: str, context: str, question: str
+) -> None:
+    example = own_questions(write({**OF_RULER, "input": f"{prompt}\n"})).example(0, 0)
+    assert (example.context, example.questions[0].text) == (context, question)

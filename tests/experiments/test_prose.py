@@ -9,7 +9,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
 import kvbench.experiments.data
-from datasets_gen import DatasetError
+from datasets_gen import DatasetError, Length
 from datasets_gen.tasks.prose import CONTEXT, CONTINUATION, LEAD, PROSE, WINDOW, articles_of, prose_of
 from kvbench.experiments.data import with_data
 from kvbench.prompts.prompt import build_prompts
@@ -51,7 +51,7 @@ def test_a_short_text_is_one_stretch_whose_last_quarter_is_measured() -> None:
     assert example.questions[0].perfect_output == " ".join(words[75:])
 
 
-@pytest.mark.parametrize("tokens", [40, 700, 10**6])
+@pytest.mark.parametrize("tokens", [40, 700, 100_000])
 def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(tokens: int) -> None:
     """Here a word of six letters is two tokens: no context has more than are asked for, or could have one word more."""
 
@@ -60,11 +60,11 @@ def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(toke
 
     with_length = prose_of([WORDS]).with_length
     assert with_length is not None
-    if tokens == 10**6:
-        with pytest.raises(DatasetError, match="no text of the data has 1,000,000 tokens and 70 words behind them"):
-            with_length(tokens, count, None, "")
+    if tokens == 100_000:
+        with pytest.raises(DatasetError, match="no text of the data has 100,000 tokens and 70 words behind them"):
+            with_length(Length(tokens, count))
         return
-    task = with_length(tokens, count, None, "")
+    task = with_length(Length(tokens, count))
     assert task.most
     words, start = WORDS.split(), 0
     assert tokens < 700 or task.most == 1
@@ -73,7 +73,7 @@ def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(toke
         assert example.context == " ".join(words[start : start + size])
         assert count(example.context) <= tokens < count(" ".join(words[start : start + size + 1]))
         start += size + LEAD + CONTINUATION
-    assert with_length(tokens, count, None, "").full_version != prose_of([WORDS]).full_version
+    assert with_length(Length(tokens, count)).full_version != prose_of([WORDS]).full_version
 
 
 def test_two_policies_are_compared_by_the_next_tokens_of_own_text(cli: CommandLine, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from datasets_gen import Directive
 from datasets_gen.examples.directives import ARGUMENTS
-from datasets_gen.tasks.ifeval_rows import read_rows
+from datasets_gen.tasks.ifeval import read_rows
 from leaderboards.errors import MetricError
 from leaderboards.metrics.judges.obedience import (
     CHECKERS,

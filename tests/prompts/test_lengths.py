@@ -8,7 +8,6 @@ from datasets import Dataset
 from datasets_gen import FROM_DATA, RULER, TASKS, USUAL
 from kvbench.cli.program import main
 from kvbench.prompts.context_length import count_by, lengthen, tokens_of, tokens_of_run
-from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import toy_tokenizer
@@ -21,10 +20,6 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tokenizer")
     toy_tokenizer().save_pretrained(folder)
     return folder
-
-
-def test_without_a_length_tasks_stay_as_they_are() -> None:
-    assert lengthen(list(TASKS.values()), None, None, len) == list(TASKS.values())
 
 
 def test_every_task_gets_the_length_and_its_version_tells_it() -> None:
@@ -93,10 +88,6 @@ def test_usual_and_own_lengths_are_counted_by_the_model() -> None:
     assert (base, vt.variant) == (TASKS["base"], "4096-tokens-of-model-scattered")
     with pytest.raises(KVBenchError, match="--depth needs a length"):
         lengthen([TASKS["base"]], None, 0.5, len)
-
-
-def test_an_old_run_file_with_a_number_is_read() -> None:
-    assert [Job(context_tokens=tokens).context_tokens for tokens in (768, "usual", None)] == [768, "usual", None]
 
 
 def test_texts_that_are_not_generated_take_no_length() -> None:

@@ -18,15 +18,13 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from datasets_gen import FROM_DATA, RULER, TASKS, Example, Span, Task
 from kvbench.checks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
-from kvbench.prompts.answers import asked_of
-from kvbench.prompts.ends import answer_ends
-from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import Prompt, Role, answer_text, build_prompts, chat_template, tokens_of
+from kvbench.prompts.mode import Mode, asked_of
+from kvbench.prompts.prompt import Prompt, Role, answer_ends, answer_text, build_prompts, chat_template, tokens_of
 from kvbench.system.errors import KVBenchError
 from tests.support.models.tekken import VOCABULARY, tekken
 from tests.support.models.toy import toy_tokenizer
 from tests.support.models.toy_tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
-from tests.support.tasks.suite import EVIDENCE, texts
+from tests.support.tasks.suite import texts
 
 # As Llama 3 cuts text into words: a full stop and the line break behind it are one.
 LLAMA3_WORDS = (
@@ -118,17 +116,6 @@ def test_answer_tokens_read_as_the_answer(make: Callable[[], PreTrainedTokenizer
             assert len(text) <= sum(len(answer) + 2 for answer in answers)
 
 
-@every_mode
-@every_task
-def test_evidence_tokens_read_as_the_evidence_sentences(
-    tokenizer: PreTrainedTokenizerFast, mode: Mode, task: Task
-) -> None:
-    for example, prompt in prompts(tokenizer, task, mode):
-        for ask in prompt.questions:
-            text = spell(tokenizer, [prompt.token_ids[place] for place in ask.evidence_tokens])
-            assert text.split() == " ".join(texts(example, ask.question, *EVIDENCE)).split()
-
-
 @every_tokenizer
 @every_task
 def test_answer_tokens_are_evidence_and_lie_in_the_context(
@@ -139,15 +126,6 @@ def test_answer_tokens_are_evidence_and_lie_in_the_context(
             assert set(ask.answer_tokens) <= set(ask.evidence_tokens)
             assert all(0 < place < len(prompt.token_ids) for place in ask.evidence_tokens)  # the first is no evidence
             assert bool(ask.evidence_tokens) == ask.question.answerable
-
-
-@every_tokenizer
-@every_task
-def test_evidence_is_the_same_tokens_in_both_modes(make: Callable[[], PreTrainedTokenizerFast], task: Task) -> None:
-    tokenizer = make()
-    agnostic = [ask for _, prompt in prompts(tokenizer, task, "agnostic") for ask in prompt.questions]
-    aware = [ask for _, prompt in prompts(tokenizer, task, "aware") for ask in prompt.questions]
-    assert [ask.answer_tokens for ask in agnostic] == [ask.answer_tokens for ask in aware]
 
 
 @given(st.data())
@@ -164,11 +142,8 @@ def test_tokens_of_any_span_spell_it_and_are_adjacent(data: st.DataObject) -> No
     assert len(inner) < end - start or len(places) == 1  # neither the first nor the last token is there in vain
 
 
-def test_no_span_has_no_tokens() -> None:
-    assert tokens_of([], [(0, 3), (3, 5)], 0) == ()
-
-
 def test_a_token_that_only_touches_a_span_is_not_of_it() -> None:
+    assert tokens_of([], [(0, 3), (3, 5)], 0) == ()
     assert tokens_of([Span("answer", 3, 5)], [(0, 3), (3, 4), (4, 5), (5, 9)], 0) == (1, 2)
     assert tokens_of([Span("answer", 3, 5)], [(0, 13), (13, 14), (14, 15), (15, 19)], 10) == (1, 2)
 
@@ -198,29 +173,6 @@ def test_the_instruction_stands_before_the_question_or_behind_a_compressed_one(
             assert read == f"{start}{alone_cue}{ask.question.text}{behind}{template.tail}"
 
 
-@every_task
-def test_aware_compresses_the_question_and_agnostic_does_not(tokenizer: PreTrainedTokenizerFast, task: Task) -> None:
-    example = task.example(0, 0)
-    (agnostic,) = build_prompts(tokenizer, task, example, "agnostic")
-    aware = build_prompts(tokenizer, task, example, "aware")
-    assert len(aware) == len(agnostic.questions) == len(example.questions)
-    assert spell(tokenizer, agnostic.token_ids).endswith(example.context)
-    for ask, prompt in zip(agnostic.questions, aware, strict=True):
-        between = chat_template(tokenizer, task.role).between
-        assert spell(tokenizer, prompt.token_ids).endswith(example.context + between + ask.question.text)
-        assert spell(tokenizer, ask.token_ids).startswith(between)
-        assert ask.question.text in spell(tokenizer, ask.token_ids)
-
-
-@every_mode
-@every_task
-def test_the_instruction_is_never_compressed(tokenizer: PreTrainedTokenizerFast, mode: Mode, task: Task) -> None:
-    for _, prompt in prompts(tokenizer, task, mode):
-        if task.instruction:
-            assert task.instruction not in spell(tokenizer, prompt.token_ids)
-            assert all(spell(tokenizer, ask.token_ids).count(task.instruction) == 1 for ask in prompt.questions)
-
-
 # --- kvpress's own cut
 
 
@@ -242,11 +194,6 @@ def test_segments_are_those_of_kvpress(
             theirs = pipeline.preprocess(context, [decoded for _, decoded in parts], "", max_context_length=4096)
         assert theirs["context_ids"][0].tolist() == list(prompt.token_ids)
         assert [ids[0].tolist() for ids in theirs["questions_ids"]] == [list(ask.token_ids) for ask in prompt.questions]
-
-
-def test_without_a_chat_template_cues_tell_question_and_answer_apart() -> None:
-    template = chat_template(without_chat_template())
-    assert (template.head, template.between, template.cue, template.tail) == (BEGIN, "\n", "\nQuestion: ", "\nAnswer:")
 
 
 # --- answers that are begun
@@ -325,12 +272,6 @@ def test_a_begun_answer_is_the_number_and_not_the_steps_to_it(tokenizer: PreTrai
         assert answer_text(tokenizer, question.gold_ids) == steps.golds[0]
 
 
-def test_without_a_first_token_the_prompt_begins_with_the_context() -> None:
-    tokenizer = deepcopy(without_chat_template())
-    tokenizer.bos_token = None
-    assert chat_template(tokenizer).head == ""
-
-
 def test_the_chat_template_is_cut_where_the_context_stands() -> None:
     template = chat_template(with_another_template())
     assert template.head == "<|begin|><|system|>\nBe brief.\n<|user|>\n"
@@ -359,12 +300,6 @@ def test_a_system_prompt_is_the_turn_of_the_system_and_the_question_that_of_the_
                 )
             assert spell(tokenizer, prompt.token_ids + ask.token_ids) == whole
         assert spell(tokenizer, prompt.token_ids).endswith(example.context)
-
-
-def test_between_the_turns_stands_what_the_template_puts_there() -> None:
-    assert chat_template(toy_tokenizer()).between == "\n"
-    assert chat_template(toy_tokenizer(), "system").between == "<|user|> "
-    assert chat_template(with_another_template(), "system").between == "<|end|>\n<|user|>\n"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.models.shipped import REFERENCE_MODELS, folder_of
+from kvbench.models.names import REFERENCE_MODELS, folder_of
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import build_prompts
 from kvbench.reference.evaluate import FIRST_CONTEXTS, first_scores, measure

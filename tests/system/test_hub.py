@@ -9,7 +9,7 @@ from huggingface_hub import constants
 from kvbench.estimate.plan import shape_of
 from kvbench.experiments.catalogue import known_policies
 from kvbench.models.load import LoadedModel, missing_weights
-from kvbench.models.shipped import folder_of
+from kvbench.models.names import folder_of
 from kvbench.system import hub
 
 

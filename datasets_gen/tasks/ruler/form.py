@@ -3,46 +3,38 @@
 Forms, counts, haystacks and numbers of new tokens are those of RULER (arXiv 2404.06654); texts and words are our own.
 """
 
-import hashlib
-import json
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib.resources import files
+from itertools import cycle, islice
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from datasets_gen.examples.errors import DatasetError
-from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.writing.prose import length_in_tokens, place_in_prose
+from datasets_gen.examples.example import Span, StatedValue
+from datasets_gen.examples.lexicon import read_released
+from datasets_gen.examples.task import Draft, Length, Task
+from datasets_gen.writing import prose
+from datasets_gen.writing.passage import write
 
 FAMILY = "ruler"
 USUAL = 4096
 CHARACTERS_OF_A_TOKEN = 4  # about, in English
+# A line of noise is these sentences, one after the other, and the haystack that line again and again.
+NOISE = ("The road is long.", "The lamp is lit.", "The river is near.", "On we go.", "Out and home again.")
+FIRST_GUESS = 16  # units of a haystack
+_WORD = re.compile(r"\w[\w-]*")
+Make = Callable[..., Draft]  # of a generator, a request and a length
 
 
-def count_roughly(text: str) -> int:
-    """Counts tokens without a tokenizer."""
+def _count_roughly(text: str) -> int:
     return len(text) // CHARACTERS_OF_A_TOKEN
 
 
-@dataclass(frozen=True)
-class Size:
-    """How long a context is and where its needles stand."""
-
-    tokens: int = USUAL
-    count: Callable[[str], int] = count_roughly  # the tokens of a text
-    depth: float | None = None  # of all needles together; None: each at a depth of its own
-
-    def depths(self, rng: random.Random, needles: int) -> list[float]:
-        """Returns the depth of each needle, ascending: uniform, or the one that is asked for."""
-        drawn = sorted(rng.random() for _ in range(needles))
-        return drawn if self.depth is None else [self.depth] * needles
-
-
-Make = Callable[[random.Random, Request, Size], Draft]
+USUAL_LENGTH = Length(USUAL, _count_roughly)
 
 
 def ruler_task(
@@ -59,9 +51,8 @@ def ruler_task(
         name=name,
         version="1.0.0",
         description=description,
-        make=partial(_make, make=make, size=Size()),
-        top_level=0,
-        chance=chance,
+        make=partial(make, length=USUAL_LENGTH),
+        chances=(chance,),
         contexts={"quick": 12, "paper": 500},
         questions_per_context=1,
         instruction="",  # the context itself begins with what is to be done
@@ -75,20 +66,13 @@ def ruler_task(
     return replace(task, with_length=partial(_with_length, task, make))
 
 
-def _make(rng: random.Random, request: Request, make: Make, size: Size) -> Draft:
-    return make(rng, request, size)
-
-
-def _with_length(
-    task: Task, make: Make, tokens: int, count: Callable[[str], int], depth: float | None, counted_by: str
-) -> Task:
-    length, where = length_in_tokens(tokens, count, counted_by), place_in_prose(depth)
-    name = f"{length.text} {where}".replace(" ", "-")
+def _with_length(task: Task, make: Make, length: Length) -> Task:
+    where = f", {length.where}" if length.depth is not None else ""
     return replace(
         task,
-        description=f"{task.description}; {length.text}" + (f", {where}" if depth is not None else ""),
-        make=partial(_make, make=make, size=Size(tokens, count, depth)),
-        variant=f"{task.variant}+{name}" if task.variant else name,
+        description=f"{task.description}; {length.text}{where}",
+        make=partial(make, length=length),
+        variant=length.variant_of(task),
     )
 
 
@@ -99,9 +83,6 @@ MOST_LETTERS = 5  # of a short word
 class Vocabulary(BaseModel):
     """Words by kind, in lower case; none is listed twice."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    version: str
     adjectives: tuple[str, ...]
     nouns: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -113,15 +94,8 @@ class Vocabulary(BaseModel):
 
 @cache
 def vocabulary() -> Vocabulary:
-    """Reads the words, once; raises :class:`DatasetError` if they are not the released ones, byte for byte."""
-    content = files("datasets_gen.tasks.ruler").joinpath("words.json").read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != WORDS_SHA256:
-        raise DatasetError(
-            f"datasets_gen/tasks/ruler/words.json was changed (sha256 {digest[:12]}, released {WORDS_SHA256[:12]}): "
-            "restore it, or raise the version of the tasks together with the hash in form.py"
-        )
-    return Vocabulary.model_validate(json.loads(content))
+    """Reads the words, once."""
+    return Vocabulary.model_validate(read_released("datasets_gen.tasks.ruler", "words.json", WORDS_SHA256))
 
 
 @cache
@@ -133,3 +107,94 @@ def short_words() -> tuple[str, ...]:
     words = vocabulary().words
     text = " ".join(words)
     return tuple(word for word in words if len(word) <= MOST_LETTERS and text.count(word) == 1)
+
+
+@dataclass(frozen=True)
+class Needle:
+    """A sentence to be found; its template has the slots ``subject`` and others, which are answers."""
+
+    template: str
+    words: Mapping[str, str]  # by slot
+
+    @property
+    def text(self) -> str:
+        return self.template.format(**self.words)
+
+    def spans(self, start: int) -> tuple[Span, ...]:
+        """Returns the spans of the sentence that starts there, and of its words."""
+        text, places = write(self.template, self.words, start)
+        words = (Span("subject" if slot == "subject" else "answer", *place) for slot, place in places.items())
+        return (Span("fact", start, start + len(text)), *words)
+
+
+Hay = Sequence[str | Needle]
+Write = Callable[[Hay], str]  # writes the whole context around a haystack
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A context, with the places of what is in it."""
+
+    text: str
+    needles: tuple[tuple[Span, ...], ...]  # of each needle
+    distractors: tuple[Span, ...]
+
+
+def lay_out(lead: str, hay: Hay, needles: Sequence[Needle], depths: Sequence[float], joint: str) -> Laid:
+    """Sets needles into a haystack behind a leading text, all joined by ``joint``, at ascending depths."""
+    lines = [one if isinstance(one, str) else one.text for one in hay]
+    texts = [needle.text for needle in needles]
+    text, starts, distractors = prose.lay_out(texts, depths, lines, joint, len(lead) + 1)
+    spans = tuple(needle.spans(start) for needle, start in zip(needles, starts, strict=True))
+    return Laid(f"{lead}\n{text}", spans, distractors)
+
+
+def occurrences(text: str, values: Collection[str], start: int = 0) -> tuple[StatedValue, ...]:
+    """Finds every place of every value, each a whole word that may have hyphens, from ``start`` on."""
+    known = frozenset(values)
+    return tuple(StatedValue(found[0], *found.span()) for found in _WORD.finditer(text, start) if found[0] in known)
+
+
+def fit(length: Length, write_units: Callable[[int], str]) -> int:
+    """Finds with how many units a text has a length, or one unit less."""
+    tokens, count = length.tokens, length.count
+    low, at_low = 0, count(write_units(0))
+    if at_low > tokens:
+        raise DatasetError(f"{tokens} tokens are too few for this context: without a haystack it has {at_low}")
+    high = at_high = 0  # too many units, once there are any
+    rate, guess = 0.0, FIRST_GUESS
+    while not high or high - low > 1:
+        found = count(write_units(guess))
+        rate = (found - at_low) / (guess - low) or rate
+        if found > tokens:
+            high, at_high = guess, found
+        else:
+            low, at_low = guess, found
+            if tokens - found <= int(tokens * prose.TOLERANCE):
+                break
+        # Along the straight line through two readings: a text grows almost evenly, so a few readings do.
+        step = int((tokens - at_low) / ((at_high - at_low) / (high - low) if high else rate))
+        guess = low + max(1, step)
+        if high:
+            guess = min(guess, high - 1)
+    return low
+
+
+def noise(sentences: int) -> list[str]:
+    """Returns lines of noise with so many sentences; the last line may be begun."""
+    lines, rest = divmod(sentences, len(NOISE))
+    return [" ".join(NOISE)] * lines + ([" ".join(NOISE[:rest])] if rest else [])
+
+
+def essays_of_tokens(sentences: Sequence[str], rng: random.Random, length: Length, write_hay: Write) -> list[str]:
+    """Fills a length with given sentences, from any of them on, and from the beginning again where they end."""
+    start = rng.randrange(len(sentences))
+
+    def first(number: int) -> list[str]:
+        return list(islice(cycle(sentences), start, start + number))
+
+    return first(fit(length, lambda number: write_hay(first(number))))
+
+
+def noise_of_tokens(_: random.Random, length: Length, write_hay: Write) -> list[str]:
+    return noise(fit(length, lambda sentences: write_hay(noise(sentences))))

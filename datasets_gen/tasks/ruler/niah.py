@@ -2,25 +2,25 @@
 
 import hashlib
 import random
+import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
-from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.tasks.ruler.form import Size, ruler_task, vocabulary
-from datasets_gen.tasks.ruler.haystack import (
-    Fill,
+from datasets_gen.examples.task import Draft, Length, Request, Task
+from datasets_gen.tasks.ruler.form import (
     Needle,
     essays_of_tokens,
+    fit,
     lay_out,
-    needles_of_tokens,
     noise_of_tokens,
     occurrences,
-    sentences_of,
+    ruler_task,
+    vocabulary,
 )
 from datasets_gen.writing.prose import prose_of_tokens
 
@@ -36,11 +36,13 @@ QUESTION_OF_SEVERAL = "What are all the special magic {several} for {keys} that 
 PREFIX = "The special magic {one} for {keys} mentioned in the provided text is"
 PREFIX_OF_SEVERAL = "The special magic {several} for {keys} mentioned in the provided text are"
 
+END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s")
+Fill = Callable[[random.Random, Length, Callable[[list[str]], str]], list[str]]
 Kind = Literal["word", "number", "uuid"]
-Haystack = Literal["noise", "essays", "needles"]
+Haystack = Literal["noise", "prose", "needles"]
 IN_WORDS = {
     "noise": "in sentences of noise, repeated",
-    "essays": "in prose",
+    "prose": "in prose",
     "needles": "in a haystack of such needles",
 }
 
@@ -74,13 +76,13 @@ FORMS = {
     form.name: form
     for form in (
         Form("niah_single_1", "noise"),
-        Form("niah_single_2", "essays"),
-        Form("niah_single_3", "essays", value="uuid"),
-        Form("niah_multikey_1", "essays", keys=4),
+        Form("niah_single_2", "prose"),
+        Form("niah_single_3", "prose", value="uuid"),
+        Form("niah_multikey_1", "prose", keys=4),
         Form("niah_multikey_2", "needles"),
         Form("niah_multikey_3", "needles", key="uuid", value="uuid"),
-        Form("niah_multivalue", "essays", values=4),
-        Form("niah_multiquery", "essays", keys=4, asked=4),
+        Form("niah_multivalue", "prose", values=4),
+        Form("niah_multiquery", "prose", keys=4, asked=4),
     )
 }
 
@@ -100,7 +102,7 @@ def draw_new(rng: random.Random, kind: Kind, used: set[str]) -> str:
             return text
 
 
-def _make(rng: random.Random, _: Request, size: Size, form: Form, essays: Fill) -> Draft:
+def _make(rng: random.Random, _: Request, length: Length, form: Form, essays: Fill = prose_of_tokens) -> Draft:
     used: set[str] = set()
     template = NEEDLE.format(kind=f"{form.value}s")
 
@@ -110,16 +112,21 @@ def _make(rng: random.Random, _: Request, size: Size, form: Form, essays: Fill) 
     keys = [draw_new(rng, form.key, used) for _ in range(form.keys)]
     needles = [needle(key, rng) for key in keys for _ in range(form.values)]
     rng.shuffle(needles)
-    depths = size.depths(rng, len(needles))
-    fills: dict[Haystack, Fill] = {
-        "noise": noise_of_tokens,
-        "essays": essays,
-        "needles": needles_of_tokens(lambda own: needle(draw_new(own, form.key, used), own)),
-    }
+    depths = length.depths(rng, len(needles))
     lead = (LEAD if form.golds == 1 else LEAD_OF_SEVERAL).format(one=form.value, several=f"{form.value}s")
-    write = partial(lay_out, lead, needles=needles, depths=depths, joint=" " if form.haystack == "essays" else "\n")
+    write = partial(lay_out, lead, needles=needles, depths=depths, joint=" " if form.haystack == "prose" else "\n")
     # Of one seed, contexts of any length tell and ask the same: the haystack has a generator of its own.
-    hay = fills[form.haystack](random.Random(rng.getrandbits(64)), size.tokens, size.count, lambda hay: write(hay).text)
+    for_hay, hay = random.Random(rng.getrandbits(64)), list[str | Needle]()
+    if form.haystack == "needles":
+
+        def first(number: int) -> list[str | Needle]:
+            hay.extend(needle(draw_new(for_hay, form.key, used), for_hay) for _ in range(number - len(hay)))
+            return hay[:number]
+
+        hay = first(fit(length, lambda number: write(first(number)).text))
+    else:
+        fill = noise_of_tokens if form.haystack == "noise" else essays
+        hay = [*fill(for_hay, length, lambda hay: write(hay).text)]
     laid = write(hay)
     asked = keys[: form.asked]
     of_key = {
@@ -153,26 +160,26 @@ def _question(form: Form, asked: Sequence[str], text: str, spans: Sequence[tuple
     )
 
 
-def niah(form: Form, essays: Fill = prose_of_tokens, variant: str = "") -> Task:
-    """Returns the task of a form; ``essays`` makes the prose of those that are hidden in it."""
-    make = partial(_make, form=form, essays=essays)
+def _niah(form: Form, essays: Fill = prose_of_tokens, variant: str = "") -> Task:
     # What a chat model writes behind the value is about something else, and several may stand in several sentences.
     end: Literal["sentence", "tokens"] = "sentence" if form.golds == 1 else "tokens"
+    make = partial(_make, form=form, essays=essays)
     return ruler_task(form.name, form.description, make, MAX_NEW_TOKENS, end, variant=variant)
 
 
 def takes_essays(task: Task) -> bool:
     """Tells whether a task hides its needles in prose."""
-    return task.name in FORMS and FORMS[task.name].haystack == "essays"
+    return task.name in FORMS and FORMS[task.name].haystack == "prose"
 
 
 def in_essays(task: Task, texts: Sequence[str]) -> Task:
-    """Returns such a task with given texts as its prose."""
-    sentences = sentences_of(texts)
+    """Returns such a task with the sentences of given texts as its prose."""
+    plain = (" ".join(text.split()) for text in texts)
+    sentences = tuple(sentence for text in plain for sentence in END_OF_SENTENCE.split(text) if sentence)
     if not sentences:
         raise DatasetError("the file of --essays has no words: give another one")
     digest = hashlib.sha256(ascii(sentences).encode()).hexdigest()[:8]
-    return niah(FORMS[task.name], essays_of_tokens(sentences), f"essays.{digest}")
+    return _niah(FORMS[task.name], partial(essays_of_tokens, sentences), f"essays.{digest}")
 
 
-TASKS = tuple(niah(form) for form in FORMS.values())
+TASKS = tuple(_niah(form) for form in FORMS.values())

@@ -5,9 +5,16 @@ import string
 from functools import partial
 
 from datasets_gen.examples.example import Question, Span
-from datasets_gen.examples.task import Draft, Request
-from datasets_gen.tasks.ruler.form import Size, ruler_task
-from datasets_gen.tasks.ruler.haystack import Needle, lay_out, noise, noise_of_tokens, occurrences
+from datasets_gen.examples.task import Draft, Length, Request
+from datasets_gen.tasks.ruler.form import (
+    USUAL_LENGTH,
+    Needle,
+    lay_out,
+    noise,
+    noise_of_tokens,
+    occurrences,
+    ruler_task,
+)
 
 HOPS = 4
 LETTERS, LETTERS_OF_EXAMPLE = 5, 3  # of a variable
@@ -44,18 +51,18 @@ def _example(rng: random.Random, other: list[Needle]) -> tuple[str, list[str]]:
         chain = draw_chain(rng, LETTERS_OF_EXAMPLE)
         if chain[0].words["subject"] != other[0].words["subject"]:
             break
-    depths = Size().depths(rng, len(chain))
+    depths = USUAL_LENGTH.depths(rng, len(chain))
     question, prefix, variables = _ask(chain)
     text = lay_out(LEAD, noise(NOISE_OF_EXAMPLE), chain, depths, "\n").text
     return f"{text}\n{question}\n{prefix} {' '.join(variables)}\n\n", [chain[0].words["subject"], *variables]
 
 
-def _make(rng: random.Random, _: Request, size: Size) -> Draft:
+def _make(rng: random.Random, _: Request, length: Length) -> Draft:
     chain = draw_chain(rng, LETTERS)
     example, said = _example(rng, chain)
-    depths = size.depths(rng, len(chain))
+    depths = length.depths(rng, len(chain))
     write = partial(lay_out, example + LEAD, needles=chain, depths=depths, joint="\n")
-    laid = write(noise_of_tokens(rng, size.tokens, size.count, lambda hay: write(hay).text))
+    laid = write(noise_of_tokens(rng, length, lambda hay: write(hay).text))
     text, prefix, variables = _ask(chain)
     question = Question(
         id="",

@@ -9,9 +9,8 @@ from itertools import islice
 
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
-from datasets_gen.examples.task import Draft, Request
-from datasets_gen.tasks.ruler.form import Size, ruler_task, short_words, vocabulary
-from datasets_gen.tasks.ruler.haystack import fit, occurrences
+from datasets_gen.examples.task import Draft, Length, Request
+from datasets_gen.tasks.ruler.form import fit, occurrences, ruler_task, short_words, vocabulary
 
 COMMON = 10  # words that a list has more often than others
 CWE_LEAD = "Some words of the list below come up more often than the others. Remember which ones."
@@ -75,9 +74,9 @@ def other_words(rng: random.Random, common: Sequence[str]) -> Iterator[str]:
         yield f"{firsts[pair // len(seconds)]}-{seconds[pair % len(seconds)]}"
 
 
-def _cwe(rng: random.Random, _: Request, size: Size) -> Draft:
-    _refuse_depth("cwe", size)
-    of_example, number_of_others, of_list = LONG_FORM if size.tokens >= LONG else SHORT_FORM
+def _cwe(rng: random.Random, _: Request, length: Length) -> Draft:
+    _refuse_depth("cwe", length)
+    of_example, number_of_others, of_list = LONG_FORM if length.tokens >= LONG else SHORT_FORM
     drawn = rng.sample(short_words(), 2 * COMMON)
     shown, common = drawn[:COMMON], drawn[COMMON:]
     source = other_words(random.Random(rng.getrandbits(64)), drawn)
@@ -90,7 +89,7 @@ def _cwe(rng: random.Random, _: Request, size: Size) -> Draft:
         others.extend(islice(source, max(0, number - len(others))))
         return head + of_list.write(random.Random(order), common, others[:number])
 
-    text = write(fit(size.tokens, size.count, write))
+    text = write(fit(length, write))
     known = {*drawn, *others_of_example, *others}
     question = _question(CWE_QUESTION, CWE_PREFIX, text, len(head), common, numbered(common))
     return Draft(text, occurrences(text, known), (question,), (Span("distractor", 0, len(head) - 1),))
@@ -101,9 +100,9 @@ def counts_of_ranks(words: int, ranks: int) -> list[int]:
     return [int(words * rank**-ALPHA / ZETA_OF_ALPHA) for rank in range(1, ranks + 1)]
 
 
-def _fwe(rng: random.Random, _: Request, size: Size) -> Draft:
-    _refuse_depth("fwe", size)
-    ranks = max(FREQUENT + 2, size.tokens // TOKENS_OF_A_CODED_WORD)
+def _fwe(rng: random.Random, _: Request, length: Length) -> Draft:
+    _refuse_depth("fwe", length)
+    ranks = max(FREQUENT + 2, length.tokens // TOKENS_OF_A_CODED_WORD)
     coded: dict[str, None] = {}
     while len(coded) < ranks - 1:
         coded["".join(rng.choices(string.ascii_lowercase, k=CODE_LETTERS))] = None
@@ -115,11 +114,11 @@ def _fwe(rng: random.Random, _: Request, size: Size) -> Draft:
         random.Random(order).shuffle(words)
         return f"{FWE_LEAD}\n{' '.join(words)}"
 
-    number = fit(size.tokens, size.count, write)
+    number = fit(length, write)
     counts = counts_of_ranks(number, ranks)
     if counts[FREQUENT] == counts[FREQUENT + 1]:
         raise DatasetError(
-            f"{size.tokens} tokens are too few for fwe: its {FREQUENT} most frequent words would not stand out"
+            f"{length.tokens} tokens are too few for fwe: its {FREQUENT} most frequent words would not stand out"
         )
     text, golds = write(number), list(coded)[:FREQUENT]
     question = _question(FWE_QUESTION, FWE_PREFIX, text, len(FWE_LEAD), golds, ", ".join(golds))
@@ -144,8 +143,8 @@ def _question(text: str, prefix: str, context: str, start: int, golds: Sequence[
     )
 
 
-def _refuse_depth(name: str, size: Size) -> None:
-    if size.depth is not None:
+def _refuse_depth(name: str, length: Length) -> None:
+    if length.depth is not None:
         raise DatasetError(f"--depth is for needles, and {name} has none: its words stand all over the context")
 
 

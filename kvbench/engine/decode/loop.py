@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from kvbench.engine.decode.cache import BranchCache
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel
-from kvbench.prompts.ends import AnswerEnds
+from kvbench.prompts.prompt import AnswerEnds
 from kvbench.system.errors import KVBenchError
 from policies import FULL
 

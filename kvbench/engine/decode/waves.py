@@ -18,7 +18,7 @@ from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import Scoring, Treatment
 from kvbench.models.load import LoadedModel
-from kvbench.models.shape import head_size_of
+from kvbench.models.pretrained import head_size_of
 from kvbench.prompts.prompt import Prompt
 
 # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.

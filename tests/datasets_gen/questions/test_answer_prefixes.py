@@ -1,6 +1,5 @@
 """The beginnings of answers: what they say, and what they must not say."""
 
-import random
 import re
 from collections.abc import Iterator, Mapping
 
@@ -8,12 +7,7 @@ import pytest
 
 from datasets_gen import ABSTENTION, TASKS, Example, Question, Task
 from datasets_gen.examples.lexicon import lexicon
-from datasets_gen.examples.wording import Phrasings, Wording
-from datasets_gen.tasks.arithmetic import QUESTIONS
-from datasets_gen.tasks.hops import WHOSE
-from datasets_gen.tasks.knowledge import DECADE, EMPLOYER_INITIALS, OLDER, PERSON_INITIALS, PLAYS, REPERTOIRE, STAFF
-from datasets_gen.tasks.multi_presence import PERIODS
-from datasets_gen.writing.relations import ATTRIBUTES, BONDS
+from datasets_gen.tasks.knowledge import DERIVED
 from tests.support.tasks.blind import form
 from tests.support.tasks.solvers.text import NAME
 from tests.support.tasks.suite import SPLITS, asked, known_names, some, texts
@@ -27,7 +21,7 @@ EACH_WAY = [(False, False), (True, False), (False, True)]  # held-out phrasings,
 
 def many(task: Task, level: int) -> Iterator[tuple[Example, Question]]:
     """The questions of many seeds, of both splits, in all phrasings."""
-    for seed in range(25):
+    for seed in range(12):
         for split in SPLITS:
             for held_out, taught in EACH_WAY:
                 yield from asked([task.example(seed, seed, split, level, held_out=held_out, taught=taught)])
@@ -51,18 +45,12 @@ def test_every_question_has_one_unless_it_would_obey_or_leak_in_place_of_the_mod
 
 
 @every_level
-def test_it_begins_a_sentence_and_does_not_end_it(task: Task, level: int) -> None:
-    for _, question in many(task, level):
+def test_it_says_neither_the_answer_nor_a_value_that_the_question_does_not_name(task: Task, level: int) -> None:
+    for example, question in many(task, level):
         prefix = question.answer_prefix
         assert prefix == " ".join(prefix.split())
         assert not prefix[:1].islower()
         assert not re.search(r"[.?!{}]", prefix)
-
-
-@every_level
-def test_it_says_neither_the_answer_nor_a_value_that_the_question_does_not_name(task: Task, level: int) -> None:
-    for example, question in many(task, level):
-        prefix = question.answer_prefix
         assert not any(says(prefix, gold) for gold in question.golds), question
         assert all(says(question.text, value) for value in example.stated_values if says(prefix, value)), question
 
@@ -71,7 +59,7 @@ def test_it_says_neither_the_answer_nor_a_value_that_the_question_does_not_name(
 def test_it_names_all_that_the_question_starts_from(task: Task, level: int) -> None:
     for example, question in many(task, level):
         prefix = question.answer_prefix
-        if prefix not in ("", OLDER.answer_prefix):  # one of the two who are compared is the answer
+        if prefix not in ("", DERIVED["older"].answer_prefix):  # one of the two who are compared is the answer
             names = set(re.findall(rf"(?=\b({NAME})\b)", question.text)) & known_names()
             numbers = set(re.findall(r"\d+", question.text))
             assert all(
@@ -97,75 +85,34 @@ def test_no_value_of_a_kind_that_follows_an_article_begins_with_a_vowel() -> Non
     assert {word for word in words if word[0] in "aeiou"} == {"ukulele"}
 
 
-# --- of all phrasings of a question
-
-
-def phrasings_with_prefix() -> Iterator[Phrasings]:
-    yield from (DECADE, OLDER, EMPLOYER_INITIALS, PERSON_INITIALS, STAFF, REPERTOIRE, WHOSE, QUESTIONS)
-    for relation in (*ATTRIBUTES, *BONDS, PLAYS):
-        yield relation.forward
-    for period in PERIODS:
-        yield from (*period.look_up.values(), period.first, period.last)
-
-
-def test_it_is_the_same_whichever_phrasing_is_drawn_and_nothing_is_drawn_for_it() -> None:
-    for phrasings in phrasings_with_prefix():
-        for held_out, taught in EACH_WAY:
-            wording, rng, same = Wording(3, held_out, taught), random.Random(4), random.Random(4)
-            drawn = [wording.choose_question(rng, phrasings) for _ in range(20)]
-            assert [question.text for question in drawn] == [wording.choose(same, phrasings) for _ in range(20)]
-            assert {question.answer_prefix for question in drawn} == {phrasings.answer_prefix}
-        assert phrasings.answer_prefix
-
-
 # --- as written by hand
 
 EXPECTED: Mapping[str, Mapping[str, str]] = {
     "base": {
         "In which city does Sabine Falford live?": "Sabine Falford lives in",
-        "What does Leon Norford work as?": "Leon Norford works as a",
-        "Which organisation does Delia Quarland work for?": "Delia Quarland works for",
         "What is the pet of Joel Selris?": "The pet of Joel Selris is a",
-        "Which thing does Jana Torster own?": "The thing that belongs to Jana Torster is the",
-        "When was Cedric Wesfield born?": "Cedric Wesfield was born on",
-        "Which locker does Sabine Quarland have?": "The locker of Sabine Quarland is",
-        "At which event was Sonja Barden a guest?": "Sonja Barden attended the",
         "Who lives in Drenia?": "The person who lives in Drenia is",
-        "Whose job is pharmacist?": "The person who works as a pharmacist is",
-        "Whom does Maple Press employ?": "The person who works for Maple Press is",
-        "Whose pet is a weasel?": "The person who keeps a weasel is",
         "Who is the owner of the mandolin?": "The mandolin is owned by",
-        "Who was born on 1 August 1940?": "The person who was born on 1 August 1940 is",
-        "Who uses locker 877?": "The person who has locker 877 is",
-        "Who was a guest at the Moonlight Carnival?": "The person who attended the Moonlight Carnival is",
     },
     "knowledge": {
         "What is the birth decade of Carmen Garwald?": "Carmen Garwald was born in the",
         "Who is older, Jonas Valner or Elias Quarland?": "The older of the two is",
         "What are the initials of the organisation that employs Elias Quarland?": "The initials of the employer of "
         "Elias Quarland are",
-        "What are the initials of the one who keeps a donkey?": "The initials of the person who keeps a donkey are",
         "What are the instruments of Jonas Valner?": "The instruments that Jonas Valner plays are the",
-        "How many instruments does Jonas Valner play?": "The number of instruments that Jonas Valner plays is",
         "How many people does Orchid Foundry employ?": "The number of people who work for Orchid Foundry is",
         "Who plays the fiddle?": "The person who plays the fiddle is",
     },
     "multi_presence": {
-        "What did Alma Dalris attend in 1944?": "In 1944 Alma Dalris attended the",
-        "Which organisation did Imogen Salmont work for in 1939?": "In 1939 Imogen Salmont worked for",
         "When did Leon Bramkov keep a goose?": "The year in which Leon Bramkov kept a goose was",
         "In 1933, who worked as a builder?": "The person who worked as a builder in 1933 was",
         "In which city did Hedda Peldale live first?": "The first city in which Hedda Peldale lived was",
-        "What did Elias Falden work as last?": "The last job that Elias Falden had was that of a",
-        "Which creature did Marta Norner keep last?": "The last creature that Marta Norner kept was a",
     },
     "multi_entity": {
         "Which locker does the teacher of Elena Salwald have?": "The locker of the teacher of Elena Salwald is",
-        "In which city does the tutor of Nadia Malbrook live?": "The tutor of Nadia Malbrook lives in",
     },
     "coreference": {
         "What is the name of the coach of Sabine Pelfield?": "The coach of Sabine Pelfield is",
-        "Who has Judith Roswood as mentor?": "The person who has Judith Roswood as mentor is",
     },
     "hops": {
         "Who employs the tutor of the teacher of the lawyer of Lena Calner?": "The tutor of the teacher of the lawyer "

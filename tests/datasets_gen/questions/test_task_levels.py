@@ -30,11 +30,6 @@ def test_it_draws_that_level_whatever_level_is_asked_of_it(task: Task, level: in
         for split in SPLITS:
             example = task.example(3, index, split, level)
             assert there.example(3, index, split) == there.example(3, index, split, level=5) == example
-
-
-@every_level
-def test_its_version_and_its_description_name_the_level(task: Task, level: int) -> None:
-    there = at_level(task, level)
     assert f"+level.{level}" in there.full_version
     assert there.full_version.replace(f"+level.{level}", "") == task.full_version
     assert there.description == f"{task.description}; level {level} of 5"
@@ -71,20 +66,13 @@ def test_all_arms_of_a_draw_ask_the_same_at_every_level(level: int) -> None:
         assert bool(examples[0].text_of("directive")) == (level > 0)
 
 
-@pytest.mark.parametrize("task", WITH_LEVELS, ids=lambda task: f"{task.name}{task.variant}")
 @pytest.mark.parametrize("level", [-1, 6])
-def test_a_level_that_a_task_has_not_is_refused_with_those_that_it_has(task: Task, level: int) -> None:
-    with pytest.raises(DatasetError, match=f"{task.name} has no level {level}: its levels are 0 to 5"):
-        at_level(task, level)
+def test_a_level_that_a_task_has_not_is_refused_with_those_that_it_has(level: int) -> None:
+    with pytest.raises(DatasetError, match=f"base has no level {level}: its levels are 0 to 5"):
+        at_level(TASKS["base"], level)
 
 
 # --- chance
-
-
-@pytest.mark.parametrize("task", WITH_LEVELS, ids=lambda task: f"{task.name}{task.variant}")
-def test_the_chance_of_the_highest_level_is_that_of_the_task(task: Task) -> None:
-    assert len(task.chances) == task.top_level + 1
-    assert task.chances[-1] == task.chance == at_level(task, task.top_level).chance
 
 
 @pytest.mark.parametrize(

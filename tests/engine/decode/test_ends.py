@@ -10,8 +10,7 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import _EndTest
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.prompts.ends import AnswerEnds
-from kvbench.prompts.prompt import build_prompts
+from kvbench.prompts.prompt import AnswerEnds, build_prompts
 from policies import FULL, POLICIES, at_ratios
 from tests.support.models.toy import model_of
 

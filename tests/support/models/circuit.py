@@ -111,4 +111,4 @@ def _draft(rng: random.Random, request: Request) -> Draft:
     return Draft(" ".join(words), tuple(stated), tuple(questions))
 
 
-TASK = Task("circuit", "1", "for a test", _draft, 0, 0.0, {"quick": 4}, 3, instruction="", max_new_tokens=3)
+TASK = Task("circuit", "1", "for a test", _draft, (0.0,), {"quick": 4}, 3, instruction="", max_new_tokens=3)

@@ -43,9 +43,8 @@ from kvbench.engine.treat.branch import Branch, Trace, clearing_masks, lazy_dono
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, wrap_model
-from kvbench.prompts.ends import AnswerEnds
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import Prompt, build_prompts, chat_template
+from kvbench.prompts.prompt import AnswerEnds, Prompt, build_prompts, chat_template
 from policies import POLICIES, Level, Policy, Situation, at_ratios, points_of
 from policies.declaration.draws import drawing_from, seed_of
 from tests.support.models.toy_tokenizer import END, train_tokenizer

@@ -125,11 +125,6 @@ def failing(one: dict[str, Any], reason: str) -> dict[str, Any]:
     return failed(reason, **{name: value for name, value in one.items() if name not in (*METRICS, *UNANSWERED)})
 
 
-def failing_at(reason: str, **where: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns a change of records by which those with these values fail."""
-    return lambda one: failing(one, reason) if where.items() <= one.items() else one
-
-
 def summary_row(policy: str, ratio: float = 0.5, **changes: Any) -> SummaryRow:
     """A row of a summary, blank but for what is given."""
     return SummaryRow(**{"task": "base", "mode": "agnostic", "policy": policy, **at_ratio(ratio), "n": 4, **changes})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from datasets_gen.examples.lexicon import lexicon
-from datasets_gen.writing.relations import BONDS
+from datasets_gen.writing.passage import BONDS
 from tests.support.tasks.solvers.relations import Reading, read_question, readings
 from tests.support.tasks.solvers.text import NAME, sentences
 

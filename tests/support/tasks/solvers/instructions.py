@@ -7,7 +7,7 @@ from functools import cache
 
 from datasets_gen.examples.directives import KINDS
 from datasets_gen.examples.wording import Phrasings
-from datasets_gen.writing.relations import ATTRIBUTES
+from datasets_gen.writing.passage import ATTRIBUTES
 from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES
 from tests.support.tasks.solvers.text import NAME, matches, sentences, value_of
 

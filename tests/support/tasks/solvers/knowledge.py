@@ -6,16 +6,7 @@ from functools import cache
 from itertools import permutations
 
 from datasets_gen.examples.wording import Phrasings
-from datasets_gen.tasks.knowledge import (
-    DECADE,
-    EMPLOYER_INITIALS,
-    OLDER,
-    PERSON_INITIALS,
-    PLAYS,
-    REPERTOIRE,
-    SLOTS,
-    STAFF,
-)
+from datasets_gen.tasks.knowledge import DERIVED, PLAYS, SLOTS
 from tests.support.tasks.solvers.text import NAME, matches, sentences, value_of
 
 RELATIONS = (*SLOTS, PLAYS)
@@ -84,16 +75,16 @@ def standard(question: str, known: Known) -> Iterator[set[str]]:
 
 
 def worked_out(question: str, known: Known) -> Iterator[set[str]]:
-    for found in words_of(DECADE, question):
+    for found in words_of(DERIVED["decade"], question):
         yield {f"{born[-4:-1]}0s" for born in values(known, "birthday", found["subject"])}
-    for found in words_of(OLDER, question):
+    for found in words_of(DERIVED["older"], question):
         yield older(known, found["first"], found["second"])
-    for found in words_of(EMPLOYER_INITIALS, question):
+    for found in words_of(DERIVED["employer_initials"], question):
         yield {way for employer in values(known, "employer", found["subject"]) for way in initials(employer)}
     for relation in RELATIONS:
         common, held_out = (
             tuple(template.replace("{clause}", relation.clause) for template in templates)
-            for templates in (PERSON_INITIALS.common, PERSON_INITIALS.held_out)
+            for templates in (DERIVED["person_initials"].common, DERIVED["person_initials"].held_out)
         )
         asked = Phrasings(common, held_out)
         for found in words_of(asked, question, relation.value_kind):
@@ -103,9 +94,9 @@ def worked_out(question: str, known: Known) -> Iterator[set[str]]:
 def put_together(question: str, known: Known) -> Iterator[set[str]]:
     for found in words_of(PLAYS.forward, question):
         yield orders(values(known, "plays", found["subject"]))
-    for found in words_of(REPERTOIRE, question):
+    for found in words_of(DERIVED["repertoire"], question):
         yield count(values(known, "plays", found["subject"]))
-    for found in words_of(STAFF, question, "organisation"):
+    for found in words_of(DERIVED["staff"], question, "organisation"):
         yield count(subjects(known, "employer", found["value"]))
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from datasets_gen.examples.wording import Phrasings
 from datasets_gen.tasks.hops import WHOSE
-from datasets_gen.writing.relations import ATTRIBUTES, BONDS
+from datasets_gen.writing.passage import ATTRIBUTES, BONDS
 from tests.support.tasks.solvers.text import NAME, matches, names_someone, sentences, value_of
 
 PHRASE = rf"(?:the [a-z]+ of )*{NAME}"

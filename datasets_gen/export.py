@@ -1,28 +1,25 @@
 """Writes examples as a Hugging Face dataset: one row for each question."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
-from datasets_gen.examples.example import Example, Split
+from datasets_gen.examples.example import Example, Question, Split
 from datasets_gen.examples.lexicon import LEXICON_SHA256, lexicon
-from datasets_gen.examples.tags import tags_of
 from datasets_gen.examples.task import Task
 
 CARD = """---
-{header}language:
+{licence}language:
 - en
 pretty_name: kvbench {name}
 task_categories:
 - question-answering
-size_categories:
-- {size}
 tags:
 - kv-cache
 - kvbench
-{synthetic}- {name}
+- {name}
 configs:
 - config_name: default
   data_files:
@@ -36,7 +33,7 @@ configs:
 | --- | --- |
 | task version | {version} |
 | lexicon | {lexicon_version}, sha256 {lexicon_hash} |
-{facts}
+| chance level | {chance:.1f} % right of a guesser who does not see the context |
 
 One row for each question. Spans are character ranges `[start, end)` of `context`; those of a question say where its
 answer and its evidence stand, those of the context (`context_spans`) where there are distractors and instructions.
@@ -45,33 +42,19 @@ answer and its evidence stand, those of the context (`context_spans`) where ther
 {splits}"""
 PART = """## Split {split}
 
-| | |
-| --- | --- |
-| seed | {seed} |
-| phrasings | {phrasings} |
-| contexts | {contexts:,} |
-| questions | {questions:,} |
-| by tag | {tags} |
+{contexts:,} contexts with {questions:,} questions, seed {seed}, {phrasings} phrasings:
 
     python -m kvbench export --task {task} --split {split} {options}
 """
-# What holds of generated contexts, and of those that were given.
-GENERATED = {
-    "header": "license: apache-2.0\n",
-    "synthetic": "- synthetic\n",
-    "facts": "| chance level of all questions | {chance:.1f} % right of a guesser who does not see the context |\n"
-    "| licence | Apache-2.0 |",
-    "origin": "Everything is generated, names and values are invented, and the same command writes the same rows on "
-    "every machine.",
-}
-GIVEN = {
-    "header": "",
-    "synthetic": "",
-    "facts": "| licence | that of the given rows; Apache-2.0 for those of IFEval |",
-    "origin": "The rows were given; attacks on prompts of IFEval, and their defences, are drawn. The same command over "
-    "the same\nrows writes the same on every machine.",
-}
-SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+# The licence in the header, and what holds of generated contexts and of those that were given.
+GENERATED = (
+    "license: apache-2.0\n",
+    "Everything is generated, names and values are invented; the same command writes the same rows on every machine.",
+)
+GIVEN = (
+    "",
+    "The rows were given, and their licence is their own; the same command over them writes the same everywhere.",
+)
 
 
 @dataclass(frozen=True)
@@ -85,72 +68,44 @@ class DatasetSplit:
     phrasings: str
     contexts: int
     questions: int
-    tags: Mapping[str, int]  # questions by tag
     options: str  # of the command, behind task and split
     source: str = ""  # the file of its questions, where they are somebody's own
 
 
 def dataset_card(task: Task, splits: Sequence[DatasetSplit]) -> str:
     """Writes the README of a dataset folder, with the header that the Hugging Face hub reads."""
-    questions = sum(one.questions for one in splits)
+    licence, origin = GENERATED if task.most is None else GIVEN
     return CARD.format(
+        licence=licence,
         name=task.name,
         description=task.description,
-        size=next((size for most, size in SIZES if questions < most), "1M<n<10M"),
         files="\n".join(f"  - split: {one.split}\n    path: data/{one.split}.parquet" for one in splits),
         version=task.full_version,
         lexicon_version=lexicon().version,
         lexicon_hash=LEXICON_SHA256,
-        **{name: text.format(chance=task.chance) for name, text in (GENERATED if task.most is None else GIVEN).items()},
-        splits="\n".join(_describe(task, one) for one in splits),
+        chance=task.chance,
+        origin=origin,
+        splits="\n".join(PART.format(**{**asdict(one), "task": one.source or task.name}) for one in splits),
     )
 
 
-def _describe(task: Task, one: DatasetSplit) -> str:
-    return PART.format(
-        task=one.source or task.name,
-        split=one.split,
-        seed=one.seed,
-        phrasings=one.phrasings,
-        contexts=one.contexts,
-        questions=one.questions,
-        tags=", ".join(f"{tag} {count:,}" for tag, count in one.tags.items()),
-        options=one.options,
-    )
+_TEXTS, _SPANS = List(Value("string")), List({"kind": Value("string"), "start": Value("int32"), "end": Value("int32")})
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("golds", "abstentions", "bridges", "tags", "directives", "stated_values"), _TEXTS),
+    **dict.fromkeys(("spans", "context_spans"), _SPANS),
+    **dict.fromkeys(("every_gold", "answerable"), Value("bool")),
+    "hops": Value("int32"),
+}  # of columns that are no text
 
 
-_SPAN = {"kind": Value("string"), "start": Value("int32"), "end": Value("int32")}
-FEATURES = Features(
-    {
-        "question_id": Value("string"),
-        "example_id": Value("string"),
-        "task": Value("string"),
-        "task_version": Value("string"),
-        "split": Value("string"),
-        "context": Value("string"),
-        "question": Value("string"),
-        "instruction": Value("string"),
-        "role": Value("string"),
-        "golds": List(Value("string")),
-        "every_gold": Value("bool"),
-        "answer_prefix": Value("string"),
-        "target": Value("string"),
-        "answer_marker": Value("string"),
-        "abstentions": List(Value("string")),
-        "answerable": Value("bool"),
-        "direction": Value("string"),
-        "answer_type": Value("string"),
-        "question_type": Value("string"),
-        "hops": Value("int32"),
-        "bridges": List(Value("string")),
-        "tags": List(Value("string")),
-        "spans": List(_SPAN),
-        "context_spans": List(_SPAN),
-        "directives": List(Value("string")),
-        "protected": Value("string"),
-        "stated_values": List(Value("string")),
-    }
-)
+def tags_of(question: Question) -> tuple[str, ...]:
+    """Lists what a question is: direction, type and answer type, whether it can be answered and from how many facts,
+    whether directives hold for it, and whether it is after a protected text, which is no fact."""
+    tags: list[str] = [question.direction, question.type, question.answer_type]
+    tags += ["answerable"] if question.answerable else ["unanswerable"]
+    tags += [f"{question.hops}-hop"] if question.answerable and not question.protected else []
+    tags += ["directed"] if question.directives else []
+    return (*tags, "attack") if question.protected else tuple(tags)
 
 
 def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
@@ -190,4 +145,4 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
 def to_dataset(task: Task, examples: Sequence[Example]) -> Dataset:
     """Returns the questions of the examples as a :class:`datasets.Dataset`."""
     rows = [row for example in examples for row in rows_of(task, example)]
-    return Dataset.from_list(rows, features=FEATURES)
+    return Dataset.from_list(rows, features=Features({name: _TYPES.get(name, Value("string")) for name in rows[0]}))
