@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from kvbench.cli.parameters import EveryTask, PrintTables, Run
+from kvbench.cli.parameters import EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
 from kvbench.publish.downloads import model_name, origin_of, write_tables
@@ -51,7 +51,9 @@ def command(
     only: Annotated[str, typer.Option(help="Figures of these alone, such as right,ger; comma-separated.")] = "",
     width: Annotated[str | None, typer.Option(help="Of each figure, such as 3.25in or 8cm.")] = None,
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
-    tables: PrintTables = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Write tables for a paper too, in LaTeX and Markdown.")
+    ] = False,
     every_task: EveryTask = False,
 ) -> Result:
     """Draws every curve, scatter and heat map of each task and mode, in each format."""
