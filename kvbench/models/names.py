@@ -10,7 +10,7 @@ from kvbench.models.gguf.header import SUFFIX, check_gguf
 from kvbench.models.natural import NATURAL_MODELS
 from kvbench.models.shipped import ADAPTERS, REFERENCE_MODELS, SHIPPED, folder_of
 from kvbench.system.errors import KVBenchError
-from kvbench.system.places import user_path
+from kvbench.system.files import user_path
 
 MODEL_NAMES = (*REFERENCE_MODELS, *NATURAL_MODELS, *ADAPTERS)
 

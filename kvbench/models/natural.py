@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvbench.models.gguf.header import SUFFIX
-from kvbench.system.places import user_path
+from kvbench.system.files import user_path
 
 CACHE = "KVBENCH_CACHE"  # the variable that moves the folder of fetched models
 
