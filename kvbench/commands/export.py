@@ -16,7 +16,6 @@ from kvbench.cli.result import Result
 from kvbench.experiments.data import with_data, with_essays
 from kvbench.experiments.options import contexts_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_atomically, write_text_atomically
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -60,33 +59,22 @@ def command(
     questions = sum(len(example.questions) for example in examples)
     if not questions:
         raise KVBenchError(f"--tag {tag}: no question of {contexts} contexts has these tags; nothing was written")
+    identity = (chosen.name, chosen.full_version, split)
+    options_of_task = {"context_tokens": context_tokens, "depth": depth, "tokenizer": tokenizer}
+    texts = {"data": data, "defence": defence, "essays": essays}
     given = _options(
-        seed=seed,
-        limit=contexts,
-        phrasings=phrasings,
-        tag=",".join(tags) or None,
-        context_tokens=context_tokens,
-        depth=depth,
-        tokenizer=tokenizer,
-        data=data,
-        defence=defence,
-        essays=essays,
+        seed=seed, limit=contexts, phrasings=phrasings, tag=",".join(tags) or None, **options_of_task, **texts
     )
-    counts = counts_of(examples)
     exported = DatasetSplit(
-        *(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given),
+        *(*identity, seed, phrasings, contexts, questions, counts_of(examples), given),
         source=shlex.quote(task) if is_file_of_questions(task) else "",
     )
     dataset = to_dataset(chosen, examples)
-    for before in existing:
-        if before.split == split and before != exported:
-            console.print(f"replacing {before.questions:,} questions ({before.options})", soft_wrap=True)
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
     write_text_atomically(path.with_suffix(".json"), _SPLIT.dump_json(exported, indent=1).decode())
     write_text_atomically(folder / "README.md", dataset_card(chosen, [*others, exported]))
-    identity = (chosen.name, chosen.full_version, split, contexts, questions)
     columns = [Column(name) for name in ("task", "version", "split", "contexts", "questions")]
-    return Result([ResultTable("exported", columns, [identity])], files={"dataset": path})
+    return Result([ResultTable("exported", columns, [(*identity, contexts, questions)])], files={"dataset": path})
 
 
 def _options(**options: object) -> str:
