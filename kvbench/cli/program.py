@@ -31,7 +31,6 @@ COMMANDS = {
     "claims": "Check published claims about KV caches: holds, does not hold, or undecided",
     "doctor": "Examine a press (budget, determinism, time), or a model: is it fit, what can a board show",
     "show": "Print an example of a task, or the worst answers of a run, with their evidence in colour",
-    "import-kvpress": "Put results of kvpress's own evaluation on a page, marked as imported",
     "check-submission": "Validate a run made by somebody else, its scores computed again from its outputs",
 }
 EXAMPLES = {  # of a first use, which a reader can copy
@@ -48,7 +47,6 @@ EXAMPLES = {  # of a first use, which a reader can copy
     "claims": "claims --only F,E --limit 16",
     "doctor": "doctor mine.py:MyPress",
     "show": "show runs/first --policy snapkv --ratio 0.9",
-    "import-kvpress": "import-kvpress results",
     "check-submission": "check-submission runs/first",
 }
 OUTPUT_OPTIONS = {  # of every command

@@ -14,7 +14,6 @@ from kvbench.system.files import make_folder, write_atomically, write_text_atomi
 from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.comparison import RunBeside
 from leaderboards.pages.front import FRONT, METHOD
-from leaderboards.pages.imported import IMPORTED
 from leaderboards.rendering.templating import render, show_link
 
 ROOT = Path("site")  # the folder of all sites, unless a command is given another folder
@@ -80,7 +79,7 @@ def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Stor
 
 def link_pages(folder: Path) -> None:
     """Shows the links to pages that templates hide as long as those are not there."""
-    others = [name for name in (FRONT, METHOD, IMPORTED, CLAIMS_PAGE) if (folder / name).is_file()]
+    others = [name for name in (FRONT, METHOD, CLAIMS_PAGE) if (folder / name).is_file()]
     others += [page.name for page in folder.glob("examples-*.html")]
     if _is_listed(folder):
         others += [f"../{LIST}"] if (folder.parent / LIST).is_file() else []

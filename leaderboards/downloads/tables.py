@@ -6,7 +6,7 @@ A sheet's columns are named as the fields that they come from. ``leaderboards/me
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from leaderboards.aggregate.comparison.duel import COMPARED, POINTS, Contest, Duel, MeanDifference
@@ -17,35 +17,6 @@ from leaderboards.boards.board import Boards, values_of
 from leaderboards.boards.standings import DERIVED, Standings
 from leaderboards.claims.verdict import Judgement
 from leaderboards.downloads.sheets import Sheet
-
-# What a data set is ranked by, where it is told several scores; of all of them more is better.
-HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")
-
-
-@dataclass(frozen=True)
-class Imported:
-    """Holds the results of some evaluations of one press at one ratio, in one setting."""
-
-    dataset: str
-    model: str
-    setting: str  # what of the data and the model was not the default
-    press: str
-    ratio: float
-    arguments: str  # how the press was built
-    scores: tuple[tuple[str, float | None], ...]  # by name, as they were told there; None where there is no number
-    tasks: int  # that the scores are the means over
-    predictions: int
-    answers: int  # predictions that came with a gold answer
-    f1: float | None  # in percent, computed here from the answers
-    em: float | None
-    runs: int = 1  # evaluations that these are the means of
-
-    @property
-    def headline(self) -> tuple[str, float | None]:
-        scores = dict(self.scores)
-        names = [name for name in HEADLINES if scores.get(name) is not None]
-        names += [name for name, value in self.scores if value is not None]
-        return (names[0], scores[names[0]]) if names else ("", None)
 
 
 def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
@@ -142,12 +113,6 @@ def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
 def kinds_sheet(name: str, kinds: Sequence[AnswerKind]) -> Sheet:
     """Makes the sheet that tells how two policies answer."""
     return Sheet.of(name, "How they answer", [asdict(one) for one in kinds], [one.name for one in fields(AnswerKind)])
-
-
-def imported_sheet(rows: Sequence[Imported]) -> Sheet:
-    """Makes the sheet of results of kvpress's own evaluation, the scores as it named them."""
-    records = [{**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"} for row in rows]
-    return Sheet.of("imported", "Imported from kvpress", records)
 
 
 def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:

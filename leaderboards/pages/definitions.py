@@ -242,17 +242,6 @@ COLUMNS = Chapter(
             "The output, as text and as token ids, and whether it ended by itself.",
             names=("output_text", "output_token_ids", "ended"),
         ),
-        Definition(
-            "Columns of what is imported",
-            "Results of kvpress’s own evaluation, as its files tell them: the scores under its names, their mean "
-            "over the tasks of the data set, with how many predictions and evaluations they are of. F1 and EM are "
-            "computed here from the predicted answers that have a gold.",
-            names=(
-                *("dataset", "press", "scores", "tasks", "predictions", "runs"),
-                *("source", "rank at its ratio", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
-                *("evaluations", "other scores, by kvpress"),
-            ),
-        ),
     ),
 )
 

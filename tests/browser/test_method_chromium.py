@@ -10,7 +10,6 @@ import pytest
 from kvbench.cli.program import main
 from tests.support.browsing.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.records.kvpress_folders import evaluation
 from tests.support.records.small_store import small_store
 
 pytestmark = needs_chromium
@@ -20,25 +19,20 @@ DOWNLOADS = "[...document.querySelectorAll('a[download]')].map(each => each.href
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pages of a run by somebody who calls the model something hostile, and of results from elsewhere."""
+    """The pages of a run by somebody who calls the model something hostile."""
     folder = tmp_path_factory.mktemp("runs")
     store = small_store(folder / "small")
     content = json.loads((store.folder / "run.json").read_text())
     seen = "".join(character for character in HOSTILE if character.isprintable())  # a run with another is refused
     content["identity"]["model"] = content["command"] = content["job"]["model"] = seen
     (store.folder / "run.json").write_text(json.dumps(content))
-    evaluation(folder / "results", {"qa": {"string_match": 50.0}}, predicted=["=1+1", "Rome"], press_name=HOSTILE)
     assert main(["site", str(store.folder), "--site", str(folder / "site")]) == 0
-    assert main(["import-kvpress", str(folder / "results"), "--site", str(folder / "site")]) == 0
     return folder / "site"
 
 
 @on_every_screen
-@pytest.mark.parametrize("name", ["method.html", "imported.html"])
-def test_a_page_is_quiet_fits_and_can_be_read(
-    browser: Chromium, site: Path, name: str, width: int, scheme: str
-) -> None:
-    browser.open_quietly(site / name, width, scheme)
+def test_a_page_is_quiet_fits_and_can_be_read(browser: Chromium, site: Path, width: int, scheme: str) -> None:
+    browser.open_quietly(site / "method.html", width, scheme)
     assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
 
 
@@ -63,20 +57,6 @@ def test_every_link_leads_to_something(browser: Chromium, site: Path) -> None:
         for link in here:
             place = link.partition("#")[2]
             assert browser.evaluate(f"document.getElementById({json.dumps(place)}) !== null"), link
-
-
-def test_front_page_and_imported_page_lead_to_each_other(browser: Chromium, site: Path) -> None:
-    for page, other in (("index.html", "imported.html"), ("imported.html", "index.html")):
-        browser.open(site / page)
-        link = f"[...document.querySelectorAll('a')].filter({IN_VIEW}).some(each => each.href.endsWith('/{other}'))"
-        assert browser.evaluate(link) is True
-
-
-def test_without_an_imported_page_no_link_to_it_is_shown(browser: Chromium, small_site: Path) -> None:
-    browser.open(small_site / "index.html")
-    shown = f"[...document.querySelectorAll('a')].filter({IN_VIEW}).map(each => each.getAttribute('href'))"
-    assert "imported.html" not in browser.evaluate(shown)
-    assert "method.html" in browser.evaluate(shown)
 
 
 def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Path) -> None:
@@ -105,11 +85,7 @@ def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Pa
 
 def test_a_download_begins_when_its_link_is_clicked(browser: Chromium, site: Path, tmp_path: Path) -> None:
     browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    for page, name in (
-        ("method.html", "records.parquet"),
-        ("index.html", "board.csv"),
-        ("imported.html", "imported.csv"),
-    ):
+    for page, name in (("method.html", "records.parquet"), ("index.html", "board.csv")):
         browser.open(site / page)
         browser.evaluate(f"document.querySelector('a[download][href$=\"{name}\"]').click()")
         for _ in range(100):
@@ -117,8 +93,3 @@ def test_a_download_begins_when_its_link_is_clicked(browser: Chromium, site: Pat
                 break
             time.sleep(0.05)
         assert (tmp_path / name).read_bytes() == (site / "data" / name).read_bytes()
-
-
-def test_a_hostile_name_computes_nothing_in_the_table_of_what_is_imported(site: Path) -> None:
-    (row,) = json.loads((site / "data/imported.json").read_text())
-    assert row["press"] == HOSTILE

@@ -12,7 +12,6 @@ from kvbench.cli.result import VERSION, Result
 from kvbench.store.store import Store
 from leaderboards.terminal.result_table import Column, ResultTable
 from tests.support.models.runs import CommandLine
-from tests.support.records.kvpress_folders import evaluation
 
 TREATED = ["--tasks", "base", "--limit", "1", "--ratios", "0.5"]
 PLACES = ["--out", "RUNS", "--site", "SITE"]
@@ -73,13 +72,11 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
         {"answers": "output_text", "prompts": "prompt"},
     ),
     "check-submission": (["check-submission", "RUN"], {"findings": "outcome"}),
-    "import-kvpress": (["import-kvpress", "RESULTS", "--site", "SITE"], {"imported": "scores"}),
 }
 
 
 def call(words: list[str], cli: CommandLine, run: Store) -> list[str]:
-    results = evaluation(cli.folder / "results/x", {"string_match": float("nan")}).parent
-    places = {"TOY": cli.model, "RUN": run.folder, "RUNS": cli.folder / "runs", "RESULTS": results}
+    places = {"TOY": cli.model, "RUN": run.folder, "RUNS": cli.folder / "runs"}
     filled = [str(places.get(word, word)) for word in words]
     return [word.replace("SITE", str(cli.folder / "site")) for word in filled]
 
@@ -152,10 +149,6 @@ def test_a_quiet_command_tells_its_warnings_on_standard_error_and_no_progress(
     Store.open(run).record_file("base", 0, "snapkv").unlink()
     assert cli("site", run, "--site", site, "--quiet") == 0
     assert cli.err.startswith(f"warning: {run} lacks records (snapkv of base: ")
-    results = evaluation(tmp_path / "results/x", 1.0).parent
-    (results / "broken").mkdir()
-    assert cli("import-kvpress", results, "--site", site, "--quiet") == 1
-    assert [line.partition(":")[0] for line in cli.err.splitlines()] == ["left out", "error"]
 
 
 def test_a_fault_is_in_the_object_on_standard_error_and_in_the_status(cli: CommandLine, tmp_path: Path) -> None:

@@ -14,11 +14,9 @@ from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import judge
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import (
-    Imported,
     board_sheet,
     cells_sheet,
     duels_sheet,
-    imported_sheet,
     kinds_sheet,
     register_sheet,
 )
@@ -26,7 +24,6 @@ from leaderboards.metrics import CURVES, METRICS, TABLES
 from leaderboards.pages.claims import build_claims
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.definitions import chapters
-from leaderboards.pages.imported import build_imported
 from leaderboards.studies.declaration import build_study
 from leaderboards.studies.routing.study import STUDY as ROUTING
 from leaderboards.studies.treatments.next_tokens import STUDY
@@ -44,7 +41,6 @@ HALF_AND_MOST = [Level("ratio", 0.5), Level("ratio", 0.9)]
 # What is asked of a policy, its name, and a heading without words.
 A_LEVEL = re.compile(rf"(({'|'.join(KINDS)}) )?[\d.]+")
 AT_A_LEVEL = re.compile(rf"(.+) at {A_LEVEL.pattern}")
-IMPORTED = Imported("ruler", "toy", "", "snapkv", 0.5, "", (("string_match", 50.0),), 1, 3, 3, 40.0, 30.0)
 
 JUDGED = judge(list(claims().values()), {})  # nothing was run: all are undecided
 
@@ -59,7 +55,6 @@ def sheets() -> list[Sheet]:
         board_sheet(found, boards_of(records, rows, found)),
         duels_sheet("verdicts", duels(records, "snapkv", ["knorm"]), {}),
         kinds_sheet("failures", answer_kinds(records, "snapkv", ["knorm"])),
-        imported_sheet([IMPORTED]),
         register_sheet(JUDGED),
         *instructions_page("toy", small_study())[1].sheets,
         *(sheet for _, content in treated_pages() for sheet in content.sheets),
@@ -78,7 +73,6 @@ def headings() -> set[str]:
         *(page for page, _ in treated_pages()),
         build_study(STUDY, next_tokens())[0],
         build_study(ROUTING, routing_input())[0],
-        build_imported("results", [IMPORTED]),
         build_claims("toy", None, JUDGED, {}, []),
     ]
     return {heading.strip() for page in pages for heading in Elements(page).headings}
@@ -98,7 +92,6 @@ def test_every_heading_of_every_page_is_defined() -> None:
         "cliff, hallucinated",
         "GER at 0.9",
         "gain",
-        "rank at its ratio",
     } <= found
     policies = {
         "full",

@@ -29,7 +29,6 @@ from leaderboards.figures.gallery import EXPECTED, curve_plot
 from leaderboards.metrics import Measure
 from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.front import FRONT, METHOD
-from leaderboards.pages.imported import IMPORTED
 from leaderboards.pages.results import Results
 from leaderboards.rendering.style import line_styles
 from leaderboards.terminal.table import few_contexts, telling, terminal_table
@@ -55,7 +54,6 @@ LOCAL = (
     "../claims-",
     FRONT,
     METHOD,
-    IMPORTED,
     CLAIMS_PAGE,
 )
 RUN: dict[str, Any] = {

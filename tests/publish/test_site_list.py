@@ -16,7 +16,6 @@ from kvbench.store.run_file import read_run_file
 from kvbench.store.store import Store
 from leaderboards.claims.registry import chosen_claims
 from tests.support.browsing.pages import Elements
-from tests.support.records.kvpress_folders import evaluation
 from tests.support.records.small_store import small_store
 
 SITE = Path("site")
@@ -85,16 +84,14 @@ def test_a_folder_elsewhere_is_in_no_list_and_a_broken_entry_is_left_out(
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the pages of a run, of a run of one task, of both together, of comparisons and of registers of
-    claims beside and within them, and of imported results."""
+    claims beside and within them."""
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         store = small_store(Path("runs/one"))
         shutil.copytree(store.folder, "runs/compare-one")
         run_of_one_task(store.folder, Path("runs/base"))
-        evaluation(folder / "results" / "x", {"qa": {"string_match": 60.0}})
         commands = (
-            ["import-kvpress", "results"],
             ["site", "runs/one"],
             ["site", "runs/base"],
             ["site", "runs/one", "runs/base", "--site", "site/two of them"],

@@ -40,7 +40,6 @@ CHEAP: Mapping[str, list[str]] = {
     "export": ["--task", "base", "--limit", "1", "--out", "OUT"],
     "show": ["base"],
     "doctor": ["nosuch"],
-    "import-kvpress": ["FOLDER"],
     "check-submission": ["RUN", "--replay", "0"],
     "compare": ["knorm", "--against", "snapkv", "--model", "MODEL", "--out", "FILE"],
     "bench": ["--policies", "nosuch"],
