@@ -9,7 +9,6 @@ import typer
 from datasets_gen.examples.task import NATIVE, USUAL, USUAL_TOKENS
 from datasets_gen.tasks.ifeval import Placement
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
-from kvbench.system.files import local_folder
 from policies.declaration.levels import BITS, BUDGET, KINDS, RATE, RATIO, LevelKind
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
@@ -37,13 +36,11 @@ Seed = Annotated[int, typer.Option(help="Seed of the examples and of random poli
 Mode = Annotated[
     Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
 ]
-Run = Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.", parser=local_folder, metavar="FOLDER")]
-Runs = Annotated[Path, typer.Option(help="Folder that holds the runs.", parser=local_folder, metavar="FOLDER")]
+Run = Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.", metavar="FOLDER")]
+Runs = Annotated[Path, typer.Option(help="Folder that holds the runs.", metavar="FOLDER")]
 Site = Annotated[
     Path | None,
-    typer.Option(
-        help="Folder of the page. Default: of the run's name, in site.", parser=local_folder, metavar="FOLDER"
-    ),
+    typer.Option(help="Folder of the page. Default: of the run's name, in site.", metavar="FOLDER"),
 ]
 CellSeconds = Annotated[float, typer.Option(help="How long a press may take with one context.")]
 MaxKVGB = Annotated[

@@ -37,7 +37,6 @@ from kvbench.store.store import Store
 from kvbench.store.tables import Record, StoredAnswer
 from kvbench.system.console import printable
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import local_folder
 from leaderboards.aggregate.comparison.paired import JUDGED, worst_first
 from leaderboards.rendering.templating import excerpt
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -95,7 +94,7 @@ def command(
             raise KVBenchError(f"{option} is for {of}, and {what} is {other}")
     if is_run:
         levels = [Level(kind, value) for kind in KINDS if (value := context.params[kind]) is not None]
-        return worst_of(Store.open(local_folder(what)), policy, levels, check_count("--worst", worst))
+        return worst_of(Store.open(Path(what)), policy, levels, check_count("--worst", worst))
     (task,) = with_essays(with_data([get_task(what)], data, defence), essays)
     chosen = lengthen_by_tokenizer(tokenizer if context_tokens else None, task, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")

@@ -20,7 +20,6 @@ from kvbench.system.files import (
 )
 from kvbench.system.process import answer_interrupts
 from tests.support.models.processes import Copy
-from tests.support.models.runs import CommandLine
 
 
 def test_a_write_is_ended_before_its_interrupt(tmp_path: Path) -> None:
@@ -78,11 +77,6 @@ def test_a_folder_is_worked_in_by_one_process_at_a_time_and_a_dead_one_keeps_not
         other.ended()
         with working_in(folder):
             pass
-
-
-def test_a_url_is_no_folder(cli: CommandLine) -> None:
-    for words in (["run", "--out", "s3://bucket/runs"], ["site", "s3://bucket/runs/x"], ["score", "memory://x"]):
-        assert "is a URL: give a local folder" in cli.error(*words)
 
 
 def test_a_local_folder_that_takes_no_file_is_one_line_and_none_is_made(tmp_path: Path) -> None:
