@@ -163,14 +163,6 @@ def test_a_press_of_another_window_is_found_as_what_it_is(
     assert text in why
 
 
-def test_a_press_that_keeps_all_is_told_to_leave_the_full_cache(llama: LoadedModel) -> None:
-    patient = admit(pressing("keeping", lambda s: ActingPress(keeps_all)), llama)
-    assert CHECKS["is it another policy under a new name?"](patient) == (
-        "note",
-        "at ratio 0.5 it leaves the full cache, in which every token is kept",
-    )
-
-
 def test_a_policy_that_studies_the_model_first_is_found_under_a_new_name(llama: LoadedModel) -> None:
     renamed = admit(pressing("renamed", POLICIES["duo_attention"].build), llama)
     assert CHECKS["is it another policy under a new name?"](renamed) == (
@@ -186,15 +178,6 @@ def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel
         "yes: it leaves the same cache as in a prefill of its own",
     )
     assert CHECKS[question](admit(POLICIES["kvzip"], llama))[1].startswith("no: it gets a prefill of its own")
-
-    def looks_at_the_live_cache(module: Any, _: Any, keys: torch.Tensor, values: torch.Tensor, *more: Any) -> Any:
-        before = more[1]["past_key_values"].layers[0].keys.shape[2]
-        return keys[:, :, : before // 2], values[:, :, : before // 2]
-
-    policy = pressing("looking", lambda s: ActingPress(looks_at_the_live_cache))
-    outcome, text = CHECKS[question](admit(policy, llama))
-    assert outcome == "wrong"
-    assert text.startswith("no: in the shared one it leaves another cache than in its own")
 
 
 def test_the_report_names_every_question_and_ends_with_a_status(

@@ -34,11 +34,6 @@ def words(command: str, run: Path, out: Path) -> list[str]:
     return [{"RUN": str(run), "OUT": str(out)}.get(word, word) for word in COMMANDS[command]]
 
 
-def is_a_file(run: Path) -> None:
-    shutil.rmtree(run)
-    run.write_text("x")
-
-
 def is_of_an_older_schema(run: Path) -> None:
     """Which had other fields."""
     edited(run, lambda content: (content.update(schema_version=3), content["identity"].pop("scope")))
@@ -47,7 +42,6 @@ def is_of_an_older_schema(run: Path) -> None:
 # What is done to a run, and what is said of it.
 SPOILT: list[tuple[Callable[[Path], object], str]] = [
     (shutil.rmtree, "holds no run: there is no such folder"),
-    (is_a_file, "holds no run: run.json is missing"),
     (lambda run: (run / "run.json").unlink(), "holds no run: run.json is missing"),
     (is_of_an_older_schema, "was written by kvbench with record schema 3; this one reads"),
     (lambda run: (run / "run.json").write_text("[" * 10_000), "run.json is damaged"),
@@ -82,12 +76,9 @@ def test_a_run_that_cannot_be_read_is_one_clear_line(
         ),
         ("zeros(rate=0.1", "0.1", "zeros(rate=0.1: write the options in one pair of brackets"),
         ("zeros", "1.5", "--rates 1.5: 1.5 is outside [0, 1]"),
-        ("zeros(rate=2)", "0.1", "rate=2: Input should be less than or equal to 1"),
         ("bitflip(bits=40)", "0.1", "bits=40: float32 has 32 bits, 0 to 31"),
         ("zeros(layers=99)", "0.1", "layers=99: the model has"),
-        ("zeros(heads=99)", "0.1", "heads=99: the model has"),
         ("int9", "0.1", "did you mean 'int8'?"),
-        ("mantissa(bits=24)", "0.1", "bits=24: Input should be less than or equal to 23"),
         ("decoding_knorm+zeros(rate=0.1,phase=every_step)", "0.1", "decoding_knorm decodes alone"),
     ],
 )
@@ -98,13 +89,6 @@ def test_a_treatment_that_cannot_be_is_one_line_before_anything_is_loaded(
     assert text in said
     assert "loading" not in said
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize("tokens", [-1, 0])
-def test_a_length_that_cannot_be_is_one_line_before_anything_is_loaded(cli: CommandLine, tokens: int) -> None:
-    said = cli.error(*cli.words("--context-tokens", tokens))
-    assert f"a context has 1 or more tokens and 131072 at most, not {tokens}" in said
-    assert "loading" not in cli.err
 
 
 @pytest.mark.parametrize(
@@ -127,39 +111,9 @@ def test_the_name_of_another_run_is_refused_before_anything_is_loaded(
     assert "loading" not in cli.err
 
 
-def test_a_model_whose_heads_cannot_share_keys_is_one_line_before_its_weights_are_read(
-    cli: CommandLine, tmp_path: Path
-) -> None:
-    model = Path(shutil.copytree(cli.model, tmp_path / "three"))
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | {"num_key_value_heads": 3}))
-    assert f"{config['num_attention_heads']} heads cannot share 3 key heads evenly" in cli.error(
-        *cli.words(model=model)
-    )
-
-
 def test_a_mistyped_run_is_suggested(cli: CommandLine, run: Path) -> None:
     said = cli.error("site", run.parent / "frist")
     assert f"did you mean {run}?" in said
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["site", "RUN", "--site", "FILE"],
-        ["figures", "RUN", "--out", "FILE/below"],
-        ["run", "--site", "FILE"],
-        ["compare", "snapkv", "--site", "FILE"],
-    ],
-)
-def test_a_folder_that_cannot_be_written_is_named(
-    cli: CommandLine, run: Path, tmp_path: Path, words: list[str]
-) -> None:
-    (tmp_path / "file").write_text("x")
-    given = [word.replace("FILE", str(tmp_path / "file")).replace("RUN", str(run)) for word in words]
-    said = cli.error(*given)
-    assert f"{words[-2]} {given[-1]} cannot be written" in said
-    assert "name another folder" in said
 
 
 def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
@@ -240,30 +194,21 @@ def test_what_cannot_be_used_is_one_short_line(
     assert max(map(len, said.split())) < 320
 
 
-def edited_model(cli: CommandLine, folder: Path, file: str, fields: dict[str, Any]) -> Path:
-    model = Path(shutil.copytree(cli.model, folder / "model"))
-    content = json.loads((model / file).read_text()) | fields
-    (model / file).write_text(json.dumps(content))
-    return model
-
-
 @pytest.mark.parametrize(
     ("file", "field", "value"),
     [
         ("config.json", "num_hidden_layers", 100_000),
-        ("config.json", "num_hidden_layers", "two"),
         ("config.json", "max_position_embeddings", "x"),
-        ("config.json", "rms_norm_eps", "x"),
         ("config.json", "hidden_size", 10**12),
         ("config.json", "vocab_size", -1),
-        ("generation_config.json", "eos_token_id", "x"),
         ("generation_config.json", "eos_token_id", [1e9, None]),
     ],
 )
 def test_a_size_that_no_model_has_is_named_before_anything_is_made(
     cli: CommandLine, tmp_path: Path, file: str, field: str, value: object
 ) -> None:
-    model = edited_model(cli, tmp_path, file, {field: value})
+    model = Path(shutil.copytree(cli.model, tmp_path / "model"))
+    (model / file).write_text(json.dumps(json.loads((model / file).read_text()) | {field: value}))
     said = cli.error(*cli.words(model=model))
     assert field in said
     if file == "config.json":

@@ -167,10 +167,3 @@ def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
     page = (tmp_path / "site/compare-Picky.html").read_text()
     assert "What failed" in page
     assert "Picky at ratio 0.9 of base: Picky failed in layer 0: ValueError: too much" in page
-
-
-def test_two_names_for_one_method_fail_a_comparison_too_and_its_page_says_so(cli: CommandLine, tmp_path: Path) -> None:
-    given = ("compare", "kvpress:KnormPress", "--against", "knorm,snapkv", "--ratios", "0.5")
-    assert cli(*words(cli, *given)) == 1
-    assert "KnormPress and knorm are identical at ratio 0.5" in cli.complaint
-    assert "KnormPress and knorm are identical at ratio 0.5" in (tmp_path / "site/compare-KnormPress.html").read_text()
