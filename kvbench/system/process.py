@@ -74,12 +74,14 @@ def interrupts_held() -> Iterator[None]:
         yield
         return
     pending: list[int] = []
-    handlers = {one: signal.signal(one, lambda number, _: pending.append(number)) for one in ENDING}
+    answered = [one for one in ENDING if signal.getsignal(one) is signal.default_int_handler]  # Ray's are left alone
+    for one in answered:
+        signal.signal(one, lambda number, _: pending.append(number))
     try:
         yield
     finally:
-        for one, handler in handlers.items():
-            signal.signal(one, handler)
+        for one in answered:
+            signal.signal(one, signal.default_int_handler)
     if pending:
         raise KeyboardInterrupt
 
