@@ -124,7 +124,7 @@ def test_an_edited_identity_is_found(run: Path) -> None:
     edit_identity(run, lambda content: content["identity"]["tasks"][0].update(chance=1.0))
     assert wrong(run)["hashes"].startswith("base: chance is 1.0, made again it is 16.2")
     edit_identity(run, lambda content: content["identity"].update(seed=4))
-    assert "missing" in wrong(run)["completeness"]
+    assert "there 1 times, planned 0" in wrong(run)["completeness"]
     edit_identity(run, lambda content: content["identity"].pop("seed"))
     with pytest.raises(Exception, match=r"run.json is damaged \(identity.seed: Field required\)"):
         wrong(run)

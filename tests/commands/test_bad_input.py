@@ -178,7 +178,6 @@ SHAPE = ("--layers", 4, "--heads", 4, "--key-heads", 2, "--parameters", 1)  # th
         (["run", "--tasks", "x" * 30_000], "has 30,000 characters"),
         (["run", "--model", "~nosuch/x"], "~nosuch/x lies in a home folder that is not there"),
         (["run", "--policies", "~nosuch/x.py:P"], "~nosuch/x.py is no path"),
-        (["run", "--site", "LOOP"], "loop"),
         (["run", "--policies", "LOOP.py:P"], "is no path ("),
         (["export", "--task", "base", "--out", "x" * 300], "File name too long"),
     ],
