@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from time import monotonic
 from typing import Literal
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -13,7 +12,6 @@ from leaderboards.terminal.result_table import Column, ResultTable
 Outcome = Literal["ok", "note", "unchecked", "wrong"]
 STYLES: dict[Outcome, str] = {"ok": "green", "note": "yellow", "unchecked": "yellow", "wrong": "bold red"}
 FAULTS_SHOWN = 3
-SECONDS_BETWEEN_LINES = 2.0
 Begin = Callable[[str], None]
 
 
@@ -34,40 +32,31 @@ def finding_of(check: str, sound: str, faults: Sequence[str]) -> Finding:
     return Finding(check, "wrong", "; ".join(faults[:FAULTS_SHOWN]) + more)
 
 
-def silent(_: str) -> None:
-    """Reports no check."""
-
-
-def note(check: str, text: str) -> Finding:
-    return Finding(check, "note", text)
-
-
 def unchecked(check: str, text: str) -> Finding:
     return Finding(check, "unchecked", text)
 
 
+def silent(_: str) -> None:
+    """Reports no check."""
+
+
+def progress_bar() -> Progress:
+    """Returns a bar that a terminal shows while something takes long, with the time that is left."""
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    left = (TextColumn("left"), TimeRemainingColumn())
+    return Progress(*columns, *left, console=console, disable=not console.is_terminal, transient=True)
+
+
 def findings_of(checks: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
-    """Shows which of so many checks runs, and in a terminal how much time is left, and returns all findings.
-    ``examine`` reports the name of each check before it runs. Where there is no terminal, as in a file or a pipe, a
-    line is printed for a check that begins some seconds after the last line."""
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-    )
-    terminal = console.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not terminal, transient=True) as progress:
+    """Returns all findings, and shows in a terminal which of so many checks runs. ``examine`` reports the name of each
+    check before it runs."""
+    with progress_bar() as progress:
         task = progress.add_task("", total=checks)
-        started, last_line = 0, monotonic()
+        started = 0
 
         def begin(check: str) -> None:
-            nonlocal started, last_line
+            nonlocal started
             progress.update(task, description=check, completed=started)
-            if not terminal and monotonic() - last_line >= SECONDS_BETWEEN_LINES:
-                console.print(f"check {started + 1} of {checks}: {check}", soft_wrap=True)
-                last_line = monotonic()
             started += 1
 
         return list(examine(begin))
@@ -83,5 +72,6 @@ def findings_table(title: str, findings: Sequence[Finding]) -> ResultTable:
     return ResultTable("findings", columns, [(one.check, one.outcome, one.text) for one in findings], title)
 
 
-def faults_among(findings: Sequence[Finding]) -> list[Finding]:
-    return [finding for finding in findings if finding.outcome == "wrong"]
+def faulty_checks(findings: Sequence[Finding], outcome: Outcome = "wrong") -> str:
+    """Names the checks with an outcome, each once."""
+    return ", ".join(dict.fromkeys(finding.check for finding in findings if finding.outcome == outcome))

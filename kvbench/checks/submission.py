@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from datasets_gen import Example, Task
 from kvbench.checks.findings import Begin, Finding, finding_of, silent, unchecked
 from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect, described_context, described_question
-from kvbench.experiments.grid import Grid, Setting, arguments_at, device_name, package_versions, source_hash
+from kvbench.experiments.grid import Grid, Setting, device_name, package_versions, source_hash
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
 from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows
 from kvbench.store.scoring import SCORES, scores_of
 from kvbench.store.store import SUMMARY_FILE, Store
-from kvbench.store.tables import CONTEXTS, Record, StoredAnswer
+from kvbench.store.tables import Record, StoredAnswer
 from kvbench.system.errors import KVBenchError, first_line
 from policies import Point
 from policies.composition import built_in
@@ -78,11 +78,10 @@ def _place(record: Record) -> str:
     return f"{record.policy} at {record.point.where}, {record.question_id}"
 
 
-def _differences(place: str, stored: BaseModel | Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
+def _differences(place: str, stored: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
     """Names the first value that is not as it is made again."""
-    values = vars(stored) if isinstance(stored, BaseModel) else stored
-    wrong = (name for name, value in made.items() if not _is_same(values.get(name), value))
-    return [f"{place}: {name} is {values.get(name)!r:.60}, made again it is {made[name]!r:.60}" for name in wrong][:1]
+    wrong = [name for name, value in made.items() if not _is_same(stored.get(name), value)]
+    return [f"{place}: {name} is {stored.get(name)!r:.60}, made again it is {made[name]!r:.60}" for name in wrong[:1]]
 
 
 def _is_same(stored: Any, made: Any) -> bool:
@@ -93,23 +92,19 @@ def _is_same(stored: Any, made: Any) -> bool:
 
 
 def _check_hashes(submission: Submission) -> Iterator[Finding]:
-    """Compares the hashes of code and model, and each task and policy with the one of its name here."""
-    identity, faults = submission.store.identity, list[str]()
+    """Compares the hashes of code and model, and each task with the one of its name here."""
+    identity = submission.store.identity
     if not submission.is_of_this_code:
-        yield unchecked(
-            "hashes", f"made by other code than is here: kvbench {identity.kvbench_version}, {identity.source}"
-        )
+        made_by = f"kvbench {identity.kvbench_version}, {identity.source}"
+        yield unchecked("hashes", f"made by other code than is here: {made_by}")
     if not submission.model_is_here:
         yield unchecked("hashes", f"no {identity.model} of fingerprint {identity.model_fingerprint} is on this machine")
-    for planned in identity.tasks:
-        if task := submission.tasks.get(planned.name):
-            faults += _differences(planned.name, planned, {name: getattr(task, name) for name in TASK_FIELDS})
-    for stored in identity.policies:
-        if submission.is_of_this_code and built_in(stored.name):
-            policy = find_policy(stored.name)
-            made = {name: getattr(policy, name) for name in ("family", "paper", "origin")}
-            made["arguments"] = arguments_at(policy, stored.arguments_at_tokens)
-            faults += _differences(stored.name, stored, made)
+    faults = [
+        fault
+        for planned in identity.tasks
+        if (task := submission.tasks.get(planned.name))
+        for fault in _differences(planned.name, vars(planned), {name: getattr(task, name) for name in TASK_FIELDS})
+    ]
     yield finding_of("hashes", f"code {identity.source}, model {identity.model_fingerprint}", faults)
 
 
@@ -121,8 +116,8 @@ def _check_questions(submission: Submission) -> Iterator[Finding]:
         for example in examples:
             made[example.id] = {**described_context(task, example), "mode": submission.store.identity.mode}
             made |= {one.id: described_question(task, example, one) for one in example.questions}
-    stored: dict[str, BaseModel] = {answer.context.example_id: answer.context for answer in submission.answers}
-    stored |= {answer.question.question_id: answer.question for answer in submission.answers}
+    stored = {answer.context.example_id: vars(answer.context) for answer in submission.answers}
+    stored |= {answer.question.question_id: vars(answer.question) for answer in submission.answers}
     faults = [fault for key, row in stored.items() for fault in _differences(key, row, made.get(key, {}))]
     yield finding_of("questions", f"{len(made):,} contexts and questions are as generated", faults)
     foreign = [one for one in submission.store.identity.tasks if one.name not in submission.tasks]
@@ -132,27 +127,25 @@ def _check_questions(submission: Submission) -> Iterator[Finding]:
 def _check_completeness(submission: Submission) -> Iterator[Finding]:
     """Checks that every policy answers every question once at every level, and that there are no other records."""
     records = [answer.record for answer in submission.answers]
-    asked: dict[str, set[str]] = defaultdict(set)
+    questions: dict[str, set[str]] = defaultdict(set)
     for record in records:
-        asked[record.task].add(record.question_id)
+        questions[record.task].add(record.question_id)
     # Where a task cannot be generated, what any policy answers is what all have to answer.
-    asked |= {name: {one.id for each in of for one in each.questions} for name, of in submission.examples.items()}
+    questions |= {name: {one.id for each in of for one in each.questions} for name, of in submission.examples.items()}
     planned = {
         (task, policy.name, point, question)
         for policy in submission.store.identity.policies
         for task in policy.tasks
         for point in policy.points
-        for question in asked[task]
+        for question in questions[task]
     }
     stored = Counter((one.task, one.policy, one.point, one.question_id) for one in records)
     run = submission.store.run
     faults = [] if run.status == "complete" else [f"the run is {run.status}, not complete: {run.reason}"]
-    for what, keys in (
-        ("missing", planned - set(stored)),
-        ("not asked for by run.json", set(stored) - planned),
-        ("there twice", {key for key, count in stored.items() if count > 1}),
-    ):
-        faults += [f"{policy} at {point.where}, {question} is {what}" for _, policy, point, question in sorted(keys)]
+    for key in sorted(planned | set(stored)):
+        if stored[key] != (key in planned):
+            number = f"there {stored[key]} times, planned {int(key in planned)}" if stored[key] else "missing"
+            faults.append(f"{key[1]} at {key[2].where}, {key[3]} is {number}")
     yield finding_of("completeness", f"{len(records):,} records, none missing, none twice", faults)
     if failed := [record for record in records if record.status != "ok" or record.output_text is None]:
         yield unchecked("completeness", f"{len(failed):,} answers failed, as {_place(failed[0])}: {failed[0].reason}")
@@ -160,25 +153,23 @@ def _check_completeness(submission: Submission) -> Iterator[Finding]:
 
 def _check_scores(submission: Submission) -> Iterator[Finding]:
     """Scores the stored outputs again, and adds up ``summary.json`` again."""
-    faults, without_judge = [], set()
-    for answer in submission.answers:
-        try:
-            faults += _differences(_place(answer.record), answer.record, dict.fromkeys(SCORES) | scores_of(answer))
-        except KVBenchError as error:  # a judge that is not installed
-            without_judge.add(f"{answer.record.task} cannot be scored here: {error}")
+    faults = [
+        fault
+        for answer in submission.answers
+        for fault in _differences(_place(answer.record), vars(answer.record), dict.fromkeys(SCORES) | scores_of(answer))
+    ]
     yield finding_of("scores", f"{len(submission.answers):,} outputs have the stored scores", faults)
-    yield from (unchecked("scores", text) for text in sorted(without_judge))
     rows = json.loads(json.dumps([row.model_dump() for row in summary_rows(submission.store)]))
     stored = json.loads((submission.store.folder / SUMMARY_FILE).read_text(encoding="utf-8"))
     faults = [] if len(rows) == len(stored) else [f"it has {len(stored)} rows, the records make {len(rows)}"]
     for made, row in zip(rows, stored, strict=False):
         faults += _differences(f"{made['policy']} on {made['task']} in {SUMMARY_FILE}", row, made)
-    yield finding_of("summary", f"{len(rows)} rows of {SUMMARY_FILE} are as the records make them", faults)
+    yield finding_of("scores", f"{len(rows)} rows of {SUMMARY_FILE} are as the records make them", faults)
 
 
 def _replay(submission: Submission, count: int) -> Iterator[Finding]:
-    """Lets the model answer so many cells again, drawn at random so that nobody knows which, and compares them with
-    their records. It finds what nothing else shows, such as answers of one policy under the name of another."""
+    """Lets the model answer so many cells again, drawn at random so that nobody knows which. It finds what nothing else
+    shows, such as answers of one policy under the name of another."""
     cells: dict[Cell, list[StoredAnswer]] = defaultdict(list)
     for answer in submission.answers:
         record = answer.record
@@ -204,16 +195,16 @@ def _replay(submission: Submission, count: int) -> Iterator[Finding]:
     answers = sum(len(cells[cell]) for cell in chosen)
     if not is_same_machine:
         yield unchecked("rounding", "another device, code or package made the run: its likelihoods and what it keeps")
-        if faults and len(faults) < FEW * answers:
-            yield unchecked("replay", f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}")
-            return
+    if faults and not is_same_machine and len(faults) < FEW * answers:
+        yield unchecked("replay", f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}")
+        return
     yield finding_of("replay", f"{len(chosen):,} of {len(cells):,} cells answered again as they are stored", faults)
 
 
 def _faults_of(
     submission: Submission, model: LoadedModel, cell: Cell, answers: Sequence[StoredAnswer], compared: Collection[str]
 ) -> Iterator[str]:
-    """Answers a cell again, and names each answer of which a stored row is another then."""
+    """Answers a cell again, and names each answer that has another record then."""
     name, index, policy, point = cell
     identity = submission.store.identity
     longest = next(task.max_new_tokens for task in identity.tasks if task.name == name)
@@ -222,15 +213,12 @@ def _faults_of(
     donor = partial(Grid([(task, index + 1)], setting, identity.held_out).donor, task)
     rows = collect(model, task, [submission.examples[name][index]], setting, donor)
     records = {one.question_id: one.model_dump(include={*compared}) for one in rows.records if one.policy == policy}
-    questions = {one.question_id: vars(one) for one in rows.questions}
-    (context,) = map(vars, rows.tables[CONTEXTS.name])
     for answer in answers:
-        key, place = answer.record.question_id, _place(answer.record)
-        parts = ((answer.record, records[key]), (answer.question, questions[key]), (answer.context, context))
-        yield from [fault for stored, made in parts for fault in _differences(place, stored, made)][:1]
+        record = answer.record
+        yield from _differences(_place(record), vars(record), records[record.question_id])
 
 
-COUNT = 6  # checks, each of which examine() begins
+CHECKS = ("hashes", "questions", "completeness", "scores", "replay")
 
 
 def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Finding]:
@@ -249,16 +237,15 @@ def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Fin
     if store.identity.tables:
         yield unchecked("files", f"the numbers of {', '.join(store.identity.tables)} are not made again")
     submission = Submission(store, answers)
-    checks: dict[str, Callable[[Submission], Iterator[Finding]]] = {
-        "hashes": _check_hashes,
-        "questions": _check_questions,
-        "completeness": _check_completeness,
-        "scores": _check_scores,
-        "replay": partial(_replay, count=cells),
-    }
-    for name, check in checks.items():
+    checks: tuple[Callable[[Submission], Iterator[Finding]], ...] = (
+        *(_check_hashes, _check_questions, _check_completeness, _check_scores),
+        partial(_replay, count=cells),
+    )
+    for name, check in zip(CHECKS, checks, strict=True):
         begin(name)
         try:
             yield from check(submission)
+        except KVBenchError as error:  # a judge that is not installed
+            yield unchecked(name, str(error))
         except Exception as error:  # of texts and numbers that no run writes
             yield Finding(name, "wrong", f"it cannot be examined ({type(error).__name__}: {first_line(error)})")

@@ -1,20 +1,15 @@
 """Options that several commands take, each with the one help text it has."""
 
-import inspect
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Collection
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from datasets_gen.examples.task import NATIVE, USUAL, USUAL_TOKENS
 from datasets_gen.tasks.ifeval import Placement
 from datasets_gen.tasks.ruler.form import USUAL as USUAL_OF_RULER
-from kvbench.cli.result import OUTPUT_OPTIONS, Result
-from kvbench.system.places import local_folder
-from policies.declaration.levels import KINDS
+from policies.declaration.levels import BITS, BUDGET, KINDS, RATE, RATIO, LevelKind
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
 Model = Annotated[str, typer.Option(help="A name of ls models, a folder, a GGUF file, or a hub name.")]
@@ -41,13 +36,11 @@ Seed = Annotated[int, typer.Option(help="Seed of the examples and of random poli
 Mode = Annotated[
     Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
 ]
-Run = Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.", parser=local_folder, metavar="FOLDER")]
-Runs = Annotated[Path, typer.Option(help="Folder that holds the runs.", parser=local_folder, metavar="FOLDER")]
+Run = Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.", metavar="FOLDER")]
+Runs = Annotated[Path, typer.Option(help="Folder that holds the runs.", metavar="FOLDER")]
 Site = Annotated[
     Path | None,
-    typer.Option(
-        help="Folder of the page. Default: of the run's name, in site.", parser=local_folder, metavar="FOLDER"
-    ),
+    typer.Option(help="Folder of the page. Default: of the run's name, in site.", metavar="FOLDER"),
 ]
 CellSeconds = Annotated[float, typer.Option(help="How long a press may take with one context.")]
 MaxKVGB = Annotated[
@@ -70,10 +63,18 @@ Tokenizer = Annotated[str | None, typer.Option(help="What counts tokens, as --mo
 ExampleSeed = Annotated[int, typer.Option(help="Seed of the examples.")]
 ExampleSplit = Annotated[Literal["train", "test"], typer.Option(help="train or test.")]
 Phrasings = Annotated[Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")]
-PrintTables = Annotated[bool, typer.Option("--tables", help="Write the tables for a paper too, in LaTeX and Markdown.")]
-LevelTexts = Mapping[str, str]  # what was given, by kind of level: see :func:`with_level_options`
-GivenLevel = Mapping[str, float]
-NONE_GIVEN: Mapping[str, Any] = MappingProxyType({})
+
+
+def _level_help(kind: LevelKind) -> str:
+    few = f", in a comparison {kind.few}" if kind.few else ""
+    return f"{kind.help} Default: {kind.default}{few}." if kind.default else kind.help
+
+
+Ratios = Annotated[str | None, typer.Option(help=_level_help(RATIO))]
+Budgets = Annotated[str | None, typer.Option(help=_level_help(BUDGET))]
+Rates = Annotated[str | None, typer.Option(help=_level_help(RATE))]
+Bits = Annotated[str | None, typer.Option(help=_level_help(BITS))]
+LevelOfRun = Annotated[float | None, typer.Option(help="Of a run: at which of its levels.")]
 Repeats = Annotated[
     int | None, typer.Option(help="Draws of each random policy; every other runs once. Default: 1, or the suite's.")
 ]
@@ -133,41 +134,13 @@ GPUs = Annotated[
 ]
 
 
-def with_level_options(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Gives a command an option for each kind of level.
-
-    A parameter of the type ``LevelTexts`` becomes the options that give levels, such as ``--ratios``; one of the type
-    ``GivenLevel`` those that pick one, such as ``--ratio``. The command gets what was given as a mapping by kind.
-    """
-    options: dict[str, dict[str, str]] = {}  # by parameter of the command, the kind of each option
-    parameters = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if parameter.annotation not in (LevelTexts, GivenLevel):
-            parameters.append(parameter)
-            continue
-        options[name] = {}
-        for kind in KINDS.values():
-            option = kind.name
-            annotation: Any = Annotated[float | None, typer.Option(help=f"Of a run: at which asked {kind.name}.")]
-            if parameter.annotation == LevelTexts:
-                option = kind.plural
-                annotation = Annotated[str | None, typer.Option(help=kind.help_with_default(few=name == "few"))]
-            parameters.append(parameter.replace(name=option, annotation=annotation, default=None))
-            options[name][option] = kind.name
-
-    @wraps(command)
-    def called(**given: Any) -> Result:
-        for name, kinds in options.items():
-            texts = {kind: given.pop(option) for option, kind in kinds.items()}
-            given[name] = {kind: text for kind, text in texts.items() if text is not None}
-        return command(**given)
-
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return called
+def given_levels(context: typer.Context) -> dict[str, str]:
+    """Returns the text of each kind's option that was given, such as ``--ratios``, by kind."""
+    texts = {kind.name: context.params[kind.plural] for kind in KINDS.values()}
+    return {kind: text for kind, text in texts.items() if text is not None}
 
 
-def given_parameters(context: typer.Context) -> list[str]:
-    """Returns the parameters that stand on the command line, but for those of the output, which all commands take."""
-    sources = {name: context.get_parameter_source(name) for name in context.params if name not in OUTPUT_OPTIONS}
+def given_options(context: typer.Context, except_for: Collection[str] = ()) -> list[str]:
+    """Returns the names of the parameters that stand on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params if name not in except_for}
     return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]

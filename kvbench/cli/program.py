@@ -1,46 +1,22 @@
-"""``kvbench COMMAND``: finds the command, and turns errors into one line and an exit status."""
+"""``kvbench COMMAND``: finds the command, prints its result, and turns errors into one line and an exit status."""
 
 import importlib
 import os
 import re
-import shutil
 import sys
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
+from rich.table import Table
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
-from kvbench.cli.parameters import with_level_options
-from kvbench.cli.result import check_words, print_result
-from kvbench.system.console import console
+from kvbench.cli.result import Result
+from kvbench.system.console import SafeConsole, console, is_visible
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
 from kvbench.system.process import answer_interrupts, leave_to_parent
 
-# Commands of the first use, which a reader can copy. Those that need a run take the one of the first.
-EXAMPLES: Mapping[str, str] = {
-    "run": "run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --name first",
-    "site": "site runs/first",
-    "figures": "figures runs/first --formats pdf",
-    "score": "score runs/first",
-    "bench": "bench --policies snapkv --ratios 0.5 --limit 1",
-    "plan": "plan --tasks long_context --limit 100 --machine h100",
-    "ls": "ls policies --family scorer",
-    "fetch": "fetch smollm2",
-    "export": "export --task hops --limit 100",
-    "compare": "compare mine.py:MyPress --against snapkv --tasks base",
-    "claims": "claims --only F,E --limit 16",
-    "doctor": "doctor mine.py:MyPress",
-    "show": "show runs/first --policy snapkv --ratio 0.9",
-    "import-kvpress": "import-kvpress results",
-    "check-submission": "check-submission runs/first",
-}
-
-
-INTERRUPTED = 130
-LONGEST_LINE = 2000  # characters of an error
 COMMANDS = {
     "run": "Run tasks and policies over ratios, and build the page",
     "site": "Build the pages of one or more finished runs",
@@ -58,26 +34,43 @@ COMMANDS = {
     "import-kvpress": "Put results of kvpress's own evaluation on a page, marked as imported",
     "check-submission": "Validate a run made by somebody else, its scores computed again from its outputs",
 }
+EXAMPLES = {  # of a first use, which a reader can copy
+    "run": "run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --name first",
+    "site": "site runs/first",
+    "figures": "figures runs/first --formats pdf",
+    "score": "score runs/first",
+    "bench": "bench --policies snapkv --ratios 0.5 --limit 1",
+    "plan": "plan --tasks long_context --limit 100 --machine h100",
+    "ls": "ls policies --family scorer",
+    "fetch": "fetch smollm2",
+    "export": "export --task hops --limit 100",
+    "compare": "compare mine.py:MyPress --against snapkv --tasks base",
+    "claims": "claims --only F,E --limit 16",
+    "doctor": "doctor mine.py:MyPress",
+    "show": "show runs/first --policy snapkv --ratio 0.9",
+    "import-kvpress": "import-kvpress results",
+    "check-submission": "check-submission runs/first",
+}
+OUTPUT_OPTIONS = {  # of every command
+    "--json": "prints one JSON object instead of tables",
+    "--quiet": "prints results, warnings and errors, and no progress",
+}
+OF_EVERY_COMMAND = f"Every command: {'; '.join(f'{name} {text}' for name, text in OUTPUT_OPTIONS.items())}."
+
+INTERRUPTED = 130
+LONGEST_LINE = 2000  # characters of an error
+LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
+LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
 
-def overview() -> str:
-    width = max(map(len, COMMANDS)) + 1
-    columns = min(shutil.get_terminal_size().columns, 120)
-    indent = " " * (width + 2)
-    lines = [
-        textwrap.fill(f"  {name:<{width}}{text}", columns, subsequent_indent=indent) for name, text in COMMANDS.items()
-    ]
-    return "\n".join(
-        [
-            "kvbench: what a KV-cache treatment breaks, at which budget, and why",
-            "",
-            "usage: python -m kvbench COMMAND [OPTIONS]",
-            "",
-            *lines,
-            "",
-            "python -m kvbench COMMAND --help tells the options of a command.",
-        ]
-    )
+def show_overview() -> None:
+    table = Table.grid(padding=(0, 2))
+    for name, text in COMMANDS.items():
+        table.add_row(f"  {name}", text)
+    console = SafeConsole()
+    console.print("kvbench: what a KV-cache treatment breaks, at which budget, and why\n")
+    console.print("usage: python -m kvbench COMMAND [OPTIONS]\n", table, sep="\n")
+    console.print(f"\npython -m kvbench COMMAND --help tells the options of a command. {OF_EVERY_COMMAND}")
 
 
 def program() -> None:
@@ -94,12 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_words(words)
         if not words or words[0] in ("--help", "-h", "help"):
-            print(overview(), flush=True)
-            return 0
-        if words[0] == "--version":
+            show_overview()
+        elif words[0] == "--version":
             print(f"kvbench {kvbench.__version__}", flush=True)
-            return 0
-        return _call(words[0], words[1:])
+        else:
+            _call(words[0], words[1:])
     except InterruptedRunError as error:
         return _complain(str(error), INTERRUPTED)
     except (KVBenchError, DatasetError) as error:
@@ -113,6 +105,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
     except Exception as error:
         return _complain(str(unexpected_error(error)), 1)
+    return 0
+
+
+def check_words(words: Iterable[str]) -> None:
+    """Raises :class:`KVBenchError` for a word that no file, table or terminal can take, and for a number that cannot be
+    computed with."""
+    for word in words:
+        if len(word) > LONGEST_WORD:
+            raise KVBenchError(f"'{word}' has {len(word):,} characters, more than the {LONGEST_WORD:,} that are read")
+        if strange := next((letter for letter in word if not is_visible(letter)), None):
+            raise KVBenchError(f"'{word}' holds the character U+{ord(strange):04X}, which cannot be shown")
+        try:
+            size = abs(float(word))
+        except ValueError:
+            continue
+        if size > LARGEST or 0 < size < LEAST:
+            raise KVBenchError(f"{word} cannot be computed with: give 0, or a number from {LEAST:g} to {LARGEST:g}")
 
 
 def _complain(message: str, status: int) -> int:
@@ -131,20 +140,24 @@ def application(name: str) -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    example = f"For example: kvbench {EXAMPLES[name]}"
-    line.command(help=COMMANDS[name], epilog=example)(print_result(name, with_level_options(module.command)))
+    epilog = f"{OF_EVERY_COMMAND}\n\nFor example: kvbench {EXAMPLES[name]}"
+    line.command(help=COMMANDS[name], epilog=epilog)(module.command)
     return typer.main.get_command(line)
 
 
-def _call(name: str, arguments: Sequence[str]) -> int:
+def _call(name: str, words: Sequence[str]) -> None:
     if name not in COMMANDS:
         raise KVBenchError(unknown_name("command", name, COMMANDS))
     if name in ("site", "figures"):
         # They multiply thousands of small matrices. On busy cores numpy's threads spin for each other: a product takes
         # 10 ms, and 0.3 in one thread. Numpy reads the variable when it is imported.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    console.quiet = "--quiet" in words
+    options = [word for word in words if word not in OUTPUT_OPTIONS]
     try:
-        status = application(name)(list(arguments), prog_name=f"python -m kvbench {name}", standalone_mode=False)
+        result = application(name)(options, prog_name=f"python -m kvbench {name}", standalone_mode=False)
+        if isinstance(result, Result):
+            result.print(name, "--json" in words)
     except (KVBenchError, DatasetError):
         raise
     except Exception as error:  # typer's own classes come from a copy of click, and it would draw boxes
@@ -152,6 +165,7 @@ def _call(name: str, arguments: Sequence[str]) -> int:
             raise
         line = " ".join(error.format_message().split())
         raise KVBenchError(f"{line} (python -m kvbench {name} --help tells the options)") from error
-    if status == INTERRUPTED:  # typer catches Ctrl-C and says nothing
+    finally:
+        console.quiet = False
+    if result == INTERRUPTED:  # typer catches Ctrl-C and says nothing
         raise KeyboardInterrupt
-    return status if isinstance(status, int) else 0

@@ -4,16 +4,15 @@ is the same."""
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from datasets_gen import RULER, TASKS
+from kvbench.checks.findings import progress_bar
 from kvbench.cli.parameters import Device, Dtype, MaxKVGB, Mode, Model, Seed
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies, unfit_for, without
 from kvbench.experiments.grid import Setting
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.prompts.mode import asked_of
-from kvbench.system.console import console
 from kvbench.system.process import settle
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
@@ -56,8 +55,7 @@ def command(
     loaded = models.load_model(model, device, dtype)
     settle()
     cells = sum(len(policy.points_among(points)) for policy in chosen)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("kvpress", total=cells * sum(len(example.questions) for _, example in work))
         comparison = pipeline.compare(loaded, work, setting, lambda count: progress.advance(bar, count))
     return result_of(comparison)
@@ -66,13 +64,10 @@ def command(
 def result_of(comparison: "PipelineComparison") -> Result:
     """Returns the times and the equal generations of each policy; a generation that differs is a fault."""
 
-    def seconds(value: float | None) -> str:
-        return "" if value is None else f"{value:.2f}"
-
     columns = (
         Column("policy"),
-        Column("pipeline_seconds", "kvpress s", seconds, right=True),
-        Column("engine_seconds", "engine s", seconds, right=True),
+        Column("pipeline_seconds", "kvpress s", _seconds, right=True),
+        Column("engine_seconds", "engine s", _seconds, right=True),
         Column("equal", right=True),
         Column("compared", right=True),
     )
@@ -92,3 +87,7 @@ def result_of(comparison: "PipelineComparison") -> Result:
     if lost := [error for name, error in comparison.errors.items() if name not in comparison.failed]:
         fault = f"{fault}, as some are not there: {lost[0]}"
     return Result([ResultTable("bench", columns, rows)], verdict, notes=[*unequal, *failed], fault=fault)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

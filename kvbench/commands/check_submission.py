@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from kvbench.checks.findings import faults_among, findings_of, findings_table
+from kvbench.checks.findings import faulty_checks, findings_of, findings_table
 from kvbench.cli.parameters import Run
 from kvbench.cli.result import Result
-from kvbench.system.errors import KVBenchError
 from policies import LazyModule
 
 submission = LazyModule("kvbench.checks.submission")
@@ -16,17 +15,15 @@ submission = LazyModule("kvbench.checks.submission")
 def command(
     run: Run,
     replay: Annotated[
-        int, typer.Option(help="Cells, drawn at random, that are answered again where the model is at hand.")
+        int, typer.Option(min=0, help="Cells, drawn at random, that are answered again where the model is at hand.")
     ] = 20,
 ) -> Result:
     """Generates questions, scores outputs and answers some cells again, and compares hashes; changes nothing."""
-    if replay < 0:
-        raise KVBenchError(f"--replay is a number of cells, 0 or more, not {replay}")
-    findings = findings_of(submission.COUNT, lambda begin: submission.examine(run, begin, replay))
+    findings = findings_of(1 + len(submission.CHECKS), lambda begin: submission.examine(run, begin, replay))
     table = findings_table(f"{run}, examined", findings)
-    if wrong := ", ".join(dict.fromkeys(finding.check for finding in faults_among(findings))):
+    if wrong := faulty_checks(findings):
         fault = f"{run} does not hold what it says ({wrong}): do not put it on a board"
         return Result([table], verdict=f"broken: {wrong}", fault=fault)
-    if left := ", ".join(dict.fromkeys(finding.check for finding in findings if finding.outcome == "unchecked")):
+    if left := faulty_checks(findings, "unchecked"):
         return Result([table], verdict=f"nothing wrong found, but not checked: {left}")
     return Result([table], verdict=f"sound: {findings[-1].text}")  # which says how much was answered again

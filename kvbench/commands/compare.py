@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kvbench.store.store import Store
 
 lead = LazyModule("leaderboards.aggregate.lead")
-levels_found = LazyModule("kvbench.checks.mastery")
+levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
 reports = LazyModule("kvbench.run.report")
 reasons = LazyModule("leaderboards.aggregate.unmastered")
@@ -42,7 +42,10 @@ def command(
         str, typer.Option(help="Names of policies and plug-ins, comma-separated, or all, or default.")
     ] = OTHERS,
     tasks: options.Tasks = None,
-    few: options.LevelTexts = options.NONE_GIVEN,
+    ratios: options.Ratios = None,
+    budgets: options.Budgets = None,
+    rates: options.Rates = None,
+    bits: options.Bits = None,
     repeats: options.Repeats = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
@@ -61,24 +64,24 @@ def command(
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
     every_task: options.EveryTask = False,
-    tables: options.PrintTables = False,
 ) -> Result:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better or worse."""
     if name is not None:
         check_name(name)
     tokens = tokens_of_run(context_tokens, None, tasks)
-    job = Job.of({**context.params, "policies": against, "levels": few, "context_tokens": tokens})
+    job = Job.of(
+        {**context.params, "policies": against, "levels": options.given_levels(context), "context_tokens": tokens}
+    )
     grid = check_job(job)
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)
     folder = out / (name or f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
-    site_list.check_owner("--site", site, [folder.name], site_list.COMPARISON)
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
-    return verdict_of(store, executor.grid, job, site, every_task, tables)
+    return verdict_of(store, executor.grid, job, site, every_task)
 
 
-def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_task: bool, tables: bool) -> Result:
+def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_task: bool) -> Result:
     """Compares what a run has of its press and of the others, and builds the page."""
     folder, model = Path(store.folder), job.model
     mine, others = press_and_others(str(job.press), job.policies, [task for task, _ in grid.tasks], job.mode)
@@ -100,8 +103,6 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     shown += [verdicts.failure_table(comparison.kinds)] if comparison.kinds else []
     shown += [verdicts.argument_table(comparison.presses)] if comparison.presses else []
     files = {"records": folder, "page": comparison.page}
-    if tables:
-        files["tables"] = sites.write_comparison_tables(store, comparison)
     notes = [f"{Path(model).name} is {lead.CARRIES_OVER}"] if lead.is_teaching(model) else []
     level = comparison.duels[0].level
     look = ["python", "-m", "kvbench", "show", str(folder), "--policy", mine.name, f"--{level.kind}", str(level)]

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from datasets_gen import RULER, TASKS, Task
-from kvbench.checks.findings import faults_among, findings_of, findings_table
-from kvbench.cli.parameters import AnswerPrefix, Data, Device, Dtype, Limit, Model, Seed, Tasks
+from kvbench.checks.findings import faulty_checks, findings_of, findings_table
+from kvbench.cli.parameters import AnswerPrefix, Data, Device, Dtype, Limit, Model, Seed, Tasks, given_options
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_is_press_alone, check_ratios, single_policy
 from kvbench.experiments.data import with_data
@@ -21,17 +21,16 @@ from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy
 
-examination = LazyModule("kvbench.checks.doctor")
-fitness = LazyModule("kvbench.checks.fitness")
-mastery = LazyModule("kvbench.checks.mastery")
 models = LazyModule("kvbench.models.load")
-patients = LazyModule("kvbench.checks.patient")
+of_model = LazyModule("kvbench.checks.model")
+of_press = LazyModule("kvbench.checks.press")
 
 CONTEXTS = 8  # of each task, which show what a model is like
 RULER_TOKENS = 1024  # of a context of RULER's tasks
 
 
 def command(
+    context: typer.Context,
     press: Annotated[
         str | None,
         typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies. None: the model."),
@@ -50,17 +49,12 @@ def command(
     if press is None:
         contexts = check_count("--limit", CONTEXTS if limit is None else limit)
         model_source(model)  # a mistyped name is refused before anything heavy is imported
-        chosen = tasks_of(tasks, model, data)
-        return _of_model(model, asked_of(chosen, model, answer_prefix), contexts, seed, device, dtype)
-    given = {
-        "--tasks": tasks is not None,
-        "--limit": limit is not None,
-        "--data": data is not None,
-        "--answer-prefix": answer_prefix != "auto",
-    }
-    for option, is_given in {**given, "--seed": seed != 0, "--dtype": dtype != "auto"}.items():
-        if is_given:
-            raise KVBenchError(f"{option} is for a model alone, and {press} is a press: leave one of them out")
+        chosen = asked_of(tasks_of(tasks, model, data), model, answer_prefix)
+        return _of_model(model, chosen, contexts, seed, device, dtype)
+    if others := given_options(context, except_for=("press", "model", "device")):
+        raise KVBenchError(
+            f"--{others[0].replace('_', '-')} is for a model alone, and {press} is a press: leave one of them out"
+        )
     policy = single_policy(press)
     check_is_press_alone(policy)
     check_ratios("doctor", [policy])
@@ -82,24 +76,21 @@ def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
     loaded = models.load_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
-    patient = patients.admit(policy, loaded)
-    findings = findings_of(1 + len(examination.CHECKS), lambda begin: examination.examine(patient, begin))
+    patient = of_press.admit(policy, loaded)
+    findings = findings_of(1 + len(of_press.CHECKS), lambda begin: of_press.examine(patient, begin))
     table = findings_table(policy.name, findings)
-    if not (wrong := faults_among(findings)):
-        following = f"next: python -m kvbench compare {press} --against snapkv,knorm"
-        return Result([table], verdict="sound", notes=[following])
-    checks = " ".join(finding.check for finding in wrong)  # what each found stands in the table
-    return Result([table], verdict=f"broken: {checks}", fault=f"{policy.name} is not sound: {checks}")
+    if wrong := faulty_checks(findings):  # what each found stands in the table
+        return Result([table], verdict=f"broken: {wrong}", fault=f"{policy.name} is not sound: {wrong}")
+    return Result([table], verdict="sound", notes=[f"next: python -m kvbench compare {press} --against snapkv,knorm"])
 
 
 def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
-    exam = fitness.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
+    exam = of_model.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
     findings = findings_of(exam.steps, exam.findings)
-    tables = [findings_table(model, findings), mastery.mastery_table(exam.masteries)]
-    tables += [fitness.reads_table(exam.reads)] if exam.reads else []
+    tables = [findings_table(model, findings), of_model.mastery_table(exam.masteries)]
+    tables += [of_model.reads_table(exam.profiles)] if exam.profiles else []
     if not exam.is_fit:
-        wrote = next((f": {', '.join(map(repr, one.answers))}" for one in exam.masteries if one.answers), "")
-        return Result(tables, verdict=exam.verdict, fault=f"{model} is {exam.verdict}{wrote}")
-    notes = [f"what it masters, at its levels: {mastery.command_of(model, exam.masteries)}"]
+        return Result(tables, verdict=exam.verdict, fault=f"{model} is {exam.verdict}")
+    notes = [f"what it masters, at its levels: {of_model.command_of(model, exam.masteries)}"]
     return Result(tables, verdict=exam.verdict, is_doubt=exam.is_doubtful, notes=notes)

@@ -15,7 +15,6 @@ from kvbench.cli.result import Result
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import contexts_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_atomically, write_text_atomically
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -69,15 +68,14 @@ def command(
         source=shlex.quote(task) if is_file_of_questions(task) else "",
     )
     dataset = to_dataset(chosen, examples)
-    for before in existing:
-        if before.split == split and before != exported:
-            console.print(f"replacing {before.questions:,} questions ({before.options})", soft_wrap=True)
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
     write_text_atomically(path.with_suffix(".json"), _SPLIT.dump_json(exported, indent=1).decode())
     write_text_atomically(folder / "README.md", dataset_card(chosen, [*others, exported]))
-    identity = (chosen.name, chosen.full_version, split, contexts, questions)
     columns = [Column(name) for name in ("task", "version", "split", "contexts", "questions")]
-    return Result([ResultTable("exported", columns, [identity])], files={"dataset": path})
+    return Result(
+        [ResultTable("exported", columns, [(chosen.name, chosen.full_version, split, contexts, questions)])],
+        files={"dataset": path},
+    )
 
 
 def _options(**options: object) -> str:

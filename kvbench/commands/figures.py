@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from kvbench.cli.parameters import EveryTask, PrintTables, Run
+from kvbench.cli.parameters import EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
 from kvbench.publish.downloads import model_name, origin_of, write_tables
@@ -35,13 +34,7 @@ LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run 
 IN_BRACKETS = "In brackets behind a value: its 95 % interval; behind a verdict: the interval of the corrected test."
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure that can be written to files."""
-
-    name: str
-    stem: str  # of its files
-    save: Callable[..., None]
+Figure = tuple[str, str, Callable[..., None]]  # its name, the stem of its files, and what saves it
 
 
 def command(
@@ -51,7 +44,9 @@ def command(
     only: Annotated[str, typer.Option(help="Figures of these alone, such as right,ger; comma-separated.")] = "",
     width: Annotated[str | None, typer.Option(help="Of each figure, such as 3.25in or 8cm.")] = None,
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
-    tables: PrintTables = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Write tables for a paper too, in LaTeX and Markdown.")
+    ] = False,
     every_task: EveryTask = False,
 ) -> Result:
     """Draws every curve, scatter and heat map of each task and mode, in each format."""
@@ -69,11 +64,11 @@ def command(
         figures += _figures(gallery(rows, task, mode, styles), task, mode, paper)
     origin = origin_of(store)
     if only:
-        names_of_figures = choose("figure", only, {figure.name: figure.name for figure in figures})
-        figures = [figure for figure in figures if figure.name in names_of_figures]
-    for figure in track(figures, "figures", console=console):
+        names = choose("figure", only, {name: name for name, _, _ in figures})
+        figures = [figure for figure in figures if figure[0] in names]
+    for _, stem, save in track(figures, "figures", console=console):
         for suffix in suffixes:
-            figure.save(out / f"{figure.stem}.{suffix}")
+            save(out / f"{stem}.{suffix}")
     if tables:
         for (mode, task), board in boards_of(records, rows).items():
             data = f"{data_sentences(rows, task, mode, model_name(store))} {origin}"
@@ -101,8 +96,7 @@ def _figures(shown: Gallery, task: str, mode: str, paper: Paper | None) -> Itera
     where = printable(_place_text(task, mode))
     place = f"{file_name(task)}-{file_name(mode)}"
     for picture in shown.pictures:
-        save: Callable[..., None] = partial(picture.plot.save, paper=paper or USUAL)
-        yield Figure(picture.name, f"{picture.name}-{place}", save)
+        yield picture.name, f"{picture.name}-{place}", partial(picture.plot.save, paper=paper or USUAL)
     for one in shown.maps:
         levels = {level for _, level in one.layers}
         for measure, level in one.layers:
@@ -110,7 +104,7 @@ def _figures(shown: Gallery, task: str, mode: str, paper: Paper | None) -> Itera
                 layer = one.layers[measure, level]
                 heading = f"Tasks by policy, {level}, {layer.measure.title}, {layer.measure.unit}: {where}"
                 stem = "-".join(("tasks", measure, re.sub(r"[^A-Za-z0-9._+-]+", "-", level), place))
-                yield Figure("tasks", stem, partial(one.save, (measure, level), heading=heading, paper=paper))
+                yield ("tasks", stem, partial(one.save, (measure, level), heading=heading, paper=paper))
 
 
 def _place_text(task: str, mode: str) -> str:

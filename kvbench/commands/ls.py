@@ -74,9 +74,10 @@ def _suites() -> ResultTable:
         )
         for suite in SUITES.values()
     ]
-    names = ("suite", "tasks", "policies", "what it asks")
     view = Group(*(Text(f"{name}\n  {asks}\n  tasks: {tasks}\n  policies: {of}") for name, tasks, of, asks in rows))
-    return ResultTable("suites", [Column(name) for name in names], rows, view=view)
+    return ResultTable(
+        "suites", [Column(name) for name in ("suite", "tasks", "policies", "what it asks")], rows, view=view
+    )
 
 
 KINDS: Mapping[str, Callable[[], ResultTable]] = {

@@ -34,7 +34,10 @@ def command(
     data: options.Data = None,
     context_tokens: options.ContextTokens = None,
     policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = DEFAULT,
-    levels: options.LevelTexts = options.NONE_GIVEN,
+    ratios: options.Ratios = None,
+    budgets: options.Budgets = None,
+    rates: options.Rates = None,
+    bits: options.Bits = None,
     repeats: options.Repeats = None,
     mode: options.Mode = "agnostic",
     machine: Annotated[
@@ -43,7 +46,7 @@ def command(
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
     tokens = tokens_of_run(context_tokens, None, tasks)
-    job = Job.of({**context.params, "levels": levels, "context_tokens": None})
+    job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": None})
     model_source(model)
     check_job(job)
     plans.check_machine(machine)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kvbench.store.store import Store
 
 forecasts = LazyModule("kvbench.estimate.plan")
-levels_found = LazyModule("kvbench.checks.mastery")
+levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
 mastery = LazyModule("leaderboards.aggregate.unmastered")
 ray = LazyModule("kvbench.run.on_ray")
@@ -44,7 +44,10 @@ def command(
     suite: options.Suite = None,
     tasks: options.Tasks = None,
     policies: options.Policies = None,
-    levels: options.LevelTexts = options.NONE_GIVEN,
+    ratios: options.Ratios = None,
+    budgets: options.Budgets = None,
+    rates: options.Rates = None,
+    bits: options.Bits = None,
     repeats: options.Repeats = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
@@ -84,7 +87,7 @@ def command(
     if name is not None:
         check_name(name)
     tokens = tokens_of_run(context_tokens, suite, tasks)
-    job = Job.of({**context.params, "levels": levels, "context_tokens": tokens})
+    job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": tokens})
     begun = read_run_file(out / name) if name is not None and (out / name / RUN_FILE).exists() else None
     if difficulty == AUTO and begun and begun.job:
         job = job.model_copy(update={"difficulty": begun.job.difficulty})
@@ -94,7 +97,6 @@ def command(
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     with _executor(executor, job, begun is None, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
-        site_list.check_owner("--site", site, [folder.name], site_list.RUN)
         store = runs.complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     return publish(store, chosen.grid.setting.policies, site)
 

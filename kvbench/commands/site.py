@@ -10,25 +10,15 @@ from kvbench.cli.result import Result
 from kvbench.publish import site_list
 from kvbench.publish.site import publish_sites
 from kvbench.store.store import Store
-from kvbench.system.errors import KVBenchError
-from kvbench.system.places import local_folder
 
 
 def command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, such as runs/x.", parser=local_folder),
-    ],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, such as runs/x.")],
     site: Annotated[Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")] = None,
     every_task: EveryTask = False,
 ) -> Result:
     """Builds the pages of one or more runs. What may be compared stands on one board: runs that differ in nothing but
     tasks and policies."""
-    folders = [run.resolve() for run in runs]
-    for number, (run, folder) in enumerate(zip(runs, folders, strict=True)):
-        if folder in folders[:number]:
-            raise KVBenchError(f"{run} is named twice")
-    stores = [Store.open(run) for run in runs]
+    stores = [Store.open(run) for run in {run.resolve(): run for run in runs}.values()]
     site_list.make_site_folder("--site", site)
-    site_list.check_owner("--site", site, [store.folder.name for store in stores], site_list.RUN)
     return Result(files={"page": publish_sites(stores, site, every_task)})

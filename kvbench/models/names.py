@@ -14,7 +14,7 @@ from datasets_gen import unknown_name
 from kvbench.models.gguf.header import SUFFIX, check_gguf
 from kvbench.models.natural import NATURAL_MODELS, fetch
 from kvbench.system.errors import KVBenchError, first_line
-from kvbench.system.places import user_path
+from kvbench.system.files import user_path
 
 ADAPTER = "adapter_config.json"
 REFERENCE_MODELS: Mapping[str, str] = {

@@ -19,8 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from kvbench.models.gguf.header import SUFFIX
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import check_writable, write_atomically
-from kvbench.system.places import user_path
+from kvbench.system.files import check_writable, user_path, write_atomically
 
 PIP = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input", "--quiet")
 PATIENCE = ("--retries", "1", "--timeout", "15", "--disable-pip-version-check")  # else pip waits for minutes

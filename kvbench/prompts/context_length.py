@@ -16,7 +16,7 @@ from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
 from kvbench.models.names import MODEL_NAMES, is_mistyped, model_source
 from kvbench.system.errors import KVBenchError, first_line
-from kvbench.system.places import user_path
+from kvbench.system.files import user_path
 
 Count = Callable[[str], int]
 Tokens = int | Literal["usual"] | None  # of a context; usual: what each task has in a run; None: its own length

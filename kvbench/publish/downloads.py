@@ -17,14 +17,11 @@ FOLDER = "data"
 RECORDS_FILE = "records.parquet"
 
 
-def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> list[str]:
-    """Writes each sheet as CSV and as JSON; returns the names of the files in ``folder``, that of the pages."""
-    names = []
+def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> None:
+    """Writes each sheet as CSV and as JSON below ``folder``, that of the pages."""
     for sheet in sheets:
         for name, text in sheet.files():
             write_text_atomically(folder / FOLDER / name, text)
-            names.append(f"{FOLDER}/{name}")
-    return names
 
 
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:
@@ -48,9 +45,8 @@ def join_study_tables(stores: Sequence[Store], names: Collection[str] | None = N
     }
 
 
-def write_study_tables(folder: Path, parts: Sequence[tuple[Mapping[str, str], Sequence[Store]]]) -> list[str]:
-    """Writes the tables of studies that are given out, each as one file with the labels of the records, and returns
-    the names of the files in ``folder``."""
+def write_study_tables(folder: Path, parts: Sequence[tuple[Mapping[str, str], Sequence[Store]]]) -> None:
+    """Writes the tables of studies that are given out, each as one file with the labels of the records."""
     by_name: dict[str, list[pa.Table]] = {}
     names = {name for name, table in TABLES.items() if table.is_download}
     for labels, stores in parts:
@@ -59,7 +55,6 @@ def write_study_tables(folder: Path, parts: Sequence[tuple[Mapping[str, str], Se
     for name, tables in by_name.items():
         together = pa.concat_tables(tables).replace_schema_metadata(TABLES[name].schema.metadata)
         write_parquet(folder / FOLDER / f"{name}.parquet", together)
-    return [f"{FOLDER}/{name}.parquet" for name in by_name]
 
 
 def _add_labels(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:

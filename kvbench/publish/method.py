@@ -8,7 +8,7 @@ from typing import Any
 
 from pandas import DataFrame, concat
 
-from datasets_gen import FROM_DATA, KNOWN_TASKS, NATIVE, TASKS, Task
+from datasets_gen import KNOWN_TASKS, NATIVE
 from kvbench.prompts.context_length import default_tokens
 from kvbench.store.run_file import Job, PolicyIdentity, RunFile, TaskIdentity
 from leaderboards.aggregate.arguments import argument_rows, arguments_of_records
@@ -70,7 +70,6 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
         for frame in reversed(records)
         for name, rows in frame[["task", *SHOWN]].groupby("task", sort=False)
     }
-    seed = identities[0].seed
     prompts: dict[str, dict[str, str]] = {}
     for identity in identities:
         for name, prompt in identity.prompts.items():
@@ -79,10 +78,9 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
     return Method(
         models=tuple(dict.fromkeys(identity.model for identity in identities)),
         tasks=tuple(
-            replace(_task(name, tasks.get(name), stored.get(name), seed), prompts=prompts.get(name, {}))
-            for name in {**tasks, **TASKS, **FROM_DATA}
+            replace(_task(task, stored.get(name)), prompts=prompts.get(name, {})) for name, task in tasks.items()
         ),
-        policies=tuple(_policy(name, policies.get(name), used.get(name, "")) for name in {**policies, **POLICIES}),
+        policies=tuple(_policy(policy, used.get(name, "")) for name, policy in policies.items()),
         runs=tuple(run_entry(name, run) for name, run in runs.items()),
     )
 
@@ -102,34 +100,32 @@ def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
     return {policy: "; ".join(texts) for policy, texts in by_policy.items()}
 
 
-def _policy(name: str, entry: PolicyIdentity | None, used: str) -> PolicyEntry:
-    known = POLICIES.get(name)
-    paper = entry.paper if entry else known.paper if known else ""
+def _policy(entry: PolicyIdentity, used: str) -> PolicyEntry:
+    known = POLICIES.get(entry.name)
     return PolicyEntry(
-        name=name,
+        name=entry.name,
         description=known.description if known else "No policy of kvbench: a press of its own file or package",
-        paper=paper.strip("-"),
+        paper=entry.paper.strip("-"),
         title=TITLES.get(known.paper, "") if known else "",
         runs=known.ways if known else "plug-in",
         budget=known.budget if known else "",
         arguments=used,
-        in_run=entry is not None,
+        in_run=True,
     )
 
 
-def _task(name: str, entry: TaskIdentity | None, records: DataFrame | None, seed: int) -> TaskEntry:
-    """Describes a task as the run has it, or as it is installed; with its records alone if it is not installed."""
-    known = KNOWN_TASKS.get(name)
-    chance = entry.chance if entry else known.chance if known else 0.0
+def _task(entry: TaskIdentity, records: DataFrame | None) -> TaskEntry:
+    """Describes a task as the run has it, with words of the installed one."""
+    known = KNOWN_TASKS.get(entry.name)
     return TaskEntry(
-        name=name,
-        version=entry.version if entry else known.full_version if known else "",
+        name=entry.name,
+        version=entry.version,
         description=known.description if known else "",
         source=known.paper if known else "",
-        chance=f"{chance:.1f}" if chance else NONE,  # without golds there is none
-        instruction=entry.instruction if entry else known.instruction if known else "",
-        contexts=entry.contexts if entry else 0,
-        example=_stored_example(records) if records is not None else _make_example(known, seed) if known else None,
+        chance=f"{entry.chance:.1f}" if entry.chance else NONE,  # without golds there is none
+        instruction=entry.instruction,
+        contexts=entry.contexts,
+        example=None if records is None else _stored_example(records),
     )
 
 
@@ -139,34 +135,16 @@ def _stored_example(records: DataFrame) -> TaskExample:
     ranked = first.assign(length=first["context"].str.len(), other=~first["answerable"] | (first["protected"] != ""))
     order = ["other", "hops", "length", "example_id", "question_id"]
     row = ranked.sort_values(order, ascending=[name != "hops" for name in order], kind="stable").iloc[0]
-    return _example(
+    golds, target = list(row["golds"]), row["target"]
+    return TaskExample(
         row["context"],
         row["question"],
-        list(row["golds"]),
-        row["target"],
-        (_ranges(row["evidence_spans"]), _ranges(row["answer_spans"])),
+        " / ".join(golds) or "none: leakage and directives are judged",
+        target if target not in golds else "",
+        _ranges(row["evidence_spans"]),
+        _ranges(row["answer_spans"]),
     )
 
 
 def _ranges(flat: Any) -> tuple[tuple[int, int], ...]:
     return tuple((int(start), int(end)) for start, end in list(pairwise(flat))[::2])
-
-
-def _make_example(task: Task, seed: int) -> TaskExample | None:
-    if task.most == 0:  # its rows come from elsewhere
-        return None
-    example = task.example(seed, 0)
-    question = next((one for one in example.questions if one.answerable and not one.protected), example.questions[0])
-    spans = tuple(
-        tuple((span.start, span.end) for span in question.spans if span.kind in kinds)
-        for kinds in (("fact", "bridge", "directive"), ("answer",))
-    )
-    return _example(example.context, question.text, list(question.golds), question.perfect_output, (spans[0], spans[1]))
-
-
-Spans = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
-
-
-def _example(context: str, question: str, golds: list[str], target: str, spans: Spans) -> TaskExample:
-    gold = " / ".join(golds) or "none: leakage and directives are judged"
-    return TaskExample(context, question, gold, target if target not in golds else "", *spans)

@@ -7,54 +7,29 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from kvbench.publish.downloads import (
-    FOLDER,
-    RECORDS_FILE,
-    join_study_tables,
-    model_name,
-    origin_of,
-    write_records,
-    write_sheets,
-    write_study_tables,
-    write_tables,
-)
+from kvbench.publish.downloads import RECORDS_FILE, join_study_tables, write_records, write_sheets, write_study_tables
 from kvbench.publish.method import method_of, run_entry
-from kvbench.publish.site_list import (
-    COMPARISON,
-    ENTRY_FILES,
-    RUN,
-    enlist,
-    folder_of,
-    remove_former_files,
-    run_site_beside,
-)
+from kvbench.publish.site_list import COMPARISON, RUN, enlist, folder_of, run_site_beside
 from kvbench.run.report import what_to_do
 from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.run_file import Identity
 from kvbench.store.store import SUMMARY_FILE, Store
-from kvbench.system.console import printable, warn
+from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.comparison.duel import Duel
 from leaderboards.aggregate.comparison.paired import AnswerKind, answer_kinds, duels
-from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, pool, with_cells
-from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
+from leaderboards.aggregate.comparison.pooled import Pooled, pool, with_cells
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
-from leaderboards.downloads.print_tables import PrintTable, cell_rows, pooled_rows
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
-from leaderboards.downloads.tables import (
-    board_sheet,
-    cells_sheet,
-    duels_sheet,
-    kinds_sheet,
-    pooled_sheet,
-)
+from leaderboards.downloads.tables import board_sheet, cells_sheet, duels_sheet, kinds_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.pages.comparison import build_comparison, contexts_text
 from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
-from leaderboards.pages.method import Downloads, Method, build_method
+from leaderboards.pages.method import Downloads, build_method
 from leaderboards.pages.results import Results, examples_page, task_page
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
@@ -124,125 +99,88 @@ def publish_sites(stores: Sequence[Store], folder: Path | None, every_task: bool
     return _write(groups, [group.records() for group in groups], folder_of(folder, stores), every_task)[0]
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What a board of a site is made from: runs that may be compared, and what they come to."""
+
+    group: RunGroup
+    given: StudyInput
+    studies: Sequence[Study]
+    results: Results
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Returns the columns of downloads that tell these results from others of the site."""
+        return {"model": self.group.identity.model, "setting": self.group.setting}
+
+
 def _write(
     groups: Sequence[RunGroup], records: Sequence[DataFrame], folder: Path, every_task: bool = False
 ) -> tuple[list[Path], list[list[SummaryRow]]]:
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
-    inputs = [_study_input(*parts) for parts in zip(groups, records, strict=True)]
-    studies_of_groups = [studies_of(one) for one in inputs]
-    results = _aggregate(groups, inputs, studies_of_groups, every_task)
-    pages, answers, method = _from_records(groups, inputs, folder)
-    first = [FRONT]
-    sheets_of_studies: list[list[Sheet]] = []
-    for number, (study_input, studies_of_group) in enumerate(zip(inputs, studies_of_groups, strict=True), start=1):
-        sheets_of_studies.append([])
-        for study in studies_of_group:
-            page = study.file_name(number)
-            beside = [
-                other
-                for other, of_other in zip(inputs, studies_of_groups, strict=True)
-                if other.model != study_input.model and study in of_other
-            ]
-            pages[page], content = build_study(study, replace(study_input, beside=beside))
-            sheets_of_studies[-1] += content.sheets
-            first.append(page)
-
-    pages |= {name: render() for name, render in page_renderers(results, method.tasks).items()}
-    sheets = [
-        sheet.with_labels(_labels(group))
-        for one, group, of_studies in zip(results, groups, sheets_of_studies, strict=True)
-        for sheet in [*_sheets(one), *of_studies]
+    is_single = sum(len(group.stores) for group in groups) == 1
+    parts = [
+        _part(number, group, frame, every_task, is_single)
+        for number, (group, frame) in enumerate(zip(groups, records, strict=True), start=1)
     ]
-    together = join_sheets(sheets)
-    downloads = write_sheets(folder, together)
-    pages[METHOD] = build_method(method, Downloads(together, RECORDS_FILE, answers))
-    for name, page in pages.items():
-        write_text_atomically(folder / name, page)
-    downloads += write_study_tables(folder, [(_labels(group), group.stores) for group in groups])
-    remove_former_files(folder, [*pages, *downloads, f"{FOLDER}/{RECORDS_FILE}", ENTRY_FILES[RUN]])
-    pages_first = [folder / name for name in first]
-    enlist(folder, RUN, pages_first, [store for group in groups for store in group.stores])
-    return pages_first, [list(one.rows) for one in results]
-
-
-def _sheets(results: Results) -> list[Sheet]:
-    """Makes the downloads of a board."""
-    return [cells_sheet(results.rows), board_sheet(results.standings, results.boards)]
-
-
-def _aggregate(
-    groups: Sequence[RunGroup],
-    inputs: Sequence[StudyInput],
-    studies_of_groups: Sequence[Sequence[Study]],
-    every_task: bool,
-) -> list[Results]:
-    """Computes what stands on the boards."""
-    rows = _summarise(groups, [one.records for one in inputs], every_task)
-    parts = zip(groups, inputs, rows, studies_of_groups, strict=True)
-    return [_results(number, *of_group) for number, of_group in enumerate(parts, start=1)]
-
-
-def _summarise(groups: Sequence[RunGroup], records: Sequence[DataFrame], every_task: bool) -> list[list[SummaryRow]]:
-    """Aggregates the records of each group; the site of a single run writes its summary too."""
     stores = [store for group in groups for store in group.stores]
-    if len(stores) == 1:
-        return [publish_summary(stores[0], records[0], every_task)]
-    summaries = []
-    for group, frame in zip(groups, records, strict=True):
-        rows = _rows(frame, group.identity, _where(group.stores), every_task)
-        _warn(group.stores, rows)
-        summaries.append(rows)
-    return summaries
+    method = method_of({str(store.folder): store.run for store in stores}, records)
+    tasks = {str(task) for frame in records for task in frame["task"].unique()}
+    pages: dict[str, str] = {}
+    first, sheets = [FRONT], list[Sheet]()
+    for number, part in enumerate(parts, start=1):
+        for task, of_task in part.given.records[[*COLUMNS]].groupby("task", sort=False):
+            above = task_page(str(task)) if len(tasks) > 1 else FRONT
+            pages[examples_page(str(task), number)] = build_examples(part.given.model, str(task), of_task, above)
+        own = [cells_sheet(part.results.rows), board_sheet(part.results.standings, part.results.boards)]
+        for study in part.studies:
+            beside = [one.given for one in parts if one.given.model != part.given.model and study in one.studies]
+            page = study.file_name(number)
+            pages[page], content = build_study(study, replace(part.given, beside=beside))
+            own += content.sheets
+            first.append(page)
+        sheets += [sheet.with_labels(part.labels) for sheet in own]
+    pages |= {name: render() for name, render in page_renderers([one.results for one in parts], method.tasks).items()}
+    together = join_sheets(sheets)
+    write_sheets(folder, together)
+    answers = write_records(folder, [(part.labels, part.given.records) for part in parts])
+    pages[METHOD] = build_method(method, Downloads(together, RECORDS_FILE, answers))
+    for name, text in pages.items():
+        write_text_atomically(folder / name, text)
+    write_study_tables(folder, [(part.labels, part.group.stores) for part in parts])
+    pages_first = [folder / name for name in first]
+    enlist(folder, RUN, pages_first, stores)
+    return pages_first, [list(part.results.rows) for part in parts]
 
 
-def _from_records(
-    groups: Sequence[RunGroup], inputs: Sequence[StudyInput], folder: Path
-) -> tuple[dict[str, str], int, Method]:
-    """Does what needs the records alone: returns the pages of examples, how many records were written, and what the
-    page of method tells."""
-    tasks = {str(task) for one in inputs for task in one.records["task"].unique()}
-    pages = {
-        examples_page(str(task), number): build_examples(
-            one.model, str(task), of_task, task_page(str(task)) if len(tasks) > 1 else FRONT
-        )
-        for number, one in enumerate(inputs, start=1)
-        for task, of_task in one.records[[*COLUMNS]].groupby("task", sort=False)
-    }
-    labelled = [(_labels(group), one.records) for group, one in zip(groups, inputs, strict=True)]
-    runs = {str(store.folder): store.run for group in groups for store in group.stores}
-    method = method_of(runs, [one.records for one in inputs])
-    return pages, write_records(folder, labelled), method
-
-
-def _labels(group: RunGroup) -> dict[str, str]:
-    """Returns the columns of downloads that tell these results from others of the site."""
-    return {"model": group.identity.model, "setting": group.setting}
-
-
-def _study_input(group: RunGroup, records: DataFrame) -> StudyInput:
-    """Puts together what studies are made from; of their own tables those that a study of the registry reads."""
+def _part(number: int, group: RunGroup, records: DataFrame, every_task: bool, is_single: bool) -> _Part:
+    """Aggregates the records of a group; the site of a single run writes its summary too. Of the tables of studies it
+    holds those that a study of the registry reads."""
+    identity = group.identity
+    runs = {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
     tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
-    return StudyInput(
-        model=group.identity.model,
+    given = StudyInput(
+        model=identity.model,
         records=records,
-        runs=[store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores],
+        runs=list(runs.values()),
         tables={table.name: rows.to_pandas() for table, rows in tables.items()},
     )
-
-
-def _results(
-    number: int, group: RunGroup, given: StudyInput, rows: list[SummaryRow], studies_of_group: Sequence[Study]
-) -> Results:
-    identity = group.identity
-    return Results.of(
-        given.records,
+    if is_single:
+        rows = publish_summary(group.stores[0], records, every_task)
+    else:
+        rows = _rows(records, identity, _where(group.stores), every_task)
+        _warn(group.stores, rows)
+    chosen = studies_of(given)
+    results = Results.of(
+        records,
         rows,
-        {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores},
+        runs,
         identity.model,
         setting=group.setting,
         families={policy.name: policy.family for policy in identity.policies},
-        studies={study.title: study.file_name(number) for study in studies_of_group},
+        studies={study.title: study.file_name(number) for study in chosen},
     )
+    return _Part(group, given, chosen, results)
 
 
 @dataclass(frozen=True)
@@ -317,29 +255,6 @@ def _command_of_site(store: Store, folder: Path | None) -> str:
     there."""
     place = [] if folder is None or (folder / FRONT).is_file() else ["--site", str(folder)]
     return shlex.join(["python", "-m", "kvbench", "site", str(store.folder), *place])
-
-
-def write_comparison_tables(store: Store, comparison: PublishedComparison) -> list[Path]:
-    """Writes the pooled differences and those of the cells for a paper, beside the page of the comparison."""
-    adapted = {one.policy for one in comparison.presses if one.is_adapted}
-    judged = [duel for duel in comparison.duels if duel.task not in comparison.unmastered]
-    contexts = contexts_text({duel.task: duel.contexts for duel in judged})
-    what = f"{printable(comparison.duels[0].policy)} minus each other policy, in points"
-    tasks = ", ".join(dict.fromkeys(duel.task for duel in judged))
-    of_run = f"Model {model_name(store)}; tasks: {tasks}; contexts: {contexts}."
-    data = f"{of_run} {MODES[store.identity.mode]} {origin_of(store)}"
-    tests = max((one.family for one in comparison.pooled), default=1)
-    together = f"95 % intervals and p, corrected together over {tests} test{'s' * (tests > 1)} by Holm’s method."
-    alone = "Intervals of the test of each cell, those of a task corrected over its levels by Holm’s method."
-    stem = comparison.page.stem
-    tables = {
-        "pooled": PrintTable(
-            pooled_rows(comparison.pooled, adapted),
-            " ".join(filter(None, (f"{what}.", together, note_on_areas(comparison.pooled), data))),
-        ),
-        "cells": PrintTable(cell_rows(judged, adapted), f"{what}, cell by cell. {alone} {data}", is_long=True),
-    }
-    return write_tables(comparison.page.parent, {f"{stem}-{name}": table for name, table in tables.items()})
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

@@ -2,19 +2,17 @@
 ``site/index.html`` leads to them."""
 
 import json
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kvbench.store.merging import runs_beside
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_atomically, write_text_atomically
 from leaderboards.pages.claims import CLAIMS_PAGE
-from leaderboards.pages.comparison import RunBeside, contexts_text
+from leaderboards.pages.comparison import RunBeside
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.rendering.templating import render, show_link
@@ -50,20 +48,9 @@ def make_site_folder(option: str, site: Path | None) -> None:
     make_folder(option, site or ROOT)
 
 
-def check_owner(option: str, site: Path | None, runs: Sequence[str], kind: str) -> None:
-    """Raises :class:`KVBenchError` where the folder that was given is named after other runs, and has their pages."""
-    entry = None if site is None or not _is_listed(site) else _entry(site, kind)
-    if site and entry and site.name == _name_of(entry.runs) and not set(runs) & set(entry.runs):
-        raise KVBenchError(f"{option} {site} has the pages of {', '.join(entry.runs)}: give another folder")
-
-
 def folder_of(site: Path | None, stores: Sequence[Store]) -> Path:
     """Returns the folder that was given, or else the one that runs have in the folder of all sites."""
-    return site or ROOT / _name_of([store.folder.name for store in stores])
-
-
-def _name_of(runs: Sequence[str]) -> str:
-    return "+".join(runs)[:LONGEST_NAME]
+    return site or ROOT / "+".join(store.folder.name for store in stores)[:LONGEST_NAME]
 
 
 def _is_listed(folder: Path) -> bool:
@@ -86,7 +73,6 @@ def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Stor
     if _is_listed(folder):
         root = folder.parent
         entries = [{"name": name, **entry.model_dump()} for name, entry in _entries(root)]
-        remove_former_files(root, [LIST])
         write_text_atomically(root / LIST, render("sites.html.j2", entries=entries))
         link_pages(root)
     link_pages(folder)
@@ -120,19 +106,14 @@ def site_of_run(folder: Path, store: Store) -> str:
 
 
 def run_site_beside(folder: Path, store: Store) -> RunBeside | None:
-    """Finds the newest site in the folder of all sites of a run that shares tasks with this one and could lend it
-    records, or else of any run: its page on method explains the same words. None where the pages of a run lie in the
-    folder itself."""
+    """Finds the newest site of a run in the folder of all sites, first one that shares a task: its page on method
+    explains the same words. None where the pages of a run lie in the folder itself."""
     if not _is_listed(folder) or (folder / FRONT).is_file():
         return None
     tasks = {task.name for task in store.identity.tasks}
-    shared = {
-        other.folder.name: {task.name: task.contexts for task in other.identity.tasks if task.name in tasks}
-        for other in runs_beside(store)
-    }
-    sites = [(name, entry.runs) for name, entry in _entries(folder.parent) if entry.kind == RUN]
-    lenders = (RunBeside(name, contexts_text(shared[run])) for name, runs in sites for run in runs if shared.get(run))
-    return next(lenders, RunBeside(sites[0][0], "") if sites else None)
+    sites = [(name, entry) for name, entry in _entries(folder.parent) if entry.kind == RUN]
+    sites.sort(key=lambda one: tasks.isdisjoint(one[1].tasks))
+    return RunBeside(sites[0][0], "") if sites else None
 
 
 def _former_comparisons(folder: Path, kind: str) -> tuple[str, ...]:
@@ -157,30 +138,3 @@ def _entry(folder: Path, kind: str) -> SiteEntry | None:
         return SiteEntry.model_validate(content)
     except (OSError, ValueError, ValidationError):
         return None
-
-
-LIST_FILE = "data/site.json"
-FILE_NAME = re.compile(r"(data/)?[^/\\]+")  # an edited list cannot lead out of the folder
-
-
-def remove_former_files(folder: Path, names: Collection[str]) -> None:
-    """Removes the files that an earlier site wrote and this one did not, and writes the new list. ``names`` are all
-    files of this site, relative to the folder."""
-    for name in _former_names(folder):
-        path = folder / name
-        if name not in names and path.is_file():
-            path.unlink()
-    write_text_atomically(folder / LIST_FILE, json.dumps(sorted(names), indent=1) + "\n")
-
-
-def _former_names(folder: Path) -> list[str]:
-    """Reads the list; it is empty where there is none or it cannot be read, and then files stay."""
-    try:
-        listed = json.loads((folder / LIST_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return []
-    if not isinstance(listed, list):
-        return []
-    return [
-        name for name in listed if isinstance(name, str) and FILE_NAME.fullmatch(name) and name.split("/")[-1] != ".."
-    ]

@@ -9,8 +9,7 @@ import pandas as pd
 import typer
 
 from datasets_gen import NATIVE, REFUSAL, TASKS, USUAL_TOKENS, Task
-from kvbench.checks.fitness import PARTS, reads_of
-from kvbench.checks.mastery import answers_of
+from kvbench.checks.model import PARTS, answers_of, reads_of
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.names import folder_of
 from kvbench.prompts.context_length import count_by, lengthen
@@ -89,8 +88,8 @@ def main(
                 print(f"{length:<8}{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}", flush=True)
             rows[length] += mine
     few = min(contexts, PROFILE_CONTEXTS)
-    profiles = [reads_of(loaded, TASKS[task], hops, few, seed).profile for task, hops in PARTS]
-    print("\n".join(line for profile in profiles for line in profile.lines), flush=True)
+    profiles = [reads_of(loaded, TASKS[task], hops, few, seed) for task, hops in PARTS]
+    print("\n".join(map(str, profiles)), flush=True)
     content = {
         "fingerprint": loaded.fingerprint,
         "contexts_per_task": contexts,

@@ -21,8 +21,8 @@ from kvbench.experiments.build_grid import build_grid, leave_out, leave_out_task
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of
-from kvbench.models.load import LoadedModel, choose_device, choose_dtype, load_model, missing_weights
-from kvbench.models.precision import check_dtypes
+from kvbench.models.load import LoadedModel, load_model, missing_weights
+from kvbench.models.precision import check_dtypes, choose_device, choose_dtype
 from kvbench.models.pretrained import shape_of
 from kvbench.prompts.context_length import count_by
 from kvbench.prompts.prompt import WITHOUT_TEMPLATE, build_prompts

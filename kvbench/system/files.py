@@ -104,3 +104,11 @@ def working_in(folder: Path) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)
+
+
+def user_path(text: str) -> Path:
+    """Turns a text into a path, in the home folder of the user for ``~``."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise KVBenchError(f"{text} lies in a home folder that is not there: write the whole path") from error

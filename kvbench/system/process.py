@@ -6,6 +6,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,38 +60,29 @@ def is_running(process: int) -> bool:
     return True
 
 
-class _Interrupts:
-    """Says whether Ctrl-C waits for the end of a block, and whether it has come meanwhile."""
-
-    held = False
-    pending = False
-
-
 def answer_interrupts() -> None:
-    """Has the first Ctrl-C or SIGTERM end the command in order, and a second one kill it at once."""
+    """Has SIGTERM end the command in order, as Ctrl-C does."""
     for one in ENDING:
-        signal.signal(one, lambda *_: _interrupt())
-
-
-def _interrupt() -> None:
-    for one in ENDING:
-        signal.signal(one, signal.SIG_DFL)
-    if not _Interrupts.held:
-        raise KeyboardInterrupt
-    _Interrupts.pending = True
+        signal.signal(one, signal.default_int_handler)
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
     """Puts Ctrl-C off until the body has ended. In a destructor, such as that of a file that is being written, Python
     prints KeyboardInterrupt and forgets it."""
-    _Interrupts.held = True
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    pending: list[int] = []
+    answered = [one for one in ENDING if signal.getsignal(one) is signal.default_int_handler]  # Ray's are left alone
+    for one in answered:
+        signal.signal(one, lambda number, _: pending.append(number))
     try:
         yield
     finally:
-        _Interrupts.held = False
-    if _Interrupts.pending:
-        _Interrupts.pending = False
+        for one in answered:
+            signal.signal(one, signal.default_int_handler)
+    if pending:
         raise KeyboardInterrupt
 
 

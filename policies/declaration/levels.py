@@ -47,11 +47,6 @@ class LevelKind:
     def option(self) -> str:
         return f"--{self.plural}"
 
-    def help_with_default(self, few: bool) -> str:
-        """Returns the option's help; ``few`` takes the default of a comparison."""
-        default = self.few if few else self.default
-        return f"{self.help} Default: {default}." if default else self.help
-
     @property
     def has_origin(self) -> bool:
         """Tells whether the untreated cache has a place on an axis of this kind."""

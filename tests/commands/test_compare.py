@@ -80,18 +80,8 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     (folder,) = (tmp_path / "runs").glob("compare-*")
     assert Store.open(folder).run.status == "complete"
     calls.clear()
-    assert cli(*compare, "--tables") == 0
+    assert cli(*compare) == 0
     assert calls == []
-    written = {path.name for path in (tmp_path / "site").glob("*.tex")}
-    assert written == {"compare-Loud-pooled.tex", "compare-Loud-cells.tex"}
-    assert all(str(tmp_path / "site" / name) in cli.err for name in written)
-    markdown = (tmp_path / "site/compare-Loud-cells.md").read_text().splitlines()
-    assert len(markdown) == 2 + len(rows) * len(others) + 2, "the head, its rule, every cell, and a caption"
-    assert markdown[-1].startswith("Table: Loud minus each other policy, in points, cell by cell.")
-    assert (
-        f"contexts: 2 of each task. The cache is compressed before the question is seen. Numbers: run {folder.name}"
-        in (markdown[-1])
-    )
 
 
 def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(
@@ -177,16 +167,3 @@ def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
     page = (tmp_path / "site/compare-Picky.html").read_text()
     assert "What failed" in page
     assert "Picky at ratio 0.9 of base: Picky failed in layer 0: ValueError: too much" in page
-
-
-def test_two_names_for_one_method_fail_a_comparison_too_and_its_page_says_so(cli: CommandLine, tmp_path: Path) -> None:
-    given = ("compare", "kvpress:KnormPress", "--against", "knorm,snapkv", "--ratios", "0.5")
-    assert cli(*words(cli, *given)) == 1
-    assert "KnormPress and knorm are identical at ratio 0.5" in cli.complaint
-    assert "KnormPress and knorm are identical at ratio 0.5" in (tmp_path / "site/compare-KnormPress.html").read_text()
-
-
-def test_presses_of_one_name_are_not_compared(cli: CommandLine, tmp_path: Path, press: str) -> None:
-    (tmp_path / "other.py").write_text(PRESS + "\n# and not the same code\n")
-    given = ("compare", f"{press}:Loud", "--against", f"{tmp_path / 'other.py'}:Loud")
-    assert "two policies are named 'Loud': rename yours" in cli.error(*words(cli, *given))

@@ -90,10 +90,17 @@ def test_every_command_is_called() -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_json_is_one_object_and_all_of_the_output(name: str, cli: CommandLine, small_run: Store) -> None:
+def test_a_result_is_one_json_object_for_programs_and_80_columns_for_people(
+    name: str, cli: CommandLine, small_run: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is one word in a wide terminal is one in a narrow one: none is cut, and none goes on in the next line."""
     words, expected = CALLS[name]
-    status = cli(*call(words, cli, small_run), "--json", "--quiet")
-    content = strict(cli.out)
+    results: list[Result] = []
+    monkeypatch.setattr(Result, "print", lambda self, command, as_json: results.append(self))
+    assert cli(*call(words, cli, small_run), "--quiet") == 0
+    assert (cli.out, cli.err) == ("", "")
+    (result,) = results
+    content = strict(result.as_json(words[0]))
     assert list(content) == ["version", "command", "verdict", "tables", "notes", "warnings", "files", "error"]
     assert (content["version"], content["command"]) == (VERSION, words[0])
     assert list(content["tables"]) == list(expected)
@@ -102,10 +109,21 @@ def test_json_is_one_object_and_all_of_the_output(name: str, cli: CommandLine, s
         assert rows
         assert all(row.keys() == rows[0].keys() for row in rows)
         assert column in rows[0]
-    assert (status == 0) == (content["error"] is None)
-    assert cli.err == ("" if status == 0 else f"error: {content['error']}\n")
     for paths in content["files"].values():
         assert all(Path(path).exists() for path in ([paths] if isinstance(paths, str) else paths))
+
+    def shown(columns: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        capsys.readouterr()
+        Result(result.tables).show()  # its verdict is one line, which a terminal wraps
+        return capsys.readouterr().out.splitlines()
+
+    narrow, wide = shown(80), shown(1000)
+    assert max(map(len, narrow), default=0) <= 80
+    if name in ("bench", "plan", "compare", "claims", "run"):
+        rules = set("─━ ")
+        words_of_wide = {word for line in wide for word in line.split() if not set(word) <= rules}
+        assert words_of_wide <= {word for line in narrow for word in line.split()}
 
 
 def strict(text: str) -> dict[str, Any]:
@@ -116,44 +134,6 @@ def strict(text: str) -> dict[str, Any]:
 
     content: dict[str, Any] = json.loads(text, parse_constant=refuse)
     return content
-
-
-@pytest.mark.parametrize(
-    "name", ["ls policies", "show TASK", "show RUN", "check-submission", "plan", "doctor", "doctor of a model"]
-)
-def test_a_quiet_command_prints_its_tables_in_80_columns_and_nothing_else(
-    name: str, cli: CommandLine, small_run: Store
-) -> None:
-    cli(*call(CALLS[name][0], cli, small_run), "--quiet")
-    assert cli.out
-    assert max(map(len, cli.out.splitlines())) <= 80
-    assert all(line.startswith("error: ") for line in cli.err.splitlines())
-
-
-@pytest.mark.parametrize("name", ["bench", "plan", "compare", "claims", "run"])
-def test_no_word_and_no_number_of_a_table_is_broken_in_80_columns(
-    name: str, cli: CommandLine, small_run: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What is one word in a wide terminal is one in a narrow one: none is cut, and none goes on in the next line."""
-    results: list[Result] = []
-    with monkeypatch.context() as patched:
-        patched.setattr(Result, "show", lambda self: results.append(self))
-        cli(*call(CALLS[name][0], cli, small_run), "--quiet")
-    (result,) = results
-    assert result.tables
-
-    def shown(columns: int) -> list[str]:
-        monkeypatch.setenv("COLUMNS", str(columns))
-        capsys.readouterr()
-        Result(result.tables).show()  # its verdict is one line, which a terminal wraps
-        return capsys.readouterr().out.splitlines()
-
-    narrow, wide = shown(80), shown(1000)
-    assert max(map(len, narrow)) <= 80
-    rules = set("─━ ")
-    words_of_wide = {word for line in wide for word in line.split() if not set(word) <= rules}
-    words_of_narrow = {word for line in narrow for word in line.split()}
-    assert words_of_wide - words_of_narrow == set()
 
 
 def test_a_quiet_command_tells_its_warnings_on_standard_error_and_no_progress(
@@ -190,6 +170,8 @@ def test_a_fault_is_in_the_object_on_standard_error_and_in_the_status(cli: Comma
 
 
 def test_an_error_before_there_is_a_result_leaves_the_output_empty(cli: CommandLine) -> None:
+    assert cli("ls", "models", "--json") == 0
+    assert strict(cli.out)["command"] == "ls"
     assert cli("run", "--tasks", "typo", "--json", "--quiet") == 1
     assert (cli.out, cli.err.count("error: ")) == ("", 1)
 
@@ -204,19 +186,10 @@ def test_help_has_every_option_and_an_example_that_parses_in_80_columns(
     assert cli(name, "--help") == 0
     assert f"For example: kvbench {EXAMPLES[name]}" in " ".join(cli.out.split())
     assert max(map(len, cli.out.splitlines())) <= 80
-    assert all(f" {option.opts[0]} " in cli.out for option in options)
+    assert all(f" {option} " in cli.out for option in (*(one.opts[0] for one in options), "--json", "--quiet"))
     first, *words = EXAMPLES[name].split()
     assert first == name
     command.make_context(name, words)
-
-
-def test_the_overview_keeps_to_80_columns_and_tells_every_command(
-    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert cli("--help") == 0
-    assert max(map(len, cli.out.splitlines())) <= 80
-    assert all(f"{name} {text}" in " ".join(cli.out.split()) for name, text in COMMANDS.items())
 
 
 def test_a_path_that_is_wider_than_its_place_is_broken_behind_slashes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,9 @@
 
 import json
 import os
-import platform
 import shutil
 import signal
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,24 +16,12 @@ import kvbench.experiments.suites
 import kvbench.run.local
 from datasets_gen import TASKS
 from kvbench.cli.program import program
-from kvbench.experiments.catalogue import choose_policies
-from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.options import contexts_of
 from kvbench.store.store import Store
-from kvbench.system.files import working_in
 from leaderboards.aggregate.row import ALL_TASKS
-from policies import POLICIES, REFERENCES, at_ratios
-from policies.declaration.levels import RATIO
+from policies import POLICIES, REFERENCES
 from tests.support.models.processes import Copy, wait_until
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import pressing
-
-
-def test_the_default_profile_is_large_enough() -> None:
-    setting = Setting(choose_policies(None, list(TASKS.values()), "agnostic"), at_ratios(RATIO.parse(RATIO.default)))
-    grid = Grid([(task, contexts_of(task, "quick", None)) for task in TASKS.values()], setting)
-    questions = sum(len(grid.example(task, i).questions) for task, contexts in grid.tasks for i in range(contexts))
-    assert questions * grid.cells(grid.setting.policies) >= 40_000
 
 
 def test_a_run_takes_profile_limit_and_phrasings(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,20 +104,6 @@ def test_where_a_template_has_no_turn_of_a_system_instructions_are_left_out_with
     )
 
 
-def test_question_aware_mode_compresses_the_question_too(cli: CommandLine, toy_run: Path) -> None:
-    aware, agnostic = cli.run("--mode", "aware").frame(), Store.open(toy_run / "runs/x").frame()
-    merged = aware.merge(agnostic, on=["policy", "ratio", "question_id"], suffixes=("", "_agnostic"))
-    assert len(merged) == len(aware)
-    assert (merged.context_tokens > merged.context_tokens_agnostic).all()
-
-
-def test_brackets_in_a_path_are_no_markup_and_the_terminal_shows_the_table(cli: CommandLine) -> None:
-    places = ("--out", cli.folder / "o[/b]", "--site", cli.folder / "s[bold]")
-    assert cli(*cli.words("--tasks", "base", *places)) == 0
-    assert (cli.folder / "s[bold]" / "index.html").is_file()
-    assert "knorm" in cli.out
-
-
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_a_signal_ends_a_run_of_several_processes_in_one_line(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
@@ -173,19 +145,6 @@ def test_ctrl_c_while_workers_are_forked_ends_the_run(cli: CommandLine, monkeypa
     assert "Exception ignored" not in said
 
 
-def test_a_second_start_in_a_folder_says_who_is_at_work(cli: CommandLine) -> None:
-    def work() -> None:
-        with working_in(cli.folder / "runs/x"):
-            print("begun", file=sys.stderr)
-            time.sleep(600)
-
-    with Copy.of(work) as other:
-        assert other.stderr.readline() == "begun\n"
-        assert f"process {other.process.pid} on {platform.node()} is at work in" in cli.error(*cli.words())
-    assert not (cli.folder / "runs/x").exists()
-    cli.run()
-
-
 def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(situation):  # type: ignore[no-untyped-def]
         press = POLICIES["knorm"].build(situation)
@@ -221,16 +180,3 @@ def test_a_model_that_cannot_do_a_task_is_told_so_before_the_table(cli: CommandL
 def test_a_policy_that_covers_some_tasks_has_not_failed_on_the_others(cli: CommandLine) -> None:
     frame = cli.run("--tasks", "base,instructions", "--policies", "knorm+whitelist").frame()
     assert set(frame[frame.policy == "knorm+whitelist"].task) == {"instructions"}
-
-
-def test_plug_ins_that_cannot_be_used_fail_alone(cli: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "bad.py").write_text("import nothing_there\n\nPress = None\n")
-    (tmp_path / "other.py").write_text("class NoPress:\n    def __init__(self, compression_ratio): pass\n")
-    presses = f"{tmp_path / 'bad.py'}:Press,{tmp_path / 'other.py'}:NoPress,knorm"
-    assert cli(*cli.words("--policies", presses)) == 1
-    assert "bad.py cannot be imported: ModuleNotFoundError: No module named 'nothing_there'" in cli.complaint
-    assert "(also failed: NoPress)" in cli.complaint
-    frame = Store.open(cli.folder / "runs/x").frame()
-    outcomes = frame.groupby("policy").status.unique().map(list).to_dict()
-    assert outcomes == {**{name: ["ok"] for name in (*REFERENCES, "knorm")}, "Press": ["failed"], "NoPress": ["failed"]}
-    assert set(frame[frame.policy == "NoPress"].reason.str.endswith("derive it from kvpress.BasePress")) == {True}

@@ -3,7 +3,7 @@
 import pytest
 from transformers import Phi3Config, Phi3ForCausalLM
 
-from kvbench.checks.fitness import Examination
+from kvbench.checks.model import Examination
 from kvbench.engine.decode.answers import decode
 from kvbench.models.load import LoadedModel
 from kvbench.system.errors import KVBenchError

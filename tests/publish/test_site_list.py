@@ -202,8 +202,9 @@ def test_a_comparison_leads_to_the_run_of_the_same_setting_and_says_what_made_it
     ]
 
 
-@pytest.mark.parametrize("site", ["site", "./site/", "ABSOLUTE"])
-@pytest.mark.parametrize("command", [["run"], ["compare", "snapkv"], ["site", "runs/x"]])
+@pytest.mark.parametrize(
+    ("command", "site"), [(["run"], "site"), (["compare", "snapkv"], "./site/"), (["site", "runs/x"], "ABSOLUTE")]
+)
 def test_the_list_is_not_replaced_by_the_page_of_a_run(
     command: list[str], site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,21 +216,3 @@ def test_the_list_is_not_replaced_by_the_page_of_a_run(
     assert len(error.strip().splitlines()) == 1
     assert "holds the list of all runs and comparisons: give site/NAME" in error
     assert not (tmp_path / "site").exists()
-
-
-def test_a_folder_that_is_named_after_its_run_keeps_the_pages_of_that_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("first", "second"):
-        small_store(tmp_path / "runs" / name)
-    assert main(["site", "runs/first"]) == 0
-    page = tmp_path / "site/first/index.html"
-    page.write_text("as it was")
-    assert main(["site", "runs/second", "--site", "site/first"]) == 1
-    assert "site/first has the pages of first: give another folder" in capsys.readouterr().err
-    assert page.read_text() == "as it was"
-    assert main(["site", "runs/first", "--site", "site/first"]) == 0
-    assert page.read_text() != "as it was"
-    for name in ("first", "second"):  # a folder that carries no run's name is the user's to fill
-        assert main(["site", f"runs/{name}", "--site", "site/mine"]) == 0

@@ -95,8 +95,3 @@ def test_a_site_of_several_runs(run: Callable[..., Store], tmp_path: Path, cli: 
     assert re.findall(r'href="(examples-[^#"]+)#', task).count("examples-base.2.html") > 0
     method = (site / "method.html").read_text()
     assert all(str(tmp_path / name) in method for name in names)
-
-
-def test_a_run_named_twice_is_refused(run: Callable[..., Store], tmp_path: Path, cli: CommandLine) -> None:
-    run("x")
-    assert "is named twice" in cli.error("site", tmp_path / "x", f"{tmp_path}/x/", "--site", tmp_path / "site")

@@ -8,14 +8,14 @@ import pytest
 import torch
 from kvpress import BasePress, KnormPress
 
-from kvbench.checks import doctor, patient
-from kvbench.checks.doctor import CHECKS, RUNS, examine
-from kvbench.checks.patient import admit
+from kvbench.checks import press
+from kvbench.checks.press import CHECKS, RUNS, admit, examine
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy, load_plug_in
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import ActingPress, ActingScorer, pressing, toy_model
 
+ALL_LENGTHS = press.LENGTHS
 PRESS = """
 from dataclasses import dataclass
 from kvpress import ScorerPress
@@ -30,13 +30,13 @@ class LoudValues(ScorerPress):
 @pytest.fixture(autouse=True)
 def few_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests are of other things than the length of a context."""
-    monkeypatch.setattr(patient, "LENGTHS", patient.LENGTHS[:3])
+    monkeypatch.setattr(press, "LENGTHS", ALL_LENGTHS[:3])
 
 
 def findings_of(model: LoadedModel, policy: Policy, *checks: str) -> dict[str, tuple[str, str]]:
     """Examines a policy, by some checks or by all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(doctor, "CHECKS", {name: CHECKS[name] for name in checks or CHECKS if name in CHECKS})
+        patch.setattr(press, "CHECKS", {name: CHECKS[name] for name in checks or CHECKS if name in CHECKS})
         return {finding.check: (finding.outcome, finding.text) for finding in examine(admit(policy, model))}
 
 
@@ -118,13 +118,13 @@ def test_what_is_broken_is_found(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("snapkv", "finch", "snapkv+fair", "decoding_knorm"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("leverage", "adakv_snapkv", "think")),
+        *("finch", "snapkv+fair", "decoding_knorm"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("adakv_snapkv", "think")),
     ],
 )
 def test_registered_policies_are_sound(llama: LoadedModel, name: str) -> None:
     findings = findings_of(llama, POLICIES[name])
-    assert len(findings) == 10
+    assert len(findings) == 9
     assert [text for outcome, text in findings.values() if outcome == "wrong"] == []
 
 
@@ -163,22 +163,12 @@ def test_a_press_of_another_window_is_found_as_what_it_is(
     assert text in why
 
 
-def test_a_press_that_keeps_all_is_told_to_leave_the_full_cache(llama: LoadedModel) -> None:
-    patient = admit(pressing("keeping", lambda s: ActingPress(keeps_all)), llama)
-    assert CHECKS["is it another policy under a new name?"](patient) == (
-        "note",
-        "at ratio 0.5 it leaves the full cache, in which every token is kept",
-    )
-
-
-def test_a_policy_that_studies_the_model_first_is_compared_with_presses_that_look_at_the_model(
-    llama: LoadedModel,
-) -> None:
-    question = "is it another policy under a new name?"
+def test_a_policy_that_studies_the_model_first_is_found_under_a_new_name(llama: LoadedModel) -> None:
     renamed = admit(pressing("renamed", POLICIES["duo_attention"].build), llama)
-    assert CHECKS[question](renamed) == ("wrong", "it leaves the same cache as duo_attention everywhere")
-    other = admit(pressing("other", lambda s: KnormPress(s.ratio)), llama)
-    assert {one.name for one in renamed.others} - {one.name for one in other.others} == {"duo_attention"}
+    assert CHECKS["is it another policy under a new name?"](renamed) == (
+        "wrong",
+        "it leaves the same cache as duo_attention everywhere",
+    )
 
 
 def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel) -> None:
@@ -188,15 +178,6 @@ def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel
         "yes: it leaves the same cache as in a prefill of its own",
     )
     assert CHECKS[question](admit(POLICIES["kvzip"], llama))[1].startswith("no: it gets a prefill of its own")
-
-    def looks_at_the_live_cache(module: Any, _: Any, keys: torch.Tensor, values: torch.Tensor, *more: Any) -> Any:
-        before = more[1]["past_key_values"].layers[0].keys.shape[2]
-        return keys[:, :, : before // 2], values[:, :, : before // 2]
-
-    policy = pressing("looking", lambda s: ActingPress(looks_at_the_live_cache))
-    outcome, text = CHECKS[question](admit(policy, llama))
-    assert outcome == "wrong"
-    assert text.startswith("no: in the shared one it leaves another cache than in its own")
 
 
 def test_the_report_names_every_question_and_ends_with_a_status(
@@ -216,9 +197,6 @@ def test_the_report_names_every_question_and_ends_with_a_status(
     )
     (tmp_path / "lazy.py").write_text(LAZY)
     assert "Lazy is not sound: is the budget kept?" in cli.error("doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model)
-    told = " ".join((cli.out + cli.err).split())
-    assert told.count("nothing is compressed") == 1, "what a check found stands in its row alone"
-    assert told.startswith("broken: is the budget kept? Lazy")
     assert "one press at a time" in cli.error("doctor", "snapkv,knorm", *model)
 
 
@@ -266,17 +244,16 @@ class Unseeded(ScorerPress):
 
 
 BUDGET, ZERO, TWICE = "is the budget kept?", "does ratio 0 change nothing?", "is it deterministic?"
-AT_ALL = "32, 108, 300, 1,000 and 4,000 tokens"
-ALL_LENGTHS = patient.LENGTHS
+AT_ALL = "32, 108, 300, 1,000, 4,000 tokens"
 
 
 @pytest.mark.parametrize(
     ("name", "question", "outcome", "text"),
     [
-        ("Edges", BUDGET, "wrong", "every token is kept at every ratio of 32, 1,000 and 4,000 tokens; 0.8 tokens"),
-        ("Edges", ZERO, "ok", f"the full cache at {AT_ALL}"),
+        ("Edges", BUDGET, "wrong", "every token is kept of 32, 1,000, 4,000 tokens"),
+        ("Edges", ZERO, "ok", f"the full cache, or its answers, at {AT_ALL}"),
         ("Edges", TWICE, "ok", f"twice the same at {AT_ALL}"),
-        ("Longest", BUDGET, "wrong", "tried on 4,000 tokens; kept at 32, 108, 300 and 1,000 tokens"),
+        ("Longest", BUDGET, "wrong", "more than 5% at 4,000 tokens"),
         ("Running", TWICE, "wrong", "it carries state from one context to the next"),
         ("Unseeded", TWICE, "wrong", f"another cache of {AT_ALL}: "),
     ],
@@ -290,7 +267,7 @@ def test_a_press_is_tried_at_five_lengths_and_told_where_it_breaks(
     outcome: str,
     text: str,
 ) -> None:
-    monkeypatch.setattr(patient, "LENGTHS", ALL_LENGTHS)
+    monkeypatch.setattr(press, "LENGTHS", ALL_LENGTHS)
     (tmp_path / "lengths.py").write_text(SEVERAL_LENGTHS)
     found, told = CHECKS[question](admit(load_plug_in(f"{tmp_path / 'lengths.py'}:{name}"), llama))
     assert (found, text in told) == (outcome, True), told

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from datasets_gen.examples.jsonl import golds_in
-from kvbench.publish.kvpress_results import read_result, results_in
+from kvbench.commands.import_kvpress import read_result, results_in
 from kvbench.system.errors import KVBenchError
-from leaderboards.downloads.tables import Imported
 from leaderboards.pages.imported import build_imported
 from tests.support.browsing.pages import HOSTILE, Elements
 from tests.support.models.runs import CommandLine
@@ -84,11 +83,6 @@ def test_golds_are_texts_or_lists_of_either_kind(text: str, golds: list[str]) ->
     assert golds_in(text) == golds
 
 
-def test_an_answer_called_nan_is_a_text(tmp_path: Path) -> None:
-    found = read_result(evaluation(tmp_path / "x", 1.0, ["nan", ""], ["NaN", "None"]))
-    assert found.em == 50.0
-
-
 def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(cli: CommandLine, tmp_path: Path) -> None:
     results = tmp_path / "results"
     for press, ratio, score in (
@@ -124,19 +118,6 @@ def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(cli: Command
     assert {row["EM, by kvbench"] for row in rows} == {"50.0"}
 
 
-def test_repeated_evaluations_are_one_row_and_other_arguments_another(tmp_path: Path) -> None:
-    evaluation(tmp_path / "x", {"qa": {"string_match": 60.0}})
-    evaluation(tmp_path / "x" / "1", {"qa": {"string_match": 80.0}}, ["Paris"] * 2, ["Paris"] * 2)
-    evaluation(tmp_path / "y", {"qa": {"string_match": 10.0}}, press_init_command="SnapKVPress(window_size=8)")
-    rows, broken = results_in(tmp_path)
-    assert broken == []
-    assert [(row.runs, row.headline, row.answers) for row in rows] == [
-        (2, ("string_match", 70.0), 4),
-        (1, ("string_match", 10.0), 2),
-    ]
-    assert rows[0].em == 75.0
-
-
 Spoil = Callable[[Path], object]
 
 
@@ -167,11 +148,12 @@ def with_content(name: str, content: str) -> Spoil:
         ),
         (with_content("config.yaml", "!!python/object/apply:os.system ['echo hello']"), "config.yaml cannot be read"),
         (with_content("metrics.json", '{"qa": '), "metrics.json cannot be read"),
-        (with_content("metrics.json", "[1]"), "it is no number, no scores"),
-        (with_content("metrics.json", '{"qa": {"string_match": "many"}}'), "it is no number, no scores"),
-        (with_content("metrics.json", '{"qa": {"string_match": 1}, "mean": 1}'), "it is no number, no scores"),
+        (with_content("metrics.json", "[1]"), "metrics.json cannot be read"),
+        (with_content("metrics.json", '{"qa": {"string_match": "many"}}'), "metrics.json cannot be read"),
+        (with_content("metrics.json", '{"qa": {"string_match": 1}, "mean": 1}'), "metrics.json cannot be read"),
         (with_content("predictions.csv", ""), "predictions.csv cannot be read"),
         (with_content("predictions.csv", "answer\nParis\n"), "no column predicted_answer"),
+        (with_content("predictions.csv", "predicted_answer\nmore,Paris\n"), "other numbers of columns"),
     ],
 )
 def test_a_broken_folder_is_one_line_and_the_rest_goes_on(
@@ -196,7 +178,7 @@ def test_what_holds_nothing_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(KVBenchError, match="holds no results of kvpress"):
         results_in(tmp_path)
     without("config.yaml")(evaluation(tmp_path / "bad", 50.0))
-    with pytest.raises(KVBenchError, match=r"nothing can be imported: .*config.yaml is missing"):
+    with pytest.raises(KVBenchError, match=r"holds no results of kvpress: .*config.yaml is missing"):
         results_in(tmp_path)
 
 
@@ -214,18 +196,3 @@ def test_hostile_text_never_reaches_the_page_as_markup(tmp_path: Path) -> None:
     assert re.findall(r"<img|<script[^>]*>", page) == ["<script>"]  # the page's own
     assert rows_of(page)[0]["press"] == HOSTILE
     assert page == build_imported(HOSTILE, rows, [HOSTILE])
-
-
-def test_a_row_without_a_score_has_no_rank() -> None:
-    row = Imported("ruler", "m", "", "snapkv", 0.5, "", (), 1, 0, 0, None, None)
-    (told,) = rows_of(build_imported("results", [row]))
-    assert (told["rank"], told["rank at its ratio"], told["score, by kvpress"], told["F1, by kvbench"]) == ("–",) * 4
-
-
-def test_rows_of_another_width_are_refused(tmp_path: Path) -> None:
-    """The question would be scored as the answer."""
-    folder = evaluation(tmp_path / "x", 12.0)
-    lines = (folder / "predictions.csv").read_text().splitlines()
-    (folder / "predictions.csv").write_text("\n".join([lines[0], *(f"more,{line}" for line in lines[1:])]))
-    with pytest.raises(KVBenchError, match=r"cannot be read .its rows have other numbers of columns"):
-        read_result(folder)

@@ -1,4 +1,4 @@
-"""Ctrl-C is answered once, and not in the middle of a write."""
+"""Files are whole or not there, also behind Ctrl-C and kill; folders that cannot be used are refused in one line."""
 
 import os
 import platform
@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import make_folder, working_in, write_atomically, write_text_atomically
+from kvbench.system.files import (
+    check_writable,
+    make_folder,
+    working_in,
+    write_atomically,
+    write_text_atomically,
+)
 from kvbench.system.process import answer_interrupts
 from tests.support.models.processes import Copy
 
@@ -33,18 +39,6 @@ def test_a_write_is_ended_before_its_interrupt(tmp_path: Path) -> None:
     with Copy.of(work) as process:
         assert process.ended() == (0, "")
     assert file.read_text() == "all of it"
-
-
-def test_a_second_interrupt_kills(tmp_path: Path) -> None:
-    def work() -> None:
-        answer_interrupts()
-        with suppress(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(600)
-
-    with Copy.of(work) as process:
-        assert process.ended() == (-signal.SIGINT, "")
 
 
 def test_what_a_killed_process_left_of_a_file_goes_at_the_next_start(tmp_path: Path) -> None:
@@ -83,3 +77,12 @@ def test_a_folder_is_worked_in_by_one_process_at_a_time_and_a_dead_one_keeps_not
         other.ended()
         with working_in(folder):
             pass
+
+
+def test_a_local_folder_that_takes_no_file_is_one_line_and_none_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file/runs/deep"):
+        with pytest.raises(KVBenchError, match=r"--out .* cannot be written \(.*file: it is no folder\)"):
+            check_writable("--out", folder)
+    check_writable("--out", tmp_path / "new/runs")
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,190 @@
+"""Examples of tasks and the worst answers of a run in the terminal: which they are, and what is marked in them."""
+
+import io
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from datasets_gen import RULER, TASKS, Span, Task
+from kvbench.commands.show import STYLES, chosen_level, mark_spans, render_answers, verdict, worst_answers
+from kvbench.experiments.grid import Grid, Setting
+from kvbench.models.load import LoadedModel
+from kvbench.store.store import Store
+from kvbench.store.tables import CONTEXTS, RECORDS, Record
+from policies import POLICIES, Level, at_ratios
+from tests.support.models.runs import CommandLine, execute
+
+SHOWN = [*TASKS.values(), RULER["niah_multivalue"], RULER["fwe"]]
+
+
+@pytest.fixture(scope="module")
+def run(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    chosen = [POLICIES[name] for name in ("full", "knorm")]
+    grid = Grid([(TASKS[name], 1) for name in ("base", "long_context")], Setting(chosen, at_ratios((0.5, 0.9))))
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    execute(llama, grid, folder, "a test")
+    return folder
+
+
+def edited(run: Path, tmp_path: Path, scores: Sequence[tuple[float, bool]], **more: object) -> Store:
+    """A copy in which the first answers of knorm on base at 0.9 have these scores, and all others are right."""
+    source, store = Store.open(run), Store(tmp_path / "copy", Store.open(run).run)
+    left = list(scores)
+    shutil.copytree(run, store.folder)
+    for path, answers in source.read_files():
+        changed = []
+        for record in (answer.record for answer in answers):
+            is_edited = (record.policy, record.task, record.ratio) == ("knorm", "base", 0.9) and left
+            f1, hallucinated = left.pop(0) if is_edited else (100.0, False)
+            kind = "confused" if hallucinated else None
+            values = {"f1": f1, "hallucinated": hallucinated, "hallucination_kind": kind}
+            changed.append(record.model_copy(update={**values, **more}))
+        store.write_rows(RECORDS, store.folder / path.relative_to(run), changed)
+    return store
+
+
+def without_brackets(text: str) -> str:
+    """A text as it was before its spans were marked."""
+    return re.sub(rf"\[(?:{'|'.join(STYLES)}) |\]", "", text)
+
+
+def shown(store: Store, count: int, task: str = "") -> str:
+    answers, _ = worst_answers(store, "knorm", Level("ratio", 0.9), 100)
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as captured:
+        console.print(render_answers([answer for answer in answers if task in answer.record.task][:count]))
+    return captured.get()
+
+
+def test_hallucinations_come_first_then_the_lowest_f1(run: Path, tmp_path: Path) -> None:
+    store = edited(run, tmp_path, [(50.0, False), (0.0, False), (20.0, True), (0.0, True)])
+    answers, failed = worst_answers(store, "knorm", Level("ratio", 0.9), 4)
+    assert [int(answer.record.question_id.rpartition("/")[2]) for answer in answers] == [3, 2, 1, 0]
+    assert {(answer.record.policy, answer.record.ratio) for answer in answers} == {("knorm", 0.9)}
+    assert all(answer.full and answer.full.question_id == answer.record.question_id for answer in answers)
+    assert failed == 0
+    text = " ".join(shown(store, 1).split())
+    question = answers[0].question
+    for part in (question.question, question.golds[0], "knorm at ratio 0.9", "hallucinated, confused", "slot coverage"):
+        assert part in text
+    assert f"of {question.context_tokens} tokens" in text
+
+
+def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
+    answers, _ = worst_answers(Store.open(run), "knorm", Level("ratio", 0.9), 100)
+    found = next(answer for answer in answers if answer.record.task == "long_context")
+    text = " ".join(shown(Store.open(run), 1, "long_context").split())
+    assert len(text) < len(found.context.context)
+    assert found.is_generated
+    for span in found.spans:
+        assert span.kind == "distractor" or found.context.context[span.start : span.end] in without_brackets(text)
+
+
+def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_path: Path) -> None:
+    store = edited(run, tmp_path, [(0.0, True)], output_text="[bold]\x1b[2J\x1b]0;title\x07[/nothing]")
+    text = shown(store, 3)
+    assert not {"\x1b", "\x07"} & {*text}
+    assert "[bold]·[2J" in text
+
+
+def test_an_example_that_cannot_be_made_again_has_the_spans_that_are_stored(run: Path, tmp_path: Path) -> None:
+    store = edited(run, tmp_path, [(0.0, True)])
+    for path in store.files(CONTEXTS):
+        rows = [row.model_copy(update={"task_version": "0.0.1"}) for row in store.read_rows(CONTEXTS, path)]
+        store.write_rows(CONTEXTS, path, rows)
+    text = " ".join(shown(store, 1).split())
+    assert all(mark in text for mark in ("all of its evidence is shown as fact", "[fact ", "[answer "))
+
+
+def test_failed_answers_are_counted_and_not_shown(run: Path, tmp_path: Path) -> None:
+    store = edited(run, tmp_path, [], status="failed", reason="it broke", output_text=None, output_token_ids=None)
+    answers, failed = worst_answers(store, "knorm", Level("ratio", 0.9), 5)
+    assert answers == []
+    assert failed == sum(len(TASKS[name].example(0, 0).questions) for name in ("base", "long_context"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"f1": 100.0, "right": True}, "right"),
+        ({"f1": 0.0, "right": False, "abstained": True}, "abstained"),
+        ({"f1": 0.0, "right": False, "answered": False}, "empty"),
+        ({"f1": 0.0, "hallucinated": True, "hallucination_kind": "confused"}, "hallucinated, confused"),
+        ({"directives_obeyed": 0.5, "leakage": 0.25}, "50 % of its directives obeyed; leaked 25 %"),
+        ({}, "not judged"),
+    ],
+)
+def test_verdicts_are_words(run: Path, changes: dict[str, object], words: str) -> None:
+    record = next(iter(Store.open(run).read_files()))[1][0].record
+    blank = dict.fromkeys(("f1", "right", "answered", "hallucinated", "abstained", "directives_obeyed", "leakage"))
+    assert verdict(Record.model_copy(record, update={**blank, **changes})) == words
+
+
+def test_the_first_method_is_shown_at_the_level_of_the_board(cli: CommandLine, run: Path) -> None:
+    assert chosen_level(Store.open(run).identity, "full", []) == Level("ratio", 0.0)
+    assert cli("show", run, "--worst", "3") == 0
+    assert "the worst answers of knorm at ratio 0.5; others: --policy, of full, knorm" in " ".join(cli.out.split())
+    assert [line.split()[0] for line in cli.out.splitlines() if "/test/" in line] == ["1.", "2.", "3."]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["RUN", "--policy", "knrm"], "unknown policy 'knrm': did you mean 'knorm'?"),
+        (["RUN", "--policy", "knorm", "--ratio", "0.7"], "knorm was not run at ratio 0.7"),
+        (["RUN", "--policy", "knorm", "--budget", "64"], "knorm was not run at budget 64"),
+        (["RUN", "--policy", "knorm", "--ratio", "0.9", "--worst", "0"], "--worst is 1 or more"),
+        (["RUN", "--policy", "knorm", "--index", "3"], "--index is for tasks"),
+        (["base", "--worst", "3"], "--worst is for runs, and base is no run"),
+        (["EMPTY"], "holds no run"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_clear_line(
+    cli: CommandLine, run: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    places = {"RUN": str(run), "EMPTY": str(tmp_path)}
+    assert message in cli.error("show", *(places.get(word, word) for word in words))
+
+
+@pytest.mark.parametrize("tokens", ["300", "native"])
+def test_every_task_is_shown_with_its_own_spans_at_any_length(cli: CommandLine, tokens: str) -> None:
+    options = ("--tasks", ",".join(TASKS), "--ratios", "0.9", "--max-new-tokens", "1")
+    store = cli.run("--context-tokens", tokens, *options)
+    answers, _ = worst_answers(store, "knorm", Level("ratio", 0.9), 1000)
+    assert {answer.record.task for answer in answers} == set(TASKS)
+    assert all(answer.is_generated for answer in answers)
+
+
+@pytest.mark.parametrize("task", SHOWN, ids=lambda task: task.name)
+def test_an_example_is_shown_with_its_spans_and_questions(cli: CommandLine, task: Task) -> None:
+    assert cli("show", task.name, "--index", "3") == 0
+    text = " ".join(cli.out.split())
+    example = task.example(0, 3)
+    kinds = {span.kind for question in example.questions for span in question.spans} | {s.kind for s in example.spans}
+    assert all(f"[{kind} " in text for kind in kinds)
+    assert example.context[:60] in without_brackets(text)
+    assert cli("show", task.name, "--index", "3", "--question", "0", "--phrasings", "held-out") == 0
+    assert task.example(0, 3, held_out=True).context[:60] in without_brackets(" ".join(cli.out.split()))
+
+
+def test_what_is_to_be_written_is_shown_where_it_is_not_the_gold(cli: CommandLine) -> None:
+    question = TASKS["arithmetic"].example(0, 0).questions[0]
+    assert cli("show", "arithmetic") == 0
+    assert "to be written" in cli.out
+    assert f"#### {question.golds[0]}" in cli.out
+    assert cli("show", "base") == 0
+    assert "to be written" not in cli.out
+
+
+def test_spans_are_bracketed_and_coloured() -> None:
+    text = mark_spans("Ada lives in Rome, not in Oslo.", [Span("fact", 0, 18), Span("answer", 13, 17)])
+    assert text.plain == "[fact Ada lives in [answer Rome],] not in Oslo."
+    file = io.StringIO()
+    Console(file=file, width=80, color_system="256", force_terminal=True).print(text)
+    assert "\x1b[" in file.getvalue()
+    stretch = mark_spans("Ada lives in Rome, not in Oslo.", [Span("answer", 13, 17)], [(10, 19)])
+    assert stretch.plain == "in [answer Rome],  …"
