@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping
 
-from policies.declaration.errors import PolicyError
-from policies.declaration.names import PLAIN, plain_and_way
+from policies.declaration.names import PLAIN, PolicyError, plain_and_way
 from policies.declaration.policy import Policy
-from policies.eviction.protection import WAYS, protect, protect_scorer
 from policies.faults.registry import FAULTS, fault_of
 from policies.quantisation.registry import QUANTISATIONS, quantisation_of
 from policies.registry import POLICIES
 from policies.treatments.chain import followed_by
-from policies.treatments.deployed import DEPLOYMENTS, deploy, deploy_scorer
+from policies.treatments.deployed import WAYS, deploy, deploy_scorer
 from policies.treatments.options import is_one_of
 
-EVERY_WAY = (*WAYS, *DEPLOYMENTS)  # to change what another policy keeps
 TREATMENTS: Mapping[str, Policy] = {**QUANTISATIONS, **FAULTS}  # of what an eviction leaves, and of the full cache
 
 
@@ -24,7 +21,7 @@ def is_treatment(name: str) -> bool:
 
 def is_way(name: str) -> bool:
     """Tells whether a name is that of a way to protect or to deploy a policy, with options or without."""
-    return name in WAYS or is_one_of(name, DEPLOYMENTS)
+    return is_one_of(name, WAYS)
 
 
 def treatment_of(name: str) -> Policy:
@@ -43,9 +40,7 @@ def check_alone(policy: Policy) -> Policy:
 def compose(plain: Policy, way: str) -> Policy:
     """Makes the policy ``plain+way``, which protects what another evicts, deploys it, or treats what it leaves; raises
     :class:`PolicyError` in one line if they do not go together."""
-    if is_way(way):
-        return protect(plain, way) if way in WAYS else deploy(plain, way)
-    return followed_by(plain, treatment_of(way))
+    return deploy(plain, way) if is_way(way) else followed_by(plain, treatment_of(way))
 
 
 def built_in(name: str) -> Policy | None:
@@ -60,8 +55,6 @@ def built_in(name: str) -> Policy | None:
         known = built_in(plain)
         if known is None or not (is_way(way) or is_treatment(way)):
             return None
-        if is_way(way):
-            return protect_scorer(known, way) if way in WAYS else deploy_scorer(known, way)
-        return followed_by(known, treatment_of(way))
+        return deploy_scorer(known, way) if is_way(way) else followed_by(known, treatment_of(way))
     except PolicyError:
         return None

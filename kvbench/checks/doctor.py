@@ -18,7 +18,7 @@ from kvbench.checks.patient import (
 )
 from kvbench.models.load import LoadedModel
 from kvbench.run.local import is_small
-from policies import FULL, POLICIES, Policy, argument_warnings
+from policies import FULL, POLICIES, Policy
 
 SOME = (0.25, MIDDLE)
 SHORT = (2, 5, 16, 40)
@@ -86,8 +86,6 @@ def _unique(patient: Patient) -> Result:
     alike = {other.name for other in _alike(patient, others, digests)}
     if alike - set(patient.policy.same_as):
         return "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere"
-    if patient.policy.name not in POLICIES and (warnings := argument_warnings(patient.policy, others)):
-        return "note", warnings[0]
     return "ok", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts"
 
 

@@ -7,7 +7,7 @@ from leaderboards.metrics import answers, costs, directives, leakage, likelihood
 from leaderboards.metrics.declaration.definition import Definition, definitions_in
 from leaderboards.metrics.declaration.measure import Measure
 from leaderboards.metrics.declaration.metric import Metric
-from policies.declaration.naming import by_name
+from policies.declaration.names import by_name
 
 FAMILIES = (
     *(answers.METRICS, outcomes.METRICS, likelihood.METRICS, routing.METRICS),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leaderboards.errors import LeaderboardError
 from leaderboards.studies.declaration import Study, StudyInput
-from policies.declaration.naming import by_name
+from policies.declaration.names import by_name
 
 
 @cache

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from itertools import groupby
 
-from policies.declaration.errors import LevelError
+from policies.declaration.names import LevelError
 
 MOST_VALUES = 1000
 MOST_TOKENS = 10_000_000

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
+from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import PrefillTreatment, States, StepTreatment
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from policies.declaration.errors import PolicyError
+from policies.declaration.names import PolicyError
 
 MOST_LAYERS = 1000  # of a model: each is an object, and a number of every record
 

@@ -15,15 +15,20 @@ def _oracle(situation: Situation) -> Press:
     return presses.OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens)
 
 
-FULL = control(
-    name=names.FULL,
-    paper="-",
-    description="The whole cache: what every other row is compared with",
+of_full_cache = partial(
+    Policy,
     build=lambda situation: presses.FullPress(),
     budget="keeps everything at any ratio",
     ratio_free_score=True,
-    kinds=(),
     more_tokens_than=0,
+)
+FULL = of_full_cache(
+    name=names.FULL,
+    family="control",
+    paper="-",
+    description="The whole cache: what every other row is compared with",
+    kinds=(),
+    by_default=True,
 )
 RANDOM = control(
     name=names.RANDOM,

@@ -7,7 +7,7 @@ from policies.eviction.private_prefill import over_the_cache
 from policies.eviction.scorers import SINK, expected_attention_press, observation_window
 
 kvpress = LazyModule("kvpress")
-presses = LazyModule("policies.presses.private_prefill")
+presses = LazyModule("policies.presses.of_kvpress")
 
 
 def _kvzap(situation: Situation) -> Press:

@@ -11,9 +11,8 @@ from policies.declaration.policy import Baseline, Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
 
 kvpress = LazyModule("kvpress")
-finch = LazyModule("policies.presses.finch")
 h2o = LazyModule("policies.presses.h2o")
-sketches = LazyModule("policies.presses.sketches")
+presses = LazyModule("policies.presses.of_kvpress")
 
 SINK = 4
 LONGEST_WINDOW = 64
@@ -43,11 +42,11 @@ def expected_attention_press(situation: Situation) -> Press:
 
 
 def _leverage(situation: Situation) -> Press:
-    return sketches.SeededLeveragePress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
+    return presses.SeededLeveragePress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
 
 
 def compactor_press(situation: Situation) -> Press:
-    return sketches.SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
+    return presses.SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
 
 
 def _lagkv(situation: Situation) -> Press:
@@ -186,7 +185,7 @@ FINCH = scorer(
     name="finch",
     paper="doi 10.1162/tacl_a_00716",
     description="Attention from the question; positions renumbered",
-    build=lambda situation: finch.KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens),
+    build=lambda situation: presses.KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens),
     check_model=ONE_ROTATION,
     needs_question=True,
     rewrites=True,

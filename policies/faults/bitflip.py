@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import field_validator, model_validator
 
-from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
+from policies.declaration.names import PolicyError
 from policies.declaration.steps import TENSORS, States
 from policies.faults.fault import MORE_ROBUST, Fault, Site
 from policies.faults.options import FaultOptions, Parts, chosen
@@ -77,20 +77,17 @@ class BitflipOptions(FaultOptions):
         return chosen("bit", ["all" if part == "any" else part for part in self.bits], count, "a codeword")
 
 
-def _may_overflow(options: FaultOptions) -> bool:
+def _may_overflow(options: BitflipOptions) -> bool:
     """Tells whether a flip can make a number infinite or NaN, as it can in the exponent alone."""
-    assert isinstance(options, BitflipOptions)
     return not set(options.bits) <= {"mantissa", "sign"}
 
 
-def _check_dtype(options: FaultOptions, dtype: str) -> None:
-    assert isinstance(options, BitflipOptions)
+def _check_dtype(options: BitflipOptions, dtype: str) -> None:
     if not options.on_codewords:
         options.bits_of(dtype)
 
 
-def _check_codewords(options: FaultOptions, bits: Mapping[States, int]) -> None:
-    assert isinstance(options, BitflipOptions)
+def _check_codewords(options: BitflipOptions, bits: Mapping[States, int]) -> None:
     for tensor in TENSORS[options.tensor]:
         if tensor not in bits:
             other = {"keys": "V", "values": "K"}[tensor]
@@ -99,7 +96,6 @@ def _check_codewords(options: FaultOptions, bits: Mapping[States, int]) -> None:
 
 
 def _flipped(site: Site) -> "torch.Tensor":
-    assert isinstance(site.options, BitflipOptions)
     dtype = site.states.dtype
     if site.codeword_bits is not None:
         bits = site.options.bits_of_codewords(site.codeword_bits)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from policies.declaration.errors import PolicyError
+from policies.declaration.names import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

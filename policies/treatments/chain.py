@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from policies.declaration.errors import PolicyError
 from policies.declaration.levels import KINDS
+from policies.declaration.names import PolicyError
 from policies.declaration.policy import Argument, Policy, Press, Situation
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import CacheRows, Codewords, OnCodewords, PrefillTreatment, StepTreatment

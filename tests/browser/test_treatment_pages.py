@@ -9,7 +9,7 @@ from kvbench.experiments.suites import ERRORS, FAULTS, RATES
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.treatments.next_tokens import STUDY as NEXT_TOKENS
 from leaderboards.studies.treatments.study import STUDY as TREATMENTS
-from policies.declaration.naming import split_outside_brackets
+from policies.declaration.names import split_outside_brackets
 from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.records.damaged_records import treated_records

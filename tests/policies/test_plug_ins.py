@@ -29,9 +29,8 @@ from policies import (
     load_plug_in,
     plug_ins,
 )
-from policies.declaration.errors import BrokenPlugInError
 from policies.declaration.faults import description_of
-from policies.declaration.names import CONTROLS
+from policies.declaration.names import CONTROLS, BrokenPlugInError
 from policies.presses.protection import FairEvictionPress
 
 SITUATION = Situation(0.25, 100, 0, "example")

@@ -16,7 +16,7 @@ from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
-from policies.declaration.naming import by_name
+from policies.declaration.names import by_name
 from policies.presses.h2o import H2OPress
 from tests.support.models.toy import (
     HEAD_SIZE,

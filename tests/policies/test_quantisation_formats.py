@@ -12,10 +12,8 @@ from kvbench.system.errors import KVBenchError
 from policies import HeadRows, Level, PolicyError, Situation
 from policies.composition import built_in
 from policies.declaration.shape import ModelShape
-from policies.quantisation.floats import FloatFormat
-from policies.quantisation.groups import IntegerFormat, in_groups
+from policies.quantisation.formats import FloatFormat, IntegerFormat, MaskedFormat, in_groups
 from policies.quantisation.like_transformers import FlatFormat
-from policies.quantisation.mantissa import MaskedFormat
 from policies.quantisation.registry import KINDS, QUANTISATIONS
 from policies.quantisation.window import rows_in_codes
 from policies.treatments.options import options_in

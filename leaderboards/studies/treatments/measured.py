@@ -14,10 +14,10 @@ from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
-from policies.faults.multiplicative import NormalOptions, UniformOptions
 from policies.faults.options import FaultOptions
 from policies.faults.registry import KINDS as FAULTS
-from policies.quantisation.options import QuantisationOptions
+from policies.faults.registry import NormalOptions, UniformOptions
+from policies.quantisation.quantisation import QuantisationOptions
 from policies.quantisation.registry import KINDS as FORMATS
 from policies.treatments.options import TreatmentKind, is_one_of, kind_in, name_with, options_in
 

@@ -14,7 +14,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies.declaration.shape import ModelShape
-from policies.quantisation.groups import in_groups
+from policies.quantisation.formats import in_groups
 from tests.support.models.plain import OneAnswer, plain_rows
 from tests.support.models.toy import PLENTY, STEPS, treat
 

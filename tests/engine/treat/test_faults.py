@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from policies.faults.draws import draw
 from scipy.stats import binomtest
 from transformers import DynamicCache
 
@@ -22,7 +23,6 @@ from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Policy, Situation
 from policies.declaration.shape import ModelShape
-from policies.faults.draws import draw
 from policies.faults.fault import Fault, FaultTreatment, Site
 from policies.faults.options import FaultOptions
 from policies.faults.registry import FAULTS
