@@ -14,7 +14,7 @@ from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 # They need torch, and a store is read without.
-layers = LazyModule("kvbench.engine.studies.layers")
+layers = LazyModule("kvbench.engine.studies.walks")
 logits = LazyModule("kvbench.engine.studies.walks")
 precision = LazyModule("kvbench.models.precision")
 walks = LazyModule("kvbench.engine.studies.walks")

@@ -63,7 +63,6 @@ def load_even_if_broken(text: str) -> Policy:
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """Splits a plug-in into its place, its name, and its arguments as they are written."""
     matched = SPECIFICATION.fullmatch(text.strip())
     if not matched and text.endswith(".py"):
         names = _presses_in(_module(text))
@@ -76,17 +75,15 @@ def _split(text: str) -> tuple[str, str, str]:
 
 def _presses_in(module: ModuleType) -> list[str]:
     """Names what a module defines that can be a plug-in."""
-    return [name for name, value in vars(module).items() if not name.startswith("_") and _is_press(value, module)]
 
+    def is_press(value: Any) -> bool:
+        if isinstance(value, Policy) or getattr(value, "__module__", None) != module.__name__:
+            return isinstance(value, Policy)
+        if isinstance(value, type):
+            return issubclass(value, kvpress.BasePress)
+        return inspect.isfunction(value) and RATIO in inspect.signature(value).parameters
 
-def _is_press(value: Any, module: ModuleType) -> bool:
-    if isinstance(value, Policy):
-        return True
-    if getattr(value, "__module__", None) != module.__name__:
-        return False
-    if isinstance(value, type):
-        return issubclass(value, kvpress.BasePress)
-    return inspect.isfunction(value) and "compression_ratio" in inspect.signature(value).parameters
+    return [name for name, value in vars(module).items() if not name.startswith("_") and is_press(value)]
 
 
 def _no_such(where: str, name: str, module: ModuleType) -> PolicyError:
@@ -110,7 +107,6 @@ def plug_ins() -> Mapping[str, Policy]:
 
 
 def _of_entry_point(entry: Any) -> Policy:
-    """Makes the policy of an entry point; where the package is broken, the policy is too."""
     text = f"entry point {entry.name}"
     try:
         with _foreign_code("it cannot be imported"):
@@ -142,8 +138,7 @@ def _imported_modules(file: Path, name: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
@@ -190,9 +185,7 @@ def _module(where: str) -> ModuleType:
     path = Path(where).absolute()
     if where.endswith(".py") and not path.is_file():
         raise PolicyError(f"there is no file {where}: check the path of the plug-in")
-    top = where.partition(".")[0]
-    if path.is_file() or (top and importlib.util.find_spec(top)):
-        importlib.import_module("kvpress")  # it takes a minute on a busy machine, which is no fault of the plug-in
+    importlib.import_module("kvpress")  # it takes a minute on a busy machine, which is no fault of the plug-in
     with _foreign_code(f"{where} cannot be imported"):
         if where.endswith(".py"):
             return _module_of_file(path)
@@ -223,9 +216,9 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
         raise BrokenPlugInError(f"{text}: {target.__name__} is no press: derive it from kvpress.BasePress")
     if not isinstance(target, Policy) and not callable(target):
         raise BrokenPlugInError(f"{text}: it is neither a press class, nor a function, nor a Policy")
-    if isinstance(target, Policy) and arguments:
-        raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
     if isinstance(target, Policy):
+        if arguments:
+            raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
         return replace(target, origin=origin)
     if RATIO not in _parameters(target, text):
         given = _call(target, arguments, text) if not isinstance(target, type) else None

@@ -21,7 +21,6 @@ class ModelShape:
 
     @property
     def slots(self) -> int:
-        """Counts the (layer, head) slots of the layers that presses compress."""
         return (self.layers - len(self.windows)) * self.kv_heads
 
     def window_rows(self, tokens: int) -> list[int]:

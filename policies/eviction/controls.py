@@ -4,15 +4,11 @@ from functools import partial
 
 from policies.declaration import names
 from policies.declaration.lazy import LazyModule
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import Policy
 
 presses = LazyModule("policies.presses.controls")
 
 control = partial(Policy, family="control", by_default=True)
-
-
-def _oracle(situation: Situation) -> Press:
-    return presses.OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens)
 
 
 of_full_cache = partial(
@@ -49,7 +45,7 @@ ORACLE = control(
     name=names.ORACLE,
     paper="-",
     description="Knows the question and keeps its evidence",
-    build=_oracle,
+    build=lambda situation: presses.OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens),
     ratio_free_score=True,
     per_question=True,
 )

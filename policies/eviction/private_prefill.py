@@ -24,9 +24,9 @@ def _duo_attention(situation: Situation) -> Press:
     )
 
 
-def _dms(situation: Situation) -> Press:
+def dms_press(scorer: Press, situation: Situation) -> Press:
     window = observation_window(situation.context_length)
-    return presses.BudgetedDMSPress(kvpress.KnormPress(), sliding_window_size=window, ratio=situation.ratio)
+    return presses.BudgetedDMSPress(scorer, sliding_window_size=window, ratio=situation.ratio)
 
 
 PRIVATE_PREFILL = (
@@ -95,7 +95,7 @@ PRIVATE_PREFILL = (
         family="prefill",
         paper="arXiv 2506.05345",
         description="Keys of a norm below the threshold of each layer",
-        build=_dms,
+        build=lambda situation: dms_press(kvpress.KnormPress(), situation),
         budget="a threshold for each layer, set so that as many tokens go",
         counted="layer",
         frees=False,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
-from policies.declaration.shape import ModelShape
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, Codewords, States
 from policies.faults.options import FIRST, FaultOptions
 
@@ -132,20 +131,8 @@ class Fault:
     options: type[FaultOptions] = FaultOptions
     default_rates: str = RATE.default  # as ``--rates`` takes them
     rates_below: float | None = None  # it means nothing at these and higher ones
-    # Whether infinity or NaN may come of it in numbers that are neither.
-    may_overflow: Callable[[Any], bool] = lambda options: False
-    # Raises :class:`PolicyError` for options that a model has not, beside its layers and heads.
-    check_dtype: Callable[[Any, str], object] = lambda options, dtype: None
-    # Raises :class:`PolicyError` for options that codewords of so many bits, by tensor, have not.
-    check_codewords: Callable[[Any, Mapping[States, int]], None] = lambda options, bits: None
     needs_donor: bool = False  # it takes rows of another context (``Situation.donor``)
     hits_all: bool = False  # it chooses by itself: every value that it is aimed at goes through ``corrupt``
-
-    def check_model(self, options: FaultOptions, shape: ModelShape) -> None:
-        """Raises :class:`PolicyError` in one line for layers, heads or bits that a model has not."""
-        options.layers_of(shape.layers)
-        options.heads_of(shape.kv_heads)
-        self.check_dtype(options, shape.dtype)
 
 
 @dataclass
@@ -162,10 +149,6 @@ class FaultTreatment:
 
     def act_on(self, codewords: Codewords, bits: Mapping[States, int]) -> None:
         self._codewords, self._codeword_bits = codewords, bits
-
-    def rate(self, situation: Situation) -> float:
-        """Returns the share of the units that are hit."""
-        return situation.level.value if self.options.rate is None else self.options.rate
 
     def after_prefill(self, cache: CacheRows) -> None:
         self._act(cache, BEFORE_THE_QUESTION)
@@ -223,7 +206,8 @@ class FaultTreatment:
         states: "torch.Tensor",
     ) -> Site:
         situations = [self.situations[answer] for answer in answers]
-        rates = torch.tensor([self.rate(each) for each in situations], dtype=torch.float64, device=states.device)
+        shares = [one.level.value if self.options.rate is None else self.options.rate for one in situations]
+        rates = torch.tensor(shares, dtype=torch.float64, device=states.device)
         bits = self._codeword_bits.get(tensor)
         return Site(situations, self.options, layer, tensor, step, tokens, states, rates.view(-1, 1, 1, 1), bits)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
@@ -100,17 +99,19 @@ def _stale(site: Site) -> "torch.Tensor":
 
 def _uniform(site: Site) -> "torch.Tensor":
     """Changes every value by a share of itself, as a coarse code does: it is multiplied by 1 + an error."""
-    low, high = site.options.low, site.options.high
+    low, high = float(site.options.low), float(site.options.high)
     return site.states * (1 + low + (high - low) * site.draw_like("uniform"))
 
 
 def _normal(site: Site) -> "torch.Tensor":
-    return site.states * (1 + site.options.mean + site.options.std * site.draw_like("normal"))
+    mean, std = float(site.options.mean), float(site.options.std)
+    return site.states * (1 + mean + std * site.draw_like("normal"))
 
 
 def _shifted(site: Site) -> "torch.Tensor":
     """Shifts all values in one direction, as a wrong zero point does."""
-    return (site.states.float() + site.options.shift * site.mean_and_spread[1]).to(site.states.dtype)
+    shift = float(site.options.shift)
+    return (site.states.float() + shift * site.mean_and_spread[1]).to(site.states.dtype)
 
 
 def _same_sign(site: Site) -> "torch.Tensor":
@@ -229,13 +230,13 @@ def fault_of(name: str) -> Policy:
         kinds=(RATE.name,) if options.rate is None else (),
         random=True,
         corrupts=True,
-        own_rows=fault.may_overflow(options),
+        own_rows=options.may_overflow,
         levels_below={} if fault.rates_below is None else {RATE.name: fault.rates_below},
         default_levels={RATE.name: fault.default_rates},
         arguments={option: text_of(value) for option, value in options},
         needs_donor=fault.needs_donor,
-        check_model=lambda shape: fault.check_model(options, shape),
-        check_codewords=partial(fault.check_codewords, options) if options.on_codewords else None,
+        check_model=options.check_model,
+        check_codewords=options.check_codewords if options.on_codewords else None,
         per_question=options.is_aimed,
     )
     if options.phase == "prefill_write":

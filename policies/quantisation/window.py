@@ -96,7 +96,6 @@ class StoredCodes:
                     encoded.append(Encoded(slots, one.codes, one.numbers))
 
 
-@dataclass
 class CodewordRows:
     """Gives access to codewords in place of the rows of a cache, as a :class:`CacheRows`.
 
@@ -104,22 +103,10 @@ class CodewordRows:
     read; rows that are not quantised are left out.
     """
 
-    cache: CacheRows
-    stored: StoredCodes
-    answers: Sequence[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.answers = self.cache.answers
-
-    @property
-    def layers(self) -> int:
-        return self.cache.layers
-
-    def lengths(self, layer: int) -> "torch.Tensor":
-        return self.cache.lengths(layer)
-
-    def tokens(self, layer: int) -> "torch.Tensor":
-        return self.cache.tokens(layer)
+    def __init__(self, cache: CacheRows, stored: StoredCodes) -> None:
+        self.cache, self.stored = cache, stored
+        self.answers, self.layers = cache.answers, cache.layers
+        self.lengths, self.tokens = cache.lengths, cache.tokens
 
     def keys(self, layer: int) -> "torch.Tensor":
         return self._codes(layer, "keys")
@@ -134,10 +121,10 @@ class CodewordRows:
         values: "torch.Tensor | None" = None,
         rows: "torch.Tensor | None" = None,
     ) -> None:
-        if keys is not None:
-            self._recode(layer, "keys", keys, rows)
-        if values is not None:
-            self._recode(layer, "values", values, rows)
+        given: dict[States, torch.Tensor | None] = {"keys": keys, "values": values}
+        for tensor, codes in given.items():
+            if codes is not None:
+                self._recode(layer, tensor, codes, rows)
 
     def _codes(self, layer: int, tensor: States) -> "torch.Tensor":
         states: torch.Tensor = getattr(self.cache, tensor)(layer)
