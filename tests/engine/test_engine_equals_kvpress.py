@@ -95,10 +95,10 @@ def fit_for(architecture: str, policies: Iterable[Policy]) -> list[Policy]:
 
 @cache
 def answered(architecture: str, every_policy: bool = True) -> tuple[Trace, list[Generation]]:
-    """All policies at all ratios, or the first of each path at one and with two questions, decoded together."""
+    """All policies at all ratios, or the first of each path at one ratio, decoded together."""
     model = model_of(architecture)
     trace = (
-        treat(model, fit_for(architecture, AGNOSTIC.values()), RATIOS, toy_prompt())
+        treat(model, fit_for(architecture, AGNOSTIC.values()), RATIOS, toy_prompt(questions=3))
         if every_policy
         else treat(model, fit_for(architecture, FIRSTS), ONE_RATIO, toy_prompt(questions=2))
     )

@@ -96,7 +96,7 @@ def same_edges(edges: Edges, attention: np.ndarray[Any, Any], first_query: int) 
 
 @pytest.mark.parametrize("architecture", NETWORKS)
 def test_it_is_the_eager_attention_of_a_plain_loop(architecture: str) -> None:
-    model, prompt = model_of(architecture), toy_prompt()
+    model, prompt = model_of(architecture), toy_prompt(questions=3)
     trace = treat(model, [POLICIES[name] for name in KEEPING], (0.5,), prompt)
     observer, generations = observe(model, trace)
     looked = set()
@@ -121,7 +121,7 @@ def edges_of(attention: np.ndarray[Any, Any], first_query: int) -> Edges:
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
 def test_routes_are_those_through_the_eager_attention_of_a_plain_loop(architecture: str) -> None:
-    model, prompt = model_of(architecture), toy_prompt()
+    model, prompt = model_of(architecture), toy_prompt(questions=3)
     trace = treat(model, [POLICIES[name] for name in KEEPING], (0.5, 0.9), prompt)
     observer = AnswerObserver(model, prompt)
     generations = decode(model, trace, STEPS, PLENTY, observers=[observer], gold=True)

@@ -97,14 +97,9 @@ def test_a_package_and_a_policy_can_be_named(file: str) -> None:
     assert isinstance(policy.press(SITUATION), KnormPress)
 
 
-def test_the_code_of_a_plug_in_is_part_of_its_identity(file: str) -> None:
-    first = load_plug_in(f"{file}:Loud").origin
-    path = Path(file)
-    path.write_text(path.read_text() + "\n# changed\n")
-    assert load_plug_in(f"{file}:Loud").origin != first
-
-
-def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_plug_in_and_what_it_takes_from_beside_it_are_part_of_its_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A package that brings a press from another of its files, and a file that takes a helper from beside it."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "some_helper.py").write_text("SCALE = 1.0\n")
@@ -113,6 +108,7 @@ def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch
     (tmp_path / "some_package/inside.py").write_text(PRESSES)
     (tmp_path / "some_package/__init__.py").write_text("from .inside import Loud\n")
     for text, changed in (
+        (f"{tmp_path / 'a_file.py'}:Loud", tmp_path / "a_file.py"),
         (f"{tmp_path / 'a_file.py'}:Loud", tmp_path / "some_helper.py"),
         ("some_package:Loud", tmp_path / "some_package/inside.py"),
     ):
@@ -126,14 +122,13 @@ def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch
     ("code", "said"),
     [
         ("while True:\n    pass\nPress = None", "cannot be imported: TookTooLongError: it took longer than 0.1 s"),
-        ("def Press(compression_ratio):\n    while True:\n        pass", "cannot be built: TookTooLongError: it took"),
         (
             "def Press(compression_ratio):\n    while True:\n        try:\n            open('nowhere')\n"
             "        except Exception:\n            pass",
             "cannot be built: TookTooLongError: it took",
         ),
     ],
-    ids=["import", "constructor", "one that tries again whatever fails"],
+    ids=["import", "constructor that tries again whatever fails"],
 )
 def test_code_that_never_ends_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str
@@ -171,8 +166,6 @@ REFUSED = {
     "no Python": ("sys:exit", "sys is no module of Python code"),
     "complete": ("{file}:ready(window_size=3)", "a Policy is complete and takes no arguments"),
 }
-
-
 BROKEN = {"no press", "gives none", "breaks", "leaves", "no ratio", "neither"}  # a run records these, and goes on
 
 
@@ -281,14 +274,11 @@ def test_all_leaves_out_what_means_nothing_here() -> None:
 
 
 OF_ATTENTIONS = """
-from kvpress import ObservedAttentionPress, ScorerPress
+from kvpress import ScorerPress
 
 class Indexed(ScorerPress):
     def score(self, module, hidden_states, keys, values, attentions, kwargs):
         return attentions[0].sum(-2)
-
-class Inherited(ObservedAttentionPress):
-    pass
 
 class Other(ScorerPress):
     def score(self, module, hidden_states, keys, values, attentions, kwargs):
@@ -296,10 +286,6 @@ class Other(ScorerPress):
 
 def helper(keys):
     return 1 / 0
-
-class Long(ScorerPress):
-    def score(self, module, hidden_states, keys, values, attentions, kwargs):
-        assert False, "the window is longer than the context"
 """
 
 
@@ -307,9 +293,7 @@ class Long(ScorerPress):
     ("press", "place", "explained"),
     [
         ("Indexed", "(theirs.py:6)", True),
-        ("Inherited", "", True),
-        ("Other", "(theirs.py:16)", False),
-        ("Long", "(theirs.py:20)", False),
+        ("Other", "(theirs.py:13)", False),
     ],
 )
 def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_attention(

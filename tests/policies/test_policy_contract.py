@@ -55,7 +55,8 @@ def by_number(trace: Trace) -> dict[int, Sequence[int]]:
 @cache
 def untreated_answers(mode: Mode, with_instructions: bool) -> dict[int, Sequence[int]]:
     """The answers of the full cache to the prompt that :func:`prompt_for` gives policies of these needs."""
-    prompt = toy_prompt(mode, "instructions" if with_instructions and mode == "agnostic" else "base")
+    task = "instructions" if with_instructions and mode == "agnostic" else "base"
+    prompt = toy_prompt(mode, task, questions=2)
     return by_number(treat(model_of("llama"), [RUNNABLE["full"]], [0.0], prompt))
 
 

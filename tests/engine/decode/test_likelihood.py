@@ -37,7 +37,7 @@ Likelihoods = dict[tuple[str, float, int], float | None]
 def measured(architecture: str) -> tuple[Trace, list[Generation]]:
     """All policies that are decoded together on one architecture; on the others one of each path."""
     policies = [policy for name, policy in TOGETHER.items() if architecture == "llama" or name in PATHS]
-    trace = treat(model_of(architecture), policies, (0.3, 0.9), toy_prompt())
+    trace = treat(model_of(architecture), policies, (0.3, 0.9), toy_prompt(questions=3))
     return trace, decode(model_of(architecture), trace, STEPS, PLENTY, gold=True)
 
 

@@ -70,7 +70,7 @@ OTHERS = [POLICIES[name] for name in ("full", "knorm", "oracle", "adakv_snapkv")
     ],
 )
 def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int | None) -> None:
-    model, prompt = model_of(architecture), toy_prompt()
+    model, prompt = model_of(architecture), toy_prompt(questions=3)
     trace = treat(model, [*OTHERS, *NOISY], (0.5,), prompt)
     bound = PLENTY if rows is None else rows * max(row.size for row in rows_of(waves(trace, STEPS, 1)))
     generations = decode(model, trace, STEPS, bound, gold=True)

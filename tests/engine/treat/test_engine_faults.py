@@ -165,7 +165,8 @@ def test_a_fault_is_recorded_and_the_others_answer_as_without_it(
     for act, _, seconds in OUT_OF_BOUNDS.values():
         scorings += plan([acting(act)], points, prompt, 0, TimeLimit(seconds))
     trace = prefill(llama, prompt, [*scorings, *plan(OTHERS, points, prompt, 0)])
-    reasons = {name: case[1] for name, case in {**FAULTS, **OUT_OF_BOUNDS}.items()}
+    reasons = {name: reason for name, (_, reason) in FAULTS.items()}
+    reasons |= {name: reason for name, (_, reason, _) in OUT_OF_BOUNDS.items()}
     for (name, reason), branch in zip(reasons.items(), trace.branches, strict=False):
         error = str(branch.error)
         assert error.startswith("faulty "), name

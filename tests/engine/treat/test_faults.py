@@ -75,7 +75,7 @@ def test_another_draw_of_every_fault_is_that_of_a_plain_loop(architecture: str) 
 
 
 def assert_plain(architecture: str, policies: Sequence[Policy], seed: int, every_question: bool) -> None:
-    model, prompt = model_of(architecture), toy_prompt()
+    model, prompt = model_of(architecture), toy_prompt(questions=2)
     trace = treat(model, policies, (0.5,), prompt, seed, rates=(0.2,))
     generations = decode(model, trace, STEPS, PLENTY, gold=True)
     compared = generations if every_question else of_some_questions(generations)
@@ -93,9 +93,8 @@ def treatment_of(branch: Branch) -> Any:
     return policy.step_treatment([situation], [""]) if policy.step_treatment else policy.prefill_treatment([situation])  # type: ignore[misc]
 
 
-def test_a_draw_is_the_same_alone_and_in_the_batch_and_another_in_the_next_repeat(
-    llama: LoadedModel, prompt: Prompt
-) -> None:
+def test_a_draw_is_the_same_alone_and_in_the_batch_and_another_in_the_next_repeat(llama: LoadedModel) -> None:
+    prompt = toy_prompt(questions=2)
     finite = {**FAULTS, "bitflip": find_policy("bitflip(bits=mantissa)")}
     policies = list(finite.values())
     together = treat(llama, [POLICIES["knorm"], *policies], (0.5,), prompt, rates=(0.2,), repeats=2)
@@ -215,7 +214,7 @@ WRITTEN = (
 
 @pytest.mark.parametrize(("architecture", "tries_all"), all_on_one_architecture())
 def test_a_fault_of_writing_is_that_of_a_plain_cache_that_it_writes_into(architecture: str, tries_all: bool) -> None:
-    model, prompt, policies = model_of(architecture), toy_prompt(), [find_policy(name) for name in WRITTEN]
+    model, prompt, policies = model_of(architecture), toy_prompt(questions=2), [find_policy(name) for name in WRITTEN]
     trace = treat(model, policies if tries_all else first_of_each_path(policies), (), prompt, rates=(0.1,))
     generations = decode(model, trace, STEPS, PLENTY)
     assert [branch.error for branch in trace.branches if branch.error] == []

@@ -12,7 +12,7 @@ from kvbench.models.load import LoadedModel
 from policies import POLICIES
 from tests.support.models.toy import AGNOSTIC, PLENTY, RUNNABLE, STEPS, model_of, toy_prompt, treat
 
-RATIOS = (0.0, 0.3, 0.9)
+RATIOS = (0.3,)
 WITHOUT = {
     "it merges or rewrites rows": {n for n, one in RUNNABLE.items() if one.rewrites and not one.while_decoding},
     "it goes on cutting": {name for name, policy in RUNNABLE.items() if policy.while_decoding},
@@ -22,7 +22,7 @@ NAMES_WITHOUT = {name for names in WITHOUT.values() for name in names}
 
 @cache
 def answered() -> tuple[Trace, list[Generation]]:
-    trace = treat(model_of("llama"), list(AGNOSTIC.values()), RATIOS, toy_prompt())
+    trace = treat(model_of("llama"), list(AGNOSTIC.values()), RATIOS, toy_prompt(questions=2))
     return trace, decode(model_of("llama"), trace, STEPS, PLENTY, gold=True)
 
 
@@ -52,10 +52,10 @@ def assert_its_own_mask_writes_its_tokens(model: LoadedModel, trace: Trace, gene
 
 def test_a_policys_own_mask_writes_its_tokens_for_every_policy() -> None:
     trace, generations = answered()
-    assert assert_its_own_mask_writes_its_tokens(model_of("llama"), trace, generations) > len(AGNOSTIC)
+    with_masks = len(AGNOSTIC.keys() - NAMES_WITHOUT)
+    assert assert_its_own_mask_writes_its_tokens(model_of("llama"), trace, generations) >= with_masks
     without = {branch.treatment.policy.name for branch in trace.branches if reason_without_mask(branch)}
     with_one = {branch.treatment.policy.name for branch in trace.branches if not reason_without_mask(branch)}
-    # At ratio 0 a press that merges has nothing to merge.
     assert without == NAMES_WITHOUT & AGNOSTIC.keys()
     assert {*AGNOSTIC} - without <= with_one
 

@@ -54,7 +54,7 @@ def every() -> list[Policy]:
 @pytest.mark.parametrize(("architecture", "tries_all"), all_on_one_architecture())
 def test_every_quantisation_is_that_of_a_plain_loop(architecture: str, tries_all: bool) -> None:
     policies = every() if tries_all else first_of_each_path(every())
-    model, prompt = model_of(architecture), toy_prompt(task="instructions", index=0)
+    model, prompt = model_of(architecture), toy_prompt(task="instructions", index=0, questions=2)
     trace = treat(model, policies, (0.5,), prompt, levels=BITS)
     generations = decode(model, trace, STEPS, PLENTY, gold=True)
     compared = of_some_questions(generations)
