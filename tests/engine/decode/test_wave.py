@@ -153,7 +153,7 @@ def test_attention_of_questions_by_hand(
                 found, expected = [], []
                 for (row, branch), read in product(enumerate(branches[rows]), range(KEY_HEADS)):
                     keys, values = seen_by(trace, branch, layer, read)
-                    for place in (~blank[row]).nonzero()[:, 0].tolist():
+                    for place in (~blank[row]).nonzero()[::4, 0].tolist():  # a loop over heads for each
                         own = [n for n in range(place + 1) if column[n] == column[place] and not blank[row, n]]
                         for head in range(read * groups, (read + 1) * groups):
                             mine = [keys, key[row, own, read]], [values, value[row, own, read]]
