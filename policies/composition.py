@@ -1,30 +1,160 @@
 """Policies of several parts, such as ``snapkv+pages16+int4+zeros(rate=0.01)``: evict pages, quantise, damage."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, runtime_checkable
 
-from policies.declaration.errors import PolicyError
-from policies.declaration.names import PLAIN, plain_and_way
-from policies.declaration.policy import Policy
-from policies.eviction.protection import WAYS, protect, protect_scorer
+from policies.declaration.levels import KINDS
+from policies.declaration.names import PLAIN, PolicyError, plain_and_way
+from policies.declaration.policy import Argument, Policy, Press, Situation
+from policies.declaration.shape import ModelShape
+from policies.declaration.steps import CacheRows, Codewords, OnCodewords, PrefillTreatment, StepTreatment
 from policies.faults.registry import FAULTS, fault_of
 from policies.quantisation.registry import QUANTISATIONS, quantisation_of
 from policies.registry import POLICIES
-from policies.treatments.chain import followed_by
-from policies.treatments.deployed import DEPLOYMENTS, deploy, deploy_scorer
+from policies.treatments.deployed import WAYS, deploy, deploy_scorer, simpler
 from policies.treatments.options import is_one_of
 
-EVERY_WAY = (*WAYS, *DEPLOYMENTS)  # to change what another policy keeps
 TREATMENTS: Mapping[str, Policy] = {**QUANTISATIONS, **FAULTS}  # of what an eviction leaves, and of the full cache
 
 
+@runtime_checkable
+class Restoring(Protocol):
+    """Damages rows for one step alone, and puts back what it damaged for the step that is over."""
+
+    def restore(self, cache: CacheRows) -> None: ...
+
+
+@dataclass
+class Chain:
+    """Calls treatments in order. What acts once is called after the prefill alone."""
+
+    once: Sequence[PrefillTreatment | StepTreatment]
+    at_steps: Sequence[StepTreatment]
+
+    def after_prefill(self, cache: CacheRows) -> None:
+        for treatment in self.once:
+            treatment.after_prefill(cache)
+
+    def after_step(self, cache: CacheRows, step: int) -> None:
+        for treatment in reversed(self.at_steps):  # before any other reads rows that were damaged for one step
+            if isinstance(treatment, Restoring):
+                treatment.restore(cache)
+        for treatment in self.at_steps:
+            treatment.after_step(cache, step)
+
+    def copy_answers(self, copies: Mapping[int, int]) -> None:
+        for treatment in self.at_steps:
+            treatment.copy_answers(copies)
+
+
+def followed_by(plain: Policy, way: Policy) -> Policy:
+    """Makes the policy that treats what another leaves as ``way`` treats the full cache, named ``plain+way``.
+
+    Its level is that of the other. Raises :class:`PolicyError` if the two do not go together.
+    """
+    name = f"{plain.name}+{way.name}"
+    if way.kinds:
+        kind = KINDS[way.kinds[0]]
+        example = f"{plain.name}+{way.name.partition('(')[0]}({kind.name}={kind.typical:g})"
+        raise PolicyError(f"{name}: say at which {kind.name}, as in {example}")
+    if plain.while_decoding and (way.step_treatment or way.wrap):
+        raise PolicyError(f"{name}: {plain.name} decodes alone, and {way.name} acts more than once: leave one out")
+
+    _check_codewords(plain, way, name)
+
+    chain = partial(_chain, plain, way)
+
+    def build(situation: Situation) -> Press:
+        press = plain.build(situation)
+        return way.wrap(press, situation) if way.wrap else press
+
+    def check_model(shape: ModelShape) -> None:
+        for policy in (plain, way):
+            if policy.check_model:
+                policy.check_model(shape)
+
+    by_step = plain.step_treatment or way.step_treatment
+    return replace(
+        plain,
+        name=name,
+        family=way.family,
+        paper=way.paper,
+        description=f"{plain.name}, then: {way.description[0].lower()}{way.description[1:]}",
+        build=build,
+        prefill="private" if way.wrap else plain.prefill,
+        wrap=None,
+        random=plain.random or way.random,
+        corrupts=plain.corrupts or way.corrupts,
+        own_rows=plain.own_rows or way.own_rows,
+        needs_donor=plain.needs_donor or way.needs_donor,
+        check_model=check_model,
+        arguments=_side_by_side(plain.arguments, way.arguments, way.name),
+        fitted=lambda situation: _side_by_side(plain.fitted(situation), way.fitted(situation), way.name),
+        paper_arguments={**way.paper_arguments, **plain.paper_arguments},
+        codeword_bits=way.codeword_bits,  # a fault writes rows without them
+        check_codewords=way.check_codewords,
+        stored_bytes=way.stored_bytes or plain.stored_bytes,
+        prefill_treatment=None if by_step else chain,
+        step_treatment=chain if by_step else None,
+        per_question=plain.per_question or way.per_question,
+        same_as=simpler(name),
+        baseline=None,
+        by_default=False,
+    )
+
+
+def _chain(plain: Policy, way: Policy, situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> Chain:
+    once: list[PrefillTreatment | StepTreatment] = []
+    at_steps: list[StepTreatment] = []
+    for policy in (plain, way):
+        if policy.prefill_treatment:
+            once.append(policy.prefill_treatment(situations))
+        if policy.step_treatment:
+            at_steps.append(policy.step_treatment(situations, question_ids))
+            once.append(at_steps[-1])
+    if way.check_codewords:
+        stored, flips = _last_of(at_steps[0]), once[-1]
+        assert isinstance(stored, Codewords)
+        assert isinstance(flips, OnCodewords)
+        stored.keep_codewords()
+        flips.act_on(stored, plain.codeword_bits)
+    return Chain(once, at_steps)
+
+
+def _check_codewords(plain: Policy, way: Policy, name: str) -> None:
+    """Raises :class:`PolicyError` for a fault of codewords that does not come right behind a quantisation, and last."""
+    if plain.check_codewords:
+        raise PolicyError(f"{name}: a fault of codewords comes last, and {way.name} follows")
+    if not way.check_codewords:
+        return
+    if not plain.codeword_bits:
+        before = plain.name.rpartition("+")[2]
+        raise PolicyError(f"{name}: {before} stores no codewords: put {way.name} right behind a quantisation, as int4")
+    try:
+        way.check_codewords(plain.codeword_bits)
+    except PolicyError as error:
+        raise PolicyError(f"{name}: {error}") from error
+
+
+def _last_of(treatment: StepTreatment) -> StepTreatment:
+    """Returns the last treatment of a chain, which may be one of chains."""
+    return _last_of(treatment.at_steps[-1]) if isinstance(treatment, Chain) else treatment
+
+
+def _side_by_side(first: Mapping[str, Argument], second: Mapping[str, Argument], name: str) -> Mapping[str, Argument]:
+    """Joins the arguments of two treatments; one of the second that the first has too stands behind its name."""
+    kind = name.partition("(")[0]
+    return {**first, **{f"{kind}.{key}" if key in first else key: value for key, value in second.items()}}
+
+
 def is_treatment(name: str) -> bool:
-    """Tells whether a name is that of a fault or a quantisation, with options or without."""
     return is_one_of(name, TREATMENTS)
 
 
 def is_way(name: str) -> bool:
-    """Tells whether a name is that of a way to protect or to deploy a policy, with options or without."""
-    return name in WAYS or is_one_of(name, DEPLOYMENTS)
+    return is_one_of(name, WAYS)
 
 
 def treatment_of(name: str) -> Policy:
@@ -43,9 +173,7 @@ def check_alone(policy: Policy) -> Policy:
 def compose(plain: Policy, way: str) -> Policy:
     """Makes the policy ``plain+way``, which protects what another evicts, deploys it, or treats what it leaves; raises
     :class:`PolicyError` in one line if they do not go together."""
-    if is_way(way):
-        return protect(plain, way) if way in WAYS else deploy(plain, way)
-    return followed_by(plain, treatment_of(way))
+    return deploy(plain, way) if is_way(way) else followed_by(plain, treatment_of(way))
 
 
 def built_in(name: str) -> Policy | None:
@@ -60,8 +188,6 @@ def built_in(name: str) -> Policy | None:
         known = built_in(plain)
         if known is None or not (is_way(way) or is_treatment(way)):
             return None
-        if is_way(way):
-            return protect_scorer(known, way) if way in WAYS else deploy_scorer(known, way)
-        return followed_by(known, treatment_of(way))
+        return deploy_scorer(known, way) if is_way(way) else followed_by(known, treatment_of(way))
     except PolicyError:
         return None

@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping
 
-from policies.declaration.errors import PolicyError
-from policies.declaration.naming import by_name
+from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import Policy
 from policies.eviction.controls import FULL, ORACLE, RANDOM, RECENCY
 from policies.eviction.decoding import DECODING
-from policies.eviction.layers_and_channels import LAYERS_AND_CHANNELS
 from policies.eviction.pretrained import PRETRAINED
 from policies.eviction.private_prefill import PRIVATE_PREFILL
-from policies.eviction.protection import PROTECTION
 from policies.eviction.scorers import SCORERS
 from policies.eviction.wrappers import WRAPPERS
-from policies.treatments.deployed import DEPLOYED
+from policies.treatments.deployed import DEPLOYED, PROTECTION
 
 POLICIES: Mapping[str, Policy] = by_name(
     "policies",
@@ -21,7 +18,6 @@ POLICIES: Mapping[str, Policy] = by_name(
         *(FULL, ORACLE, RANDOM, RECENCY),
         *SCORERS,
         *WRAPPERS,
-        *LAYERS_AND_CHANNELS,
         *PROTECTION,
         *DEPLOYED,
         *PRIVATE_PREFILL,

@@ -23,7 +23,7 @@ from kvbench.models.load import LoadedModel, longest_sequence
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.local import is_small
-from policies import FULL, POLICIES, Point, Policy, argument_warnings, at_ratios
+from policies import FULL, POLICIES, Point, Policy, at_ratios
 
 Result = tuple[Outcome, str]
 MIDDLE = 0.5
@@ -281,8 +281,6 @@ def _unique(patient: Patient) -> Result:
     alike = {other.name for other in _alike(patient, others, digests)}
     if alike - set(policy.same_as):
         return "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere"
-    if policy.name not in POLICIES and (warnings := argument_warnings(policy, others)):
-        return "note", warnings[0]
     return "ok", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts"
 
 

@@ -16,7 +16,7 @@ from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
-from policies import FULL, LazyModule, argument_warnings
+from policies import FULL, LazyModule
 
 if TYPE_CHECKING:
     from kvbench.experiments.grid import Grid
@@ -92,8 +92,7 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
         raise KVBenchError(reports.broken(mine.name, reason, str(job.press)))
     rows = sites.publish_summary(store, records)
     unmastered = {} if every_task else reasons.reasons_by_task(rows)
-    more, fault = reports.warnings_of(store, records, grid.setting.policies)
-    warnings = [*argument_warnings(mine, others), *more]
+    warnings, fault = reports.warnings_of(store, records, grid.setting.policies)
     names = [other.name for other in others]
     comparison = sites.publish_comparison(store, records, mine.name, names, site, unmastered, warnings)
     met = {duel.other for duel in comparison.duels}

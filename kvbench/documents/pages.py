@@ -19,7 +19,7 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
 from policies.faults.options import FaultOptions
 from policies.faults.registry import KINDS as FAULTS
-from policies.quantisation.options import QuantisationOptions
+from policies.quantisation.quantisation import QuantisationOptions
 from policies.quantisation.registry import KINDS as QUANTISATIONS
 from policies.treatments.deployed import DEPLOYMENTS
 from policies.treatments.options import text_of

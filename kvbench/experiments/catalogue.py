@@ -24,9 +24,10 @@ from policies import (
     plain_and_way,
     plug_ins,
 )
-from policies.composition import EVERY_WAY, TREATMENTS, check_alone, compose, is_treatment, is_way, treatment_of
-from policies.declaration.naming import split_outside_brackets
+from policies.composition import TREATMENTS, check_alone, compose, is_treatment, is_way, treatment_of
+from policies.declaration.names import split_outside_brackets
 from policies.declaration.shape import ModelShape
+from policies.treatments.deployed import WAYS
 from policies.treatments.options import kind_in
 
 EVERYTHING = "all"
@@ -258,7 +259,7 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
 def _compose(plain: str, way: str) -> Policy:
     if not (is_way(way) or is_treatment(way)):
         kinds = "protection, deployment, quantisation or fault"
-        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*EVERY_WAY, *TREATMENTS])}")
+        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}")
     try:
         return compose(find_policy(plain), way)
     except PolicyError as error:

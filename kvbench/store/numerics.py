@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kvbench.experiments.collect import FinishedAnswer as Answer
 
 # They need torch, and a store is read without.
-layers = LazyModule("kvbench.engine.studies.layers")
+layers = LazyModule("kvbench.engine.studies.walks")
 precision = LazyModule("kvbench.models.precision")
 walks = LazyModule("kvbench.engine.studies.walks")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from leaderboards.errors import MetricError
 from leaderboards.metrics import answers, costs, directives, leakage, likelihood, outcomes, routing
 from leaderboards.metrics.declaration import Definition, Measure, Metric, definitions_in
-from policies.declaration.naming import by_name
+from policies.declaration.names import by_name
 
 FAMILIES = (
     *(answers.METRICS, outcomes.METRICS, likelihood.METRICS, routing.METRICS),

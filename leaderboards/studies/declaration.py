@@ -19,7 +19,7 @@ from leaderboards.metrics.declaration import Chapter
 from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle
 from leaderboards.rendering.templating import render
-from policies.declaration.naming import by_name
+from policies.declaration.names import by_name
 
 
 @dataclass(frozen=True)

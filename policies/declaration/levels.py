@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from itertools import groupby
 
-from policies.declaration.errors import LevelError
+from policies.declaration.names import LevelError
 
 MOST_VALUES = 1000
 MOST_TOKENS = 10_000_000
@@ -79,7 +79,6 @@ class Level:
 
     @property
     def declared(self) -> LevelKind:
-        """Returns the declaration of the kind."""
         return KINDS[self.kind]
 
     @property
@@ -117,11 +116,11 @@ class Point:
 def _decimal(number: str, text: str) -> Decimal:
     try:
         value = Decimal(number.strip())
-    except InvalidOperation as error:
-        raise LevelError(f"{text}: '{number}' is not a number") from error
-    if not value.is_finite() or value.adjusted() > 6 or value.as_tuple().exponent < -50:  # type: ignore[operator]
-        raise LevelError(f"{text}: '{number}' is not a number")
-    return value
+        if value.is_finite() and value.adjusted() <= 6 and value.as_tuple().exponent >= -50:  # type: ignore[operator]
+            return value
+    except InvalidOperation:
+        pass
+    raise LevelError(f"{text}: '{number}' is not a number")
 
 
 def parse_numbers(text: str, plural: str) -> tuple[Decimal, ...]:
@@ -162,27 +161,20 @@ def parse_shares(text: str, plural: str, meaning: str, whole: bool = False) -> t
 
 def parse_budgets(text: str) -> tuple[float, ...]:
     """Reads ``64,128,256``, tokens to keep in every head: counts ascending, each once."""
-    budgets = set()
-    for part in map(str.strip, text.split(",")):
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
         # Python reads no number of more than some thousand digits.
         if not part.isdecimal() or len(part) > len(str(MOST_TOKENS)) or not 0 < int(part) < MOST_TOKENS:
             raise LevelError(f"--budgets {text}: '{part}' is no count of tokens: give such as 64,128,256")
-        budgets.add(float(int(part)))
-    return tuple(sorted(budgets))
+    return tuple(sorted({float(int(part)) for part in parts}))
 
 
 def parse_bits(text: str) -> tuple[float, ...]:
-    """Reads ``0,4,8`` or ``0:8:2``, counts of bits, as :func:`parse_numbers` does."""
     counts = parse_numbers(text, "bits")
     for count in counts:
         if count != int(count) or not 0 <= count <= MOST_BITS:
             raise LevelError(f"--bits {text}: {count} is no count of bits from 0 to {MOST_BITS}")
     return tuple(float(count) + 0.0 for count in counts)
-
-
-def _share_beyond(budget: float, length: int) -> float:
-    """Returns the share of a context that is beyond the budget: nothing of one within it."""
-    return max(0.0, 1 - (budget + A_LITTLE) / length)
 
 
 RATIO = LevelKind(
@@ -210,7 +202,7 @@ BUDGET = LevelKind(
     axis="asked budget, in tokens of a head",
     note="by the tokens kept in a head",
     doubling=True,
-    share=_share_beyond,
+    share=lambda budget, length: max(0.0, 1 - (budget + A_LITTLE) / length),  # nothing of a context within it
     not_comparable="asked by budget, which is another ratio for every length",
 )
 RATE = LevelKind(
@@ -246,12 +238,10 @@ UNTREATED = Level(RATIO.name, RATIO.nothing)  # the one level of the full cache
 
 
 def at_ratios(ratios: Iterable[float]) -> tuple[Point, ...]:
-    """Returns the first draws at some ratios."""
     return tuple(Point(Level(RATIO.name, ratio)) for ratio in ratios)
 
 
 def points_of(levels: Iterable[Level], repeats: int = 1) -> tuple[Point, ...]:
-    """Returns every level with as many draws."""
     return tuple(Point(level, repeat) for level in levels for repeat in range(repeats))
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from policies.declaration.errors import BrokenPlugInError, PolicyError
 from policies.declaration.faults import FOREIGN_SECONDS, INSTALLED, OURS, description_of, time_bound
 from policies.declaration.lazy import LazyModule
+from policies.declaration.names import BrokenPlugInError, PolicyError
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 
 kvpress = LazyModule("kvpress")
@@ -27,7 +27,6 @@ GROUP = "kvbench.policies"
 SPECIFICATION = re.compile(r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL)
 SOME_RATIO = 0.5
 RATIO = "compression_ratio"
-BINDING = {"exec", "globals", "setattr", "vars"}  # by which a module may get names that its code does not show
 
 
 def is_plug_in(text: str) -> bool:
@@ -46,14 +45,13 @@ def load_plug_in(text: str) -> Policy:
     """
     where, name, argument_text = _split(text)
     arguments = _arguments(text, argument_text)
-    _check_name(where, name)
     module = _module(where)
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
-            raise _no_such(where, name, _presses_in(module), vars(module))
+            raise _no_such(where, name, module)
         target = getattr(target, part)
-    return _policy(_plug_in_name(name, argument_text), target, arguments, _origin(module), text)
+    return _policy(f"{name}({argument_text})" if argument_text else name, target, arguments, _origin(module), text)
 
 
 def load_even_if_broken(text: str) -> Policy:
@@ -61,15 +59,13 @@ def load_even_if_broken(text: str) -> Policy:
     try:
         return load_plug_in(text)
     except BrokenPlugInError as error:
-        _, name, argument_text = _split(text)
-        return _broken_policy(_plug_in_name(name, argument_text), str(error))
+        return _broken_policy(text.strip().partition(":")[2], str(error))
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """Splits a plug-in into its place, its name, and its arguments as they are written."""
     matched = SPECIFICATION.fullmatch(text.strip())
     if not matched and text.endswith(".py"):
-        names = _written_in(text)[1] or _presses_in(_module(text))
+        names = _presses_in(_module(text))
         examples = ", ".join(f"{text}:{name}" for name in names or ["PressName"])
         raise PolicyError(f"'{text}' is a file{'' if names else ' without a press'}: name a press in it, as {examples}")
     if not matched:
@@ -79,116 +75,23 @@ def _split(text: str) -> tuple[str, str, str]:
 
 def _presses_in(module: ModuleType) -> list[str]:
     """Names what a module defines that can be a plug-in."""
-    return [name for name, value in vars(module).items() if not name.startswith("_") and _is_press(value, module)]
+
+    def is_press(value: Any) -> bool:
+        if isinstance(value, Policy) or getattr(value, "__module__", None) != module.__name__:
+            return isinstance(value, Policy)
+        if isinstance(value, type):
+            return issubclass(value, kvpress.BasePress)
+        return inspect.isfunction(value) and RATIO in inspect.signature(value).parameters
+
+    return [name for name, value in vars(module).items() if not name.startswith("_") and is_press(value)]
 
 
-def _is_press(value: Any, module: ModuleType) -> bool:
-    if isinstance(value, Policy):
-        return True
-    if getattr(value, "__module__", None) != module.__name__:
-        return False
-    if isinstance(value, type):
-        return issubclass(value, kvpress.BasePress)
-    return inspect.isfunction(value) and "compression_ratio" in inspect.signature(value).parameters
-
-
-def _no_such(where: str, name: str, presses: Iterable[str], names: Iterable[str]) -> PolicyError:
-    """Says that a module has no such name, with the nearest of its ``names`` and all ``presses``."""
-    shown = list(presses)
-    close = difflib.get_close_matches(name, [*shown, *(one for one in names if not one.startswith("_"))], n=1)
+def _no_such(where: str, name: str, module: ModuleType) -> PolicyError:
+    """Says that a module has no such name, with the nearest of its names and all of its presses."""
+    presses = _presses_in(module)
+    close = difflib.get_close_matches(name, [*presses, *(one for one in vars(module) if not one.startswith("_"))], n=1)
     meant = f"did you mean '{close[0]}'? It" if close else "it"
-    return PolicyError(f"{where} has no '{name}': {meant} has {', '.join(shown) or 'no press of its own'}")
-
-
-def _check_name(where: str, name: str) -> None:
-    """Refuses a name that the code of a file does not have, before the file and with it torch is imported."""
-    names, presses = _written_in(where)
-    if name.partition(".")[0] not in names and not names & {"*", "__getattr__"}:
-        raise _no_such(where, name, presses, names)
-
-
-def _written_in(where: str) -> tuple[set[str], list[str]]:
-    """Reads from the code of a file which names it binds, and which of them look like plug-ins; ``*`` stands among the
-    names where only an import tells."""
-    path = _file_of(where)
-    try:
-        statements = list(_at_the_top(ast.parse(path.read_bytes() if path else b"").body))
-    except (OSError, SyntaxError, ValueError):  # the import says it, with the line
-        path = None
-    if path is None:
-        return {"*"}, []
-    names = {one for statement in statements for one in _bound(statement)}
-    presses = (one for statement in statements if _may_be_press(statement) for one in _bound(statement))
-    return names, [one for one in presses if not one.startswith("_")]
-
-
-def _file_of(where: str) -> Path | None:
-    """Returns the file of a plug-in's place, if it is known without an import."""
-    if where.endswith(".py"):
-        return _path_of(where)
-    try:
-        specification = None if "." in where else importlib.util.find_spec(where)
-    except (ImportError, ValueError):
-        return None
-    origin = specification.origin if specification is not None and specification.has_location else None
-    return Path(origin) if origin else None
-
-
-def _path_of(where: str) -> Path:
-    try:
-        return Path(where).expanduser().resolve()
-    except RuntimeError as error:  # no such home folder, or links that lead in a circle
-        raise PolicyError(f"{where} is no path ({error}): write another") from error
-
-
-def _at_the_top(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yields the statements of a module, also those under ``if``, ``try`` or ``with``."""
-    for statement in statements:
-        yield statement
-        if not isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            for block in ("body", "orelse", "finalbody"):
-                yield from _at_the_top(getattr(statement, block, ()))
-            for handler in getattr(statement, "handlers", ()):
-                yield from _at_the_top(handler.body)
-
-
-def _bound(statement: ast.stmt) -> list[str]:
-    """Names what a statement of a module binds."""
-    match statement:
-        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-            return [name]
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            return [alias.asname or alias.name.partition(".")[0] for alias in names]
-        case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-            return ["*" if node.id in BINDING else node.id for node in _names(statement)]
-        case ast.Expr():
-            return ["*"] if {node.id for node in _names(statement)} & BINDING else []
-        case ast.If() | ast.Try() | ast.Pass():
-            return []
-    return ["*"]
-
-
-def _names(statement: ast.stmt) -> list[ast.Name]:
-    """Lists the names that a statement stores, and those it reads that may bind others."""
-    names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
-    return [name for name in names if isinstance(name.ctx, ast.Store) or name.id in BINDING]
-
-
-def _may_be_press(statement: ast.stmt) -> bool:
-    """Tells whether a statement binds what looks like a plug-in: a class derived from another, a function of a ratio,
-    or what a call gives."""
-    match statement:
-        case ast.ClassDef(bases=bases):
-            return bool(bases)
-        case ast.FunctionDef(args=arguments):
-            return any(one.arg == "compression_ratio" for one in (*arguments.args, *arguments.kwonlyargs))
-        case ast.Assign(value=ast.Call()) | ast.AnnAssign(value=ast.Call()):
-            return True
-    return False
-
-
-def _plug_in_name(name: str, argument_text: str) -> str:
-    return f"{name}({argument_text})" if argument_text else name
+    return PolicyError(f"{where} has no '{name}': {meant} has {', '.join(presses) or 'no press of its own'}")
 
 
 def _broken_policy(name: str, reason: str) -> Policy:
@@ -204,7 +107,6 @@ def plug_ins() -> Mapping[str, Policy]:
 
 
 def _of_entry_point(entry: Any) -> Policy:
-    """Makes the policy of an entry point; where the package is broken, the policy is too."""
     text = f"entry point {entry.name}"
     try:
         with _foreign_code("it cannot be imported"):
@@ -236,8 +138,7 @@ def _imported_modules(file: Path, name: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
@@ -281,12 +182,10 @@ def _foreign_code(failure: str) -> Iterator[None]:
 
 
 def _module(where: str) -> ModuleType:
-    path = _path_of(where)
+    path = Path(where).absolute()
     if where.endswith(".py") and not path.is_file():
         raise PolicyError(f"there is no file {where}: check the path of the plug-in")
-    top = where.partition(".")[0]
-    if path.is_file() or (top and importlib.util.find_spec(top)):
-        importlib.import_module("kvpress")  # it takes a minute on a busy machine, which is no fault of the plug-in
+    importlib.import_module("kvpress")  # it takes a minute on a busy machine, which is no fault of the plug-in
     with _foreign_code(f"{where} cannot be imported"):
         if where.endswith(".py"):
             return _module_of_file(path)
@@ -317,9 +216,9 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
         raise BrokenPlugInError(f"{text}: {target.__name__} is no press: derive it from kvpress.BasePress")
     if not isinstance(target, Policy) and not callable(target):
         raise BrokenPlugInError(f"{text}: it is neither a press class, nor a function, nor a Policy")
-    if isinstance(target, Policy) and arguments:
-        raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
     if isinstance(target, Policy):
+        if arguments:
+            raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
         return replace(target, origin=origin)
     if RATIO not in _parameters(target, text):
         given = _call(target, arguments, text) if not isinstance(target, type) else None

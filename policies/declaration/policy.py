@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
+from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import PrefillTreatment, States, StepTreatment
 
@@ -71,24 +71,10 @@ class HeadRows:
     number_bytes: int  # of each as the model computes it
 
 
-@dataclass(frozen=True)
-class Policy:
-    """A registry entry; it builds a fresh press each time and holds none."""
+@dataclass(frozen=True, kw_only=True)
+class CacheTreatment:
+    """Declares how a policy acts on the rows that its press leaves, as quantisations and faults do; most do nothing."""
 
-    name: str
-    family: Family
-    paper: str
-    description: str
-    build: Callable[[Situation], Press]
-    kinds: tuple[str, ...] = EVICTION  # of levels that it takes; one without does the same in every run, at no level
-    random: bool = False  # it draws at random: a run may repeat it, and each draw is another
-    budget: str = "as many tokens in every head"  # how it reaches a ratio, in a few words
-    counted: Counted = "head"  # where the asked number of tokens is kept exactly; a layer's is summed over its heads
-    frees: bool = True  # it shortens the cache; else it masks what it evicts, and an allocator still holds it
-    rewrites: bool = False  # what it keeps is not what it was given: it merges, turns or blanks
-    # Shared: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
-    prefill: Prefill = "shared"
-    while_decoding: bool = False  # it acts on the cache also while an answer is written, which is then written alone
     # Builds what acts once on what the press left of some branches, before any question is read. All questions of a
     # branch share its rows.
     prefill_treatment: Callable[[Sequence[Situation]], PrefillTreatment] | None = None
@@ -104,6 +90,33 @@ class Policy:
     stored_bytes: Callable[[Situation, HeadRows], int] | None = None
     # Puts a press around another, for a treatment of what the model writes while it reads the context.
     wrap: Callable[[Press, Situation], Press] | None = None
+    # It changes the rows that it keeps: which these are does not tell what is read, and they may hold NaN.
+    corrupts: bool = False
+    # Infinity or NaN of one question must not reach another: each is decoded from its own copy of what is kept.
+    own_rows: bool = False
+    needs_donor: bool = False  # it takes rows of another context: ``Situation.donor``
+    arguments: Mapping[str, Argument] = field(default_factory=dict)  # beside those of its press
+    fitted: Callable[[Situation], Mapping[str, Argument]] = lambda _: {}  # of these, what depends on the situation
+
+
+@dataclass(frozen=True)
+class Policy(CacheTreatment):
+    """A registry entry: what a policy is. It builds a fresh press each time and holds none."""
+
+    name: str
+    family: Family
+    paper: str
+    description: str
+    build: Callable[[Situation], Press]
+    kinds: tuple[str, ...] = EVICTION  # of levels that it takes; one without does the same in every run, at no level
+    random: bool = False  # it draws at random: a run may repeat it, and each draw is another
+    budget: str = "as many tokens in every head"  # how it reaches a ratio, in a few words
+    counted: Counted = "head"  # where the asked number of tokens is kept exactly; a layer's is summed over its heads
+    frees: bool = True  # it shortens the cache; else it masks what it evicts, and an allocator still holds it
+    rewrites: bool = False  # what it keeps is not what it was given: it merges, turns or blanks
+    # Shared: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
+    prefill: Prefill = "shared"
+    while_decoding: bool = False  # it acts on the cache also while an answer is written, which is then written alone
     # The scores of the press, or of the press inside it, do not depend on the ratio: one scoring serves all ratios.
     ratio_free_score: bool = False
     per_question: bool = False  # one press for each question, as it is told where the answer lies
@@ -112,15 +125,10 @@ class Policy:
     # By kind of level, the value from which on it means nothing: no cell is planned there.
     levels_below: Mapping[str, float] = field(default_factory=dict)
     only: tuple[Level, ...] | None = None  # it runs at these levels and at no other, whatever a run asks for
-    needs_donor: bool = False  # it takes rows of another context: ``Situation.donor``
     # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that it is aimed at.
     check_model: Callable[[ModelShape], None] | None = None
     # The text of levels, by kind, at which it runs where none are asked for; else those of the kind.
     default_levels: Mapping[str, str] = field(default_factory=dict)
-    # It changes the rows that it keeps: which these are does not tell what is read, and they may hold NaN.
-    corrupts: bool = False
-    # Infinity or NaN of one question must not reach another: each is decoded from its own copy of what is kept.
-    own_rows: bool = False
     # The press rotates the keys that it keeps to new positions, so that decoding goes on from their number and not from
     # the length of the context.
     renumbers: bool = False
@@ -130,8 +138,6 @@ class Policy:
     # Arguments that are smaller on short contexts, with their values where the context is long enough: those of the
     # paper as kvpress has them. A name is that of the press's argument, or the end of it behind a dot.
     paper_arguments: Mapping[str, float] = field(default_factory=dict)
-    arguments: Mapping[str, Argument] = field(default_factory=dict)  # beside those of its press
-    fitted: Callable[[Situation], Mapping[str, Argument]] = lambda _: {}  # of these, what depends on the situation
     weights: str = ""  # what has to be downloaded for a model, if anything
     same_as: tuple[str, ...] = ()  # keep the same by design: the identity audit does not report them
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
@@ -152,7 +158,6 @@ class Policy:
 
     @property
     def takes_ratios(self) -> bool:
-        """Tells whether it can be run at ratios; what takes no level at all can."""
         return not self.kinds or RATIO.name in self.kinds
 
     def arguments_in(self, situation: Situation) -> dict[str, Argument]:
@@ -176,7 +181,6 @@ class Policy:
         )
 
     def levels_among(self, points: Iterable[Point]) -> tuple[Level, ...]:
-        """Returns the levels at which it runs, each once."""
         return tuple(dict.fromkeys(point.level for point in self.points_among(points)))
 
     def typical_situation(self, length: int, question_tokens: int = 0) -> Situation:

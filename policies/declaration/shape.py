@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from policies.declaration.errors import PolicyError
+from policies.declaration.names import PolicyError
 
 MOST_LAYERS = 1000  # of a model: each is an object, and a number of every record
 
@@ -21,7 +21,6 @@ class ModelShape:
 
     @property
     def slots(self) -> int:
-        """Counts the (layer, head) slots of the layers that presses compress."""
         return (self.layers - len(self.windows)) * self.kv_heads
 
     def window_rows(self, tokens: int) -> list[int]:

@@ -4,26 +4,27 @@ from functools import partial
 
 from policies.declaration import names
 from policies.declaration.lazy import LazyModule
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import Policy
 
 presses = LazyModule("policies.presses.controls")
 
 control = partial(Policy, family="control", by_default=True)
 
 
-def _oracle(situation: Situation) -> Press:
-    return presses.OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens)
-
-
-FULL = control(
-    name=names.FULL,
-    paper="-",
-    description="The whole cache: what every other row is compared with",
+of_full_cache = partial(
+    Policy,
     build=lambda situation: presses.FullPress(),
     budget="keeps everything at any ratio",
     ratio_free_score=True,
-    kinds=(),
     more_tokens_than=0,
+)
+FULL = of_full_cache(
+    name=names.FULL,
+    family="control",
+    paper="-",
+    description="The whole cache: what every other row is compared with",
+    kinds=(),
+    by_default=True,
 )
 RANDOM = control(
     name=names.RANDOM,
@@ -44,7 +45,7 @@ ORACLE = control(
     name=names.ORACLE,
     paper="-",
     description="Knows the question and keeps its evidence",
-    build=_oracle,
+    build=lambda situation: presses.OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens),
     ratio_free_score=True,
     per_question=True,
 )

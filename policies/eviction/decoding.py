@@ -4,10 +4,11 @@ kvpress's default waits 512 tokens between two cuts, more than an answer here is
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
-from policies.declaration.shape import LEVEL_QUESTION, ModelShape
+from policies.declaration.shape import LEVEL_QUESTION
 from policies.eviction.scorers import SINK
 
 kvpress = LazyModule("kvpress")
@@ -31,88 +32,58 @@ def _decoding_press(scorer: str, **arguments: int) -> Callable[[Situation], Pres
     return build
 
 
-def _decoding_ratio(situation: Situation) -> Press:
-    return kvpress.CompressionRatioDecodingPress(
-        kvpress.KnormPress(), compression_interval=1, target_compression_ratio=situation.ratio
-    )
-
-
-def _prefill_decoding(situation: Situation) -> Press:
-    decoding = kvpress.DecodingPress(kvpress.KnormPress(), compression_interval=1, target_size=target_size(situation))
-    return kvpress.PrefillDecodingPress(kvpress.KnormPress(situation.ratio), decoding)
-
-
-def _cam(situation: Situation) -> Press:
-    return kvpress.CAMPress(kvpress.KnormPress(), compression_interval=1, target_size=target_size(situation))
-
-
-def _policy(
-    name: str,
-    paper: str,
-    description: str,
-    build: Callable[[Situation], Press],
-    budget: str = A_SIZE,
-    more_tokens_than: int = 1,
-    rewrites: bool = False,
-    random: bool = False,
-    check_model: Callable[[ModelShape], None] | None = None,
-) -> Policy:
-    return Policy(
-        name=name,
-        family="decoding",
-        paper=paper,
-        description=description,
-        build=build,
-        budget=budget,
-        counted="nowhere",
-        while_decoding=True,
-        prefill="private",
-        more_tokens_than=more_tokens_than,
-        rewrites=rewrites,
-        random=random,
-        check_model=check_model,
-    )
-
-
+decoding = partial(Policy, family="decoding", budget=A_SIZE, counted="nowhere", while_decoding=True, prefill="private")
 DECODING = (
-    _policy(
-        "decoding_knorm", "arXiv 2406.11430", "Keys of small norm, cut after every token", _decoding_press("KnormPress")
+    decoding(
+        name="decoding_knorm",
+        paper="arXiv 2406.11430",
+        description="Keys of small norm, cut after every token",
+        build=_decoding_press("KnormPress"),
     ),
-    _policy(
-        "decoding_streaming_llm",
-        "arXiv 2309.17453",
-        "The first and the most recent, cut after every token",
-        _decoding_press("StreamingLLMPress", n_sink=SINK),
+    decoding(
+        name="decoding_streaming_llm",
+        paper="arXiv 2309.17453",
+        description="The first and the most recent, cut after every token",
+        build=_decoding_press("StreamingLLMPress", n_sink=SINK),
         more_tokens_than=SINK,
     ),
-    _policy(
-        "decoding_tova", "arXiv 2401.06104", "TOVA as its paper has it, at every token", _decoding_press("TOVAPress")
+    decoding(
+        name="decoding_tova",
+        paper="arXiv 2401.06104",
+        description="TOVA as its paper has it, at every token",
+        build=_decoding_press("TOVAPress"),
     ),
-    _policy(
-        "decoding_keydiff",
-        "arXiv 2504.15364",
-        "Keys unlike the mean key, cut after every token",
-        _decoding_press("KeyDiffPress"),
+    decoding(
+        name="decoding_keydiff",
+        paper="arXiv 2504.15364",
+        description="Keys unlike the mean key, cut after every token",
+        build=_decoding_press("KeyDiffPress"),
     ),
-    _policy(
-        "decoding_ratio_knorm",
-        "arXiv 2406.11430",
-        "Keys of small norm, a share of all read, at every token",
-        _decoding_ratio,
+    decoding(
+        name="decoding_ratio_knorm",
+        paper="arXiv 2406.11430",
+        description="Keys of small norm, a share of all read, at every token",
+        build=lambda situation: kvpress.CompressionRatioDecodingPress(
+            kvpress.KnormPress(), compression_interval=1, target_compression_ratio=situation.ratio
+        ),
         budget="a share of all tokens read so far",
     ),
-    _policy(
-        "prefill_decoding_knorm",
-        "arXiv 2406.11430",
-        "Keys of small norm, cut after context and every token",
-        _prefill_decoding,
+    decoding(
+        name="prefill_decoding_knorm",
+        paper="arXiv 2406.11430",
+        description="Keys of small norm, cut after context and every token",
+        build=lambda situation: kvpress.PrefillDecodingPress(
+            kvpress.KnormPress(situation.ratio), _decoding_press("KnormPress")(situation)
+        ),
         check_model=LEVEL_QUESTION,
     ),
-    _policy(
-        "cam_knorm",
-        "openreview LCTmppB165",
-        "The same, evicted values merged at random into others",
-        _cam,
+    decoding(
+        name="cam_knorm",
+        paper="openreview LCTmppB165",
+        description="The same, evicted values merged at random into others",
+        build=lambda situation: kvpress.CAMPress(
+            kvpress.KnormPress(), compression_interval=1, target_size=target_size(situation)
+        ),
         rewrites=True,
         random=True,
     ),

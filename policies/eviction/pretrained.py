@@ -1,22 +1,13 @@
 """Presses that need something learned or measured for the model beforehand, which has to be downloaded."""
 
 from policies.declaration.lazy import LazyModule
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import Policy
 from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
-from policies.eviction.private_prefill import over_the_cache
-from policies.eviction.scorers import SINK, expected_attention_press, observation_window
+from policies.eviction.private_prefill import dms_press, over_the_cache
+from policies.eviction.scorers import SINK, expected_attention_press
 
 kvpress = LazyModule("kvpress")
-presses = LazyModule("policies.presses.private_prefill")
-
-
-def _kvzap(situation: Situation) -> Press:
-    window = observation_window(situation.context_length)
-    return presses.BudgetedDMSPress(kvpress.KVzapPress(), sliding_window_size=window, ratio=situation.ratio)
-
-
-def _lukv(situation: Situation) -> Press:
-    return kvpress.LUKVPress(expected_attention_press(situation), compression_ratio=situation.ratio)
+presses = LazyModule("policies.presses.of_kvpress")
 
 
 PRETRAINED = (
@@ -45,7 +36,7 @@ PRETRAINED = (
         family="prefill",
         paper="arXiv 2601.07891",
         description="KVzip's scores, predicted from the hidden states",
-        build=_kvzap,
+        build=lambda situation: dms_press(kvpress.KVzapPress(), situation),
         budget="a threshold for each layer, set so that as many tokens go",
         counted="layer",
         frees=False,
@@ -66,7 +57,9 @@ PRETRAINED = (
         family="wrapper",
         paper="arXiv 2602.08585",
         description="Expected attention, budgets of heads as measured",
-        build=_lukv,
+        build=lambda situation: kvpress.LUKVPress(
+            expected_attention_press(situation), compression_ratio=situation.ratio
+        ),
         check_model=ONE_ROTATION,
         budget="a share for each head, from the curve",
         counted="nowhere",

@@ -8,7 +8,7 @@ from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
 from policies.eviction.scorers import SINK, observation_window
 
 kvpress = LazyModule("kvpress")
-presses = LazyModule("policies.presses.private_prefill")
+presses = LazyModule("policies.presses.of_kvpress")
 
 OVER_THE_CACHE = "as many tokens over all layers and heads"
 over_the_cache = partial(
@@ -24,9 +24,9 @@ def _duo_attention(situation: Situation) -> Press:
     )
 
 
-def _dms(situation: Situation) -> Press:
+def dms_press(scorer: Press, situation: Situation) -> Press:
     window = observation_window(situation.context_length)
-    return presses.BudgetedDMSPress(kvpress.KnormPress(), sliding_window_size=window, ratio=situation.ratio)
+    return presses.BudgetedDMSPress(scorer, sliding_window_size=window, ratio=situation.ratio)
 
 
 PRIVATE_PREFILL = (
@@ -98,7 +98,7 @@ PRIVATE_PREFILL = (
         family="prefill",
         paper="arXiv 2506.05345",
         description="Keys of a norm below the threshold of each layer",
-        build=_dms,
+        build=lambda situation: dms_press(kvpress.KnormPress(), situation),
         budget="a threshold for each layer, set so that as many tokens go",
         counted="layer",
         frees=False,

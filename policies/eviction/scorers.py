@@ -11,9 +11,8 @@ from policies.declaration.policy import Baseline, Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
 
 kvpress = LazyModule("kvpress")
-finch = LazyModule("policies.presses.finch")
 h2o = LazyModule("policies.presses.h2o")
-sketches = LazyModule("policies.presses.sketches")
+presses = LazyModule("policies.presses.of_kvpress")
 
 SINK = 4
 LONGEST_WINDOW = 64
@@ -42,12 +41,8 @@ def expected_attention_press(situation: Situation) -> Press:
     return kvpress.ExpectedAttentionPress(situation.ratio, n_sink=SINK)
 
 
-def _leverage(situation: Situation) -> Press:
-    return sketches.SeededLeveragePress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
-
-
 def compactor_press(situation: Situation) -> Press:
-    return sketches.SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
+    return presses.SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
 
 
 def _lagkv(situation: Situation) -> Press:
@@ -98,81 +93,6 @@ KNORM = scorer(
     ratio_free_score=True,
     by_default=True,
 )
-EXPECTED_ATTENTION = scorer(
-    name="expected_attention",
-    paper="arXiv 2510.00636",
-    description="Attention expected from future queries",
-    build=expected_attention_press,
-    check_model=ONE_ROTATION,
-    ratio_free_score=True,
-    more_tokens_than=SINK,
-    by_default=True,
-)
-PYRAMIDKV = scorer(
-    name="pyramidkv",
-    paper="arXiv 2406.02069",
-    description="SnapKV's scores, larger budgets for lower layers",
-    build=_pyramidkv,
-    paper_arguments={**WINDOW, "beta": STEEPEST},
-    budget="fewer tokens from layer to layer, on average as many as asked",
-    counted="nowhere",
-    ratio_free_score=False,
-)
-KEYDIFF = scorer(
-    name="keydiff",
-    paper="arXiv 2504.15364",
-    description="Keys unlike the mean key",
-    build=lambda situation: kvpress.KeyDiffPress(situation.ratio),
-    ratio_free_score=True,
-)
-LAGKV = scorer(
-    name="lagkv",
-    paper="arXiv 2504.04704",
-    description="Keys and values that stand out from those a lag later",
-    build=_lagkv,
-    paper_arguments={"lag_size": LONGEST_LAG},
-    ratio_free_score=True,
-    more_tokens_than=SINK,
-)
-LEVERAGE = scorer(
-    name="leverage",
-    paper="arXiv 2507.08143",
-    description="Keys that others do not span (statistical leverage)",
-    build=_leverage,
-    random=True,
-    ratio_free_score=True,
-)
-NON_CAUSAL = scorer(
-    name="non_causal",
-    paper="arXiv 2507.08143",
-    description="Attention without the causal mask, chunk by chunk",
-    build=lambda situation: kvpress.NonCausalAttnPress(situation.ratio),
-    ratio_free_score=True,
-)
-COMPACTOR = scorer(
-    name="compactor",
-    paper="arXiv 2507.08143",
-    description="Leverage and non-causal attention, blended by ratio",
-    build=compactor_press,
-    random=True,
-    more_tokens_than=16,
-)
-CUR = scorer(
-    name="cur",
-    paper="arXiv 2509.15038",
-    description="Leverage of keys times leverage of values",
-    build=lambda situation: kvpress.CURPress(situation.ratio, num_sinks=SINK),
-    ratio_free_score=True,
-)
-CAPKV = scorer(
-    name="capkv",
-    paper="arXiv 2604.25975",
-    description="What a token adds to the capacity of the cache",
-    build=lambda situation: kvpress.CapPress(situation.ratio, n_sink=SINK),
-    check_model=ONE_ROTATION,
-    ratio_free_score=True,
-    more_tokens_than=SINK,
-)
 H2O = scorer(
     name="h2o",
     paper="arXiv 2306.14048",
@@ -182,30 +102,94 @@ H2O = scorer(
     baseline=Baseline(lambda situation: kvpress.ObservedAttentionPress(situation.ratio), "eager"),
     by_default=True,
 )
-FINCH = scorer(
-    name="finch",
-    paper="doi 10.1162/tacl_a_00716",
-    description="Attention from the question; positions renumbered",
-    build=lambda situation: finch.KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens),
-    check_model=ONE_ROTATION,
-    needs_question=True,
-    rewrites=True,
-    renumbers=True,
-)
 SCORERS = (
-    STREAMING_LLM,
-    SNAPKV,
-    TOVA,
-    KNORM,
-    EXPECTED_ATTENTION,
-    PYRAMIDKV,
-    KEYDIFF,
-    LAGKV,
-    LEVERAGE,
-    NON_CAUSAL,
-    COMPACTOR,
-    CUR,
-    CAPKV,
+    *(STREAMING_LLM, SNAPKV, TOVA, KNORM),
+    scorer(
+        name="expected_attention",
+        paper="arXiv 2510.00636",
+        description="Attention expected from future queries",
+        build=expected_attention_press,
+        check_model=ONE_ROTATION,
+        ratio_free_score=True,
+        more_tokens_than=SINK,
+        by_default=True,
+    ),
+    scorer(
+        name="pyramidkv",
+        paper="arXiv 2406.02069",
+        description="SnapKV's scores, larger budgets for lower layers",
+        build=_pyramidkv,
+        paper_arguments={**WINDOW, "beta": STEEPEST},
+        budget="fewer tokens from layer to layer, on average as many as asked",
+        counted="nowhere",
+        ratio_free_score=False,
+    ),
+    scorer(
+        name="keydiff",
+        paper="arXiv 2504.15364",
+        description="Keys unlike the mean key",
+        build=lambda situation: kvpress.KeyDiffPress(situation.ratio),
+        ratio_free_score=True,
+    ),
+    scorer(
+        name="lagkv",
+        paper="arXiv 2504.04704",
+        description="Keys and values that stand out from those a lag later",
+        build=_lagkv,
+        paper_arguments={"lag_size": LONGEST_LAG},
+        ratio_free_score=True,
+        more_tokens_than=SINK,
+    ),
+    scorer(
+        name="leverage",
+        paper="arXiv 2507.08143",
+        description="Keys that others do not span (statistical leverage)",
+        build=lambda situation: presses.SeededLeveragePress(
+            situation.ratio, seed=situation.seed, example_id=situation.example_id
+        ),
+        random=True,
+        ratio_free_score=True,
+    ),
+    scorer(
+        name="non_causal",
+        paper="arXiv 2507.08143",
+        description="Attention without the causal mask, chunk by chunk",
+        build=lambda situation: kvpress.NonCausalAttnPress(situation.ratio),
+        ratio_free_score=True,
+    ),
+    scorer(
+        name="compactor",
+        paper="arXiv 2507.08143",
+        description="Leverage and non-causal attention, blended by ratio",
+        build=compactor_press,
+        random=True,
+        more_tokens_than=16,
+    ),
+    scorer(
+        name="cur",
+        paper="arXiv 2509.15038",
+        description="Leverage of keys times leverage of values",
+        build=lambda situation: kvpress.CURPress(situation.ratio, num_sinks=SINK),
+        ratio_free_score=True,
+    ),
+    scorer(
+        name="capkv",
+        paper="arXiv 2604.25975",
+        description="What a token adds to the capacity of the cache",
+        build=lambda situation: kvpress.CapPress(situation.ratio, n_sink=SINK),
+        check_model=ONE_ROTATION,
+        ratio_free_score=True,
+        more_tokens_than=SINK,
+    ),
     H2O,
-    FINCH,
+    scorer(
+        name="finch",
+        paper="doi 10.1162/tacl_a_00716",
+        description="Attention from the question; positions renumbered",
+        build=lambda situation: presses.KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens),
+        check_model=ONE_ROTATION,
+        needs_question=True,
+        rewrites=True,
+        renumbers=True,
+    ),
 )

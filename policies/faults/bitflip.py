@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import field_validator, model_validator
 
-from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
+from policies.declaration.names import PolicyError
+from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS, States
 from policies.faults.fault import MORE_ROBUST, Fault, Site
 from policies.faults.options import FaultOptions, Parts, chosen
@@ -76,30 +77,25 @@ class BitflipOptions(FaultOptions):
         """Lists the bits of a codeword of so many; raises :class:`PolicyError` for one that it has not."""
         return chosen("bit", ["all" if part == "any" else part for part in self.bits], count, "a codeword")
 
+    @property
+    def may_overflow(self) -> bool:
+        """Tells whether a flip can make a number infinite or NaN, as it can in the exponent alone."""
+        return not set(self.bits) <= {"mantissa", "sign"}
 
-def _may_overflow(options: FaultOptions) -> bool:
-    """Tells whether a flip can make a number infinite or NaN, as it can in the exponent alone."""
-    assert isinstance(options, BitflipOptions)
-    return not set(options.bits) <= {"mantissa", "sign"}
+    def check_model(self, shape: ModelShape) -> None:
+        super().check_model(shape)
+        if not self.on_codewords:
+            self.bits_of(shape.dtype)
 
-
-def _check_dtype(options: FaultOptions, dtype: str) -> None:
-    assert isinstance(options, BitflipOptions)
-    if not options.on_codewords:
-        options.bits_of(dtype)
-
-
-def _check_codewords(options: FaultOptions, bits: Mapping[States, int]) -> None:
-    assert isinstance(options, BitflipOptions)
-    for tensor in TENSORS[options.tensor]:
-        if tensor not in bits:
-            other = {"keys": "V", "values": "K"}[tensor]
-            raise PolicyError(f"{tensor} are not quantised: say tensor={other}")
-        options.bits_of_codewords(bits[tensor])
+    def check_codewords(self, bits: Mapping[States, int]) -> None:
+        for tensor in TENSORS[self.tensor]:
+            if tensor not in bits:
+                other = {"keys": "V", "values": "K"}[tensor]
+                raise PolicyError(f"{tensor} are not quantised: say tensor={other}")
+            self.bits_of_codewords(bits[tensor])
 
 
 def _flipped(site: Site) -> "torch.Tensor":
-    assert isinstance(site.options, BitflipOptions)
     dtype = site.states.dtype
     if site.codeword_bits is not None:
         bits = site.options.bits_of_codewords(site.codeword_bits)
@@ -123,8 +119,5 @@ BITFLIP = Fault(
     description="Bits that flip, of numbers or of codewords; may make NaN",
     corrupt=_flipped,
     options=BitflipOptions,
-    may_overflow=_may_overflow,
-    check_dtype=_check_dtype,
-    check_codewords=_check_codewords,
     default_rates="0,0.000001,0.00001,0.0001,0.001,0.01",
 )

@@ -1,28 +1,61 @@
 """A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what a kind declares."""
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
-from policies.declaration.shape import ModelShape
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, Codewords, States
-from policies.faults.draws import Distribution, draw
 from policies.faults.options import FIRST, FaultOptions
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 else:
-    torch = LazyModule("torch")
+    np, torch = LazyModule("numpy"), LazyModule("torch")
 
 BEFORE_THE_QUESTION = 0
 # The papers that the kinds are from.
 MORE_ROBUST = "KV Cache is More Robust Than You Think"
 EFFECT_OF_ERROR = "Effect of KV Cache Error on Inference Accuracy"
+Distribution = Literal["uniform", "normal"]
+REMEMBERED = 2**18  # numbers: so many and fewer are kept for other rates and kinds, which draw the same
+
+
+def draw(distribution: Distribution, key: str, positions: "torch.Tensor", *channels: int) -> "torch.Tensor":
+    """Returns the numbers of some places, float32, on [0, 1) or of mean 0 and spread 1.
+
+    The numbers of a place follow from the seed of the draw, example, layer, tensor, step, token, head and channel. So a
+    fault is the same alone and in a batch, hits the same rows behind a press that evicts others, and hits at a higher
+    rate what it hits at a lower one.
+
+    ``key`` names all but token, head and channel. ``positions``: int64 (..., heads, rows), the tokens of the places;
+    what is drawn for a negative one means nothing. Returns (..., heads, rows, *channels).
+    """
+    positions = positions.clamp(min=0)
+    heads, tokens = positions.shape[-2], int(positions.max()) + 1 if positions.numel() else 0
+    of_token = heads * int(np.prod(channels, dtype=np.int64))
+    numbers = (_remembered if tokens * of_token <= REMEMBERED else _drawn)(distribution, key, tokens * of_token)
+    by_place = torch.from_numpy(numbers).view(tokens * heads, *channels).to(positions.device)
+    places = positions * heads + torch.arange(heads, device=positions.device)[:, None]
+    return by_place.index_select(0, places.flatten()).view(*positions.shape, *channels)
+
+
+def _drawn(distribution: Distribution, key: str, count: int) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+    """Draws the first numbers of a key from a counter-based generator. Fewer are the beginning of more."""
+    digest = hashlib.sha256(f"{distribution}/{key}".encode()).digest()
+    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "big")))
+    if distribution == "uniform":
+        return generator.random(count, dtype=np.float32)
+    return generator.standard_normal(count, dtype=np.float32)
+
+
+_remembered = lru_cache(maxsize=256)(_drawn)
 
 
 @dataclass(frozen=True)
@@ -30,7 +63,7 @@ class Site:
     """Describes the rows of one layer and tensor that a fault may damage, of some answers."""
 
     situations: Sequence[Situation]  # by answer
-    options: FaultOptions
+    options: Any  # a FaultOptions, or what the kind derives from it
     layer: int
     tensor: States
     step: int  # 0 before the question is read, 1 before the first token of the answer is, and so on
@@ -98,20 +131,8 @@ class Fault:
     options: type[FaultOptions] = FaultOptions
     default_rates: str = RATE.default  # as ``--rates`` takes them
     rates_below: float | None = None  # it means nothing at these and higher ones
-    # Whether infinity or NaN may come of it in numbers that are neither.
-    may_overflow: Callable[[FaultOptions], bool] = lambda options: False
-    # Raises :class:`PolicyError` for options that a model has not, beside its layers and heads.
-    check_dtype: Callable[[FaultOptions, str], object] = lambda options, dtype: None
-    # Raises :class:`PolicyError` for options that codewords of so many bits, by tensor, have not.
-    check_codewords: Callable[[FaultOptions, Mapping[States, int]], None] = lambda options, bits: None
     needs_donor: bool = False  # it takes rows of another context (``Situation.donor``)
     hits_all: bool = False  # it chooses by itself: every value that it is aimed at goes through ``corrupt``
-
-    def check_model(self, options: FaultOptions, shape: ModelShape) -> None:
-        """Raises :class:`PolicyError` in one line for layers, heads or bits that a model has not."""
-        options.layers_of(shape.layers)
-        options.heads_of(shape.kv_heads)
-        self.check_dtype(options, shape.dtype)
 
 
 @dataclass
@@ -128,10 +149,6 @@ class FaultTreatment:
 
     def act_on(self, codewords: Codewords, bits: Mapping[States, int]) -> None:
         self._codewords, self._codeword_bits = codewords, bits
-
-    def rate(self, situation: Situation) -> float:
-        """Returns the share of the units that are hit."""
-        return situation.level.value if self.options.rate is None else self.options.rate
 
     def after_prefill(self, cache: CacheRows) -> None:
         self._act(cache, BEFORE_THE_QUESTION)
@@ -189,7 +206,8 @@ class FaultTreatment:
         states: "torch.Tensor",
     ) -> Site:
         situations = [self.situations[answer] for answer in answers]
-        rates = torch.tensor([self.rate(each) for each in situations], dtype=torch.float64, device=states.device)
+        shares = [one.level.value if self.options.rate is None else self.options.rate for one in situations]
+        rates = torch.tensor(shares, dtype=torch.float64, device=states.device)
         bits = self._codeword_bits.get(tensor)
         return Site(situations, self.options, layer, tensor, step, tokens, states, rates.view(-1, 1, 1, 1), bits)
 

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from policies.declaration.errors import PolicyError
+from policies.declaration.names import PolicyError
+from policies.declaration.shape import ModelShape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from policies.declaration.steps import States
 
 Tensor = Literal["K", "V", "both"]
 Phase = Literal["resident", "prefill_write", "every_step", "step"]
@@ -68,6 +71,19 @@ class FaultOptions(BaseModel):
     def on_codewords(self) -> bool:
         """Tells whether it hits the codewords of quantised rows instead of what is read of them."""
         return False
+
+    @property
+    def may_overflow(self) -> bool:
+        """Tells whether infinity or NaN may come of it in numbers that are neither."""
+        return False
+
+    def check_model(self, shape: ModelShape) -> None:
+        """Raises :class:`PolicyError` in one line for layers, heads or bits that a model has not."""
+        self.layers_of(shape.layers)
+        self.heads_of(shape.kv_heads)
+
+    def check_codewords(self, bits: "Mapping[States, int]") -> None:
+        """Raises :class:`PolicyError` for what codewords of so many bits, by tensor, have not."""
 
     def numbers_hit(self, rate: float, dtype: str) -> float:
         """Returns the share of the numbers of a cache that a rate hits: the rate itself, unless it is one of bits."""

@@ -1,34 +1,208 @@
-"""The registry of faults: add one by writing its file and naming it here."""
+"""The registry of faults: what each kind makes of the rows that it hits, and the policy that a name stands for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from typing import TYPE_CHECKING, Literal
 
-from policies.declaration.errors import PolicyError
+from pydantic import Field, model_validator
+
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import RATE
-from policies.declaration.naming import by_name
+from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import Policy, Press, Situation
-from policies.declaration.steps import StepTreatment
-from policies.eviction.controls import FULL
-from policies.faults.bias import BIAS
+from policies.declaration.steps import ABSENT, StepTreatment
+from policies.eviction.controls import FULL, of_full_cache
 from policies.faults.bitflip import BITFLIP
-from policies.faults.distractor import DISTRACTOR
-from policies.faults.fault import Fault, FaultTreatment
-from policies.faults.gaussian import GAUSSIAN, GAUSSIAN_MATCHED
-from policies.faults.multiplicative import MULTIPLICATIVE_NORMAL, MULTIPLICATIVE_UNIFORM
-from policies.faults.signs import SAME_SIGN, SIGN_FLIP
-from policies.faults.stale import STALE
-from policies.faults.zeros import ZEROS
+from policies.faults.fault import EFFECT_OF_ERROR, MORE_ROBUST, Fault, FaultTreatment, Site
+from policies.faults.options import FaultOptions
 from policies.treatments.options import kind_in, name_with, options_in, text_of
 
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = LazyModule("torch")
 presses = LazyModule("policies.presses.writing")
+
+EVERYWHERE = "0,1"  # the text damages all values
+UP_TO_A_FIFTH = "0,0.01,0.02,0.05,0.1,0.2"
+
+
+class GaussianOptions(FaultOptions):
+    std: float = Field(1.0, ge=0, le=1e6)  # the spread of the noise
+
+
+class StaleOptions(FaultOptions):
+    page: int = Field(16, ge=1, le=4096)  # rows of a page of the cache
+
+
+class UniformOptions(FaultOptions):
+    low: float = Field(-1.0, ge=-1e3, le=1e3)  # the least error, as a share of the value
+    high: float = Field(1.0, ge=-1e3, le=1e3)  # the largest one
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "UniformOptions":
+        if self.low > self.high:
+            raise ValueError(f"low={self.low:g} is above high={self.high:g}")
+        return self
+
+
+class NormalOptions(FaultOptions):
+    mean: float = Field(0.0, ge=-1e3, le=1e3)  # of the error, as a share of the value
+    std: float = Field(0.5, ge=0, le=1e3)
+
+
+class BiasOptions(FaultOptions):
+    shift: float = Field(1.0, ge=-1e3, le=1e3)  # in spreads of the layer and tensor
+
+
+class SignOptions(FaultOptions):
+    unit: Literal["row", "value", "token"] = "value"
+
+
+class SameSignOptions(FaultOptions):
+    unit: Literal["value"] = "value"  # the rate is that of the sign flips whose error it has
+    rate: float | None = Field(None, ge=0, lt=0.25)
+
+
+def _matched(site: Site) -> "torch.Tensor":
+    """Takes mean and spread over all rows of the layer and tensor: the noise looks like the layer and says nothing."""
+    mean, spread = site.mean_and_spread
+    noise = site.draw_like("normal").float() * spread + mean
+    return noise.to(site.states.dtype)
+
+
+def _of_another_context(site: Site) -> "torch.Tensor":
+    """Gives each row that of the same layer, head and position in the donor; behind its end a donor begins again."""
+    rows = []
+    for situation, positions in zip(site.situations, site.positions, strict=True):
+        if situation.donor is None:
+            raise PolicyError("distractor needs the rows of another context, and there is none here")
+        donor: torch.Tensor = getattr(situation.donor(), site.tensor)[site.layer].to(site.states.device)
+        index = (positions % donor.shape[1])[..., None].expand_as(site.states[0])
+        rows.append(donor.gather(1, index))
+    return torch.stack(rows)
+
+
+def _stale(site: Site) -> "torch.Tensor":
+    """Gives each row what stands one page before it in the same head; the first page was never filled and holds zeros.
+
+    In a full cache that is the row of the token one page before, with the position that it was turned to; behind a
+    press, the row one page before among those that the head keeps.
+    """
+    page, rows = site.options.page, site.states.shape[2]
+    before = torch.zeros_like(site.states)
+    if page < rows:
+        there = (site.tokens[..., : rows - page] != ABSENT)[..., None]
+        before[:, :, page:] = torch.where(there, site.states[:, :, : rows - page], 0.0)
+    return before
+
+
+def _uniform(site: Site) -> "torch.Tensor":
+    """Changes every value by a share of itself, as a coarse code does: it is multiplied by 1 + an error."""
+    low, high = float(site.options.low), float(site.options.high)
+    return site.states * (1 + low + (high - low) * site.draw_like("uniform"))
+
+
+def _normal(site: Site) -> "torch.Tensor":
+    mean, std = float(site.options.mean), float(site.options.std)
+    return site.states * (1 + mean + std * site.draw_like("normal"))
+
+
+def _shifted(site: Site) -> "torch.Tensor":
+    """Shifts all values in one direction, as a wrong zero point does."""
+    shift = float(site.options.shift)
+    return (site.states.float() + shift * site.mean_and_spread[1]).to(site.states.dtype)
+
+
+def _same_sign(site: Site) -> "torch.Tensor":
+    """Multiplies each value x by 1 + 2√s or 1 − 2√s, as it is drawn, for sign flips of a share s.
+
+    A flip is an error of −2x, so that flips of a share s come to a root mean square of 2√s of the values. The same
+    spread evenly over all values, and centred, changes no sign while 2√s < 1.
+    """
+    up = site.draw_like("uniform") < 0.5
+    error = 2 * site.rates.sqrt()
+    return site.states * torch.where(up, 1 + error, 1 - error).to(site.states.dtype)
+
 
 KINDS: Mapping[str, Fault] = by_name(
     "faults",
     (
-        *(ZEROS, GAUSSIAN, GAUSSIAN_MATCHED, DISTRACTOR, STALE),
-        *(MULTIPLICATIVE_UNIFORM, MULTIPLICATIVE_NORMAL, BIAS, SIGN_FLIP, SAME_SIGN, BITFLIP),
+        Fault(
+            name="zeros",
+            paper=MORE_ROBUST,
+            description="Rows of zeros, as of a page that was never filled",
+            corrupt=lambda site: torch.zeros_like(site.states),
+        ),
+        Fault(
+            name="gaussian",
+            paper=MORE_ROBUST,
+            description="Gaussian noise of a given spread instead of the rows",
+            corrupt=lambda site: site.draw_like("normal") * site.options.std,
+            options=GaussianOptions,
+        ),
+        Fault(
+            name="gaussian_matched",
+            paper=MORE_ROBUST,
+            description="Gaussian noise of the mean and spread of the layer",
+            corrupt=_matched,
+        ),
+        Fault(
+            name="distractor",
+            paper=MORE_ROBUST,
+            description="Rows of another context of the task, same positions",
+            corrupt=_of_another_context,
+            needs_donor=True,
+        ),
+        Fault(
+            name="stale",
+            paper=MORE_ROBUST,
+            description="Rows of the page of 16 before, as if not overwritten",
+            corrupt=_stale,
+            options=StaleOptions,
+        ),
+        Fault(
+            name="multiplicative_uniform",
+            paper=EFFECT_OF_ERROR,
+            description="Each value times 1 + an error, uniform in two bounds",
+            corrupt=_uniform,
+            options=UniformOptions,
+            default_rates=EVERYWHERE,
+        ),
+        Fault(
+            name="multiplicative_normal",
+            paper=EFFECT_OF_ERROR,
+            description="Each value times 1 + an error of a normal distribution",
+            corrupt=_normal,
+            options=NormalOptions,
+            default_rates=EVERYWHERE,
+        ),
+        Fault(
+            name="bias",
+            paper=EFFECT_OF_ERROR,
+            description="Each value plus a constant, in spreads of its layer",
+            corrupt=_shifted,
+            options=BiasOptions,
+        ),
+        Fault(
+            name="sign_flip",
+            paper=EFFECT_OF_ERROR,
+            description="Values of the wrong sign",
+            corrupt=lambda site: -site.states,
+            options=SignOptions,
+            default_rates=UP_TO_A_FIFTH,
+        ),
+        Fault(
+            name="same_sign",
+            paper=EFFECT_OF_ERROR,
+            description="As much error as sign flips, but no sign changes",
+            corrupt=_same_sign,
+            options=SameSignOptions,
+            hits_all=True,
+            rates_below=0.25,
+            default_rates=UP_TO_A_FIFTH,
+        ),
+        BITFLIP,
     ),
     PolicyError,
 )
@@ -48,9 +222,7 @@ def fault_of(name: str) -> Policy:
 
     once = options.phase == "resident" or (options.phase == "step" and not options.step)
     once = once and options.persistence == "persistent"
-    at_write = options.phase == "prefill_write"
-    return replace(
-        FULL,
+    policy = of_full_cache(
         name=name_with(fault, options),
         family="fault",
         paper=fault.paper,
@@ -58,23 +230,18 @@ def fault_of(name: str) -> Policy:
         kinds=(RATE.name,) if options.rate is None else (),
         random=True,
         corrupts=True,
-        own_rows=fault.may_overflow(options),
+        own_rows=options.may_overflow,
         levels_below={} if fault.rates_below is None else {RATE.name: fault.rates_below},
         default_levels={RATE.name: fault.default_rates},
         arguments={option: text_of(value) for option, value in options},
-        build=(lambda situation: wrap(FULL.build(situation), situation)) if at_write else FULL.build,
-        wrap=wrap if at_write else None,
-        prefill="private" if at_write else FULL.prefill,
-        prefill_treatment=treat if once else None,
-        step_treatment=None if once or at_write else treat,
         needs_donor=fault.needs_donor,
-        check_model=lambda shape: fault.check_model(options, shape),
-        check_codewords=partial(fault.check_codewords, options) if options.on_codewords else None,
+        check_model=options.check_model,
+        check_codewords=options.check_codewords if options.on_codewords else None,
         per_question=options.is_aimed,
-        same_as=(),
-        baseline=None,
-        by_default=False,
     )
+    if options.phase == "prefill_write":
+        return replace(policy, wrap=wrap, prefill="private", build=lambda one: wrap(FULL.build(one), one))
+    return replace(policy, prefill_treatment=treat) if once else replace(policy, step_treatment=treat)
 
 
 FAULTS: Mapping[str, Policy] = {name: fault_of(name) for name in KINDS}

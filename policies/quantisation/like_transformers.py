@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
+from policies.declaration.names import PolicyError
 from policies.declaration.policy import HeadRows
 from policies.declaration.steps import ABSENT, CacheRows
-from policies.quantisation.groups import IntegerFormat
+from policies.quantisation.formats import IntegerFormat
 from policies.quantisation.quantisation import Codes, Formats
 
 if TYPE_CHECKING:

@@ -1,21 +1,142 @@
-"""The registry of quantisations: add one by writing its file and naming it here."""
+"""The registry of quantisations: integers in KIVI's layout and in llama.cpp's, floating point of 8 bits, mantissas."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from policies.declaration.errors import PolicyError
-from policies.declaration.naming import by_name
+from policies.declaration.levels import BITS
+from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import HeadRows, Policy, Situation
-from policies.declaration.steps import StepTreatment
-from policies.eviction.controls import FULL
-from policies.quantisation.floats import FLOATS
-from policies.quantisation.integers import INTEGERS, LLAMA_CPP
-from policies.quantisation.like_transformers import QuantisedAsInTransformers
-from policies.quantisation.mantissa import MANTISSA
-from policies.quantisation.quantisation import Quantisation
+from policies.declaration.shape import ModelShape
+from policies.declaration.steps import TENSORS, States, StepTreatment
+from policies.eviction.controls import of_full_cache
+from policies.quantisation.formats import FloatFormat, IntegerFormat, MaskedFormat, check_bits, check_channels
+from policies.quantisation.like_transformers import FlatFormat, QuantisedAsInTransformers
+from policies.quantisation.quantisation import (
+    USUAL_RESIDUAL,
+    Axis,
+    BlockOptions,
+    FloatOptions,
+    Format,
+    Formats,
+    IntegerOptions,
+    MantissaOptions,
+    Quantisation,
+    SignedBlockOptions,
+    SymmetricBlockOptions,
+)
 from policies.quantisation.window import QuantisedRows, bytes_of
 from policies.treatments.options import kind_in, name_with, options_in, text_of
 
+
+def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
+    """Raises :class:`PolicyError` where groups of channels do not divide a head. How many tokens there are is not known
+    before a context is read."""
+    axes: dict[States, Axis] = {"keys": options.k_axis, "values": options.v_axis}
+    if "token" in (axes[tensor] for tensor in TENSORS[options.tensor]):
+        check_channels(options.group, shape.head_size)
+
+
+def integers(bits: int, **changes: Any) -> Quantisation:
+    """Declares integers of so many bits for keys and values alike, unless options say otherwise. ``changes``: fields of
+    a declaration that is not KIVI's."""
+
+    def formats(options: IntegerOptions, situation: Situation) -> Formats:
+        layout: dict[States, tuple[int, Axis]] = {
+            "keys": (options.k_bits or bits, options.k_axis),
+            "values": (options.v_bits or bits, options.v_axis),
+        }
+        flat = options.like == "transformers"
+        formats_by_state: dict[States, Format] = {}
+        for tensor in TENSORS[options.tensor]:
+            stored = IntegerFormat(*layout[tensor], options.group, options.scheme, in_own_type=flat)
+            formats_by_state[tensor] = FlatFormat(stored) if flat else stored
+        return formats_by_state
+
+    def codeword_bits(options: IntegerOptions) -> Mapping[States, int]:
+        by_tensor: Mapping[States, int] = {"keys": options.k_bits or bits, "values": options.v_bits or bits}
+        return {} if options.like == "transformers" else {each: by_tensor[each] for each in TENSORS[options.tensor]}
+
+    kivi = Quantisation(
+        name=f"int{bits}",
+        paper="KIVI, arXiv 2402.02750",
+        description=f"Integers of {bits} bits: groups of keys by channel, of values by token",
+        options=IntegerOptions,
+        formats=formats,
+        residual=lambda options, situation: options.residual_in(situation),
+        codeword_bits=codeword_bits,
+        as_in_transformers=lambda options: options.like == "transformers",
+        check_model=check_groups,
+        paper_arguments={"residual": USUAL_RESIDUAL},
+    )
+    return replace(kivi, **changes)
+
+
+def blocks(bits: int, options: type[BlockOptions]) -> Quantisation:
+    """Declares a type of llama.cpp, which ends in 1 where a block has a least number beside its scale."""
+    has_least = options.model_fields["scheme"].default == "asymmetric"
+    return integers(
+        bits,
+        name=f"q{bits}_{int(has_least)}",
+        paper="llama.cpp, ggml-quants.c",
+        description=f"llama.cpp: {bits} bits, 32 share a scale{' and a least number' if has_least else ''}",
+        options=options,
+        paper_arguments={},
+    )
+
+
+INTEGERS = tuple(integers(bits) for bits in (8, 4, 3, 2))
+LLAMA_CPP = (
+    blocks(8, SymmetricBlockOptions),
+    blocks(5, BlockOptions),
+    blocks(5, SignedBlockOptions),
+    blocks(4, BlockOptions),
+    blocks(4, SignedBlockOptions),
+)
+
+
+def floats(kind: str, description: str) -> Quantisation:
+    """Declares a type of torch, such as ``float8_e4m3fn``."""
+
+    def formats(options: FloatOptions, situation: Situation) -> Formats:
+        stored = FloatFormat(kind, options.group if options.scale == "group" else None)
+        return dict.fromkeys(TENSORS[options.tensor], stored)
+
+    def check_groups(options: FloatOptions, shape: ModelShape) -> None:
+        if options.scale == "group":
+            check_channels(options.group, shape.head_size)
+
+    return Quantisation(
+        name=kind.replace("float8", "fp8").removesuffix("fn"),
+        paper="FP8 formats, arXiv 2209.05433",
+        description=description,
+        options=FloatOptions,
+        formats=formats,
+        check_model=check_groups,
+        codeword_bits=lambda options: dict.fromkeys(TENSORS[options.tensor], 8),
+    )
+
+
+FLOATS = (
+    floats("float8_e4m3fn", "Floating point of 8 bits, 3 of them mantissa, as vLLM’s without scales"),
+    floats("float8_e5m2", "Floating point of 8 bits, 2 of them mantissa, as vLLM’s without scales"),
+)
+
+
+def _formats(options: MantissaOptions, situation: Situation) -> Formats:
+    masked = int(situation.level.value) if options.bits is None else options.bits
+    return dict.fromkeys(TENSORS[options.tensor], MaskedFormat(masked))
+
+
+MANTISSA = Quantisation(
+    name="mantissa",
+    paper="-",
+    description="The low bits of every mantissa set to zero",
+    options=MantissaOptions,
+    formats=_formats,
+    check_model=lambda options, shape: check_bits(options.bits or 0, shape.dtype),
+    kinds=lambda options: (BITS.name,) if options.bits is None else (),
+)
 KINDS: Mapping[str, Quantisation] = by_name("quantisations", (*INTEGERS, *LLAMA_CPP, *FLOATS, MANTISSA), PolicyError)
 
 
@@ -36,8 +157,7 @@ def quantisation_of(name: str) -> Policy:
         window = 0 if kind.as_in_transformers(options) else residual(situation)
         return bytes_of(kind.formats(options, situation), window, head)
 
-    return replace(
-        FULL,
+    return of_full_cache(
         name=name_with(kind, options),
         family="quantisation",
         paper=kind.paper,
@@ -50,9 +170,6 @@ def quantisation_of(name: str) -> Policy:
         codeword_bits=kind.codeword_bits(options),
         check_model=lambda shape: kind.check_model(options, shape),
         stored_bytes=stored_bytes,
-        same_as=(),
-        baseline=None,
-        by_default=False,
     )
 
 

@@ -1,9 +1,10 @@
-"""Policies as a serving engine can run them: ``snapkv+pages16`` frees whole pages, ``+shared`` chooses once for all
-heads of a layer, and ``+ends`` keeps the first and last tenth of a context.
+"""Ways to change what a policy that keeps tokens by their scores keeps, named ``policy+way``.
 
-An engine such as vLLM (arXiv 2309.06180) holds a page of 16 tokens for all heads of a layer at once, which is
-``snapkv+shared+pages16``; one with a table of pages for each head, such as KV-Compress (arXiv 2410.00161), can do
-``snapkv+pages16``. Pages come last.
+Some keep it from taking the instructions of a prompt first (after arXiv 2510.00231, for any spans). Others keep what a
+serving engine can free: ``snapkv+pages16`` frees whole pages, ``+shared`` chooses once for all heads of a layer, and
+``+ends`` keeps the first and last tenth of a context. An engine such as vLLM (arXiv 2309.06180) holds a page of 16
+tokens for all heads of a layer at once, which is ``snapkv+shared+pages16``; one with a table of pages for each head,
+such as KV-Compress (arXiv 2410.00161), can do ``snapkv+pages16``. Pages come last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,16 +14,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
-from policies.declaration.naming import by_name
+from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 from policies.eviction.controls import RANDOM
-from policies.eviction.scorers import SNAPKV
+from policies.eviction.scorers import H2O, KNORM, SNAPKV, STREAMING_LLM, TOVA
 from policies.treatments.options import kind_in, name_with, options_in
 
 kvpress = LazyModule("kvpress")
-presses = LazyModule("policies.presses.deployed")
+presses = LazyModule("policies.presses.rescoring")
 
 
 class NoOptions(BaseModel):
@@ -38,85 +38,112 @@ class JoinedScores(NoOptions):
 
 
 @dataclass(frozen=True)
-class Deployment:
-    """Declares a way to deploy a policy."""
+class Way:
+    """Declares a way."""
 
     name: str
     paper: str
     description: str  # behind the name of the plain policy
-    wrap: Callable[[float, Press, Any], Press]  # of a ratio, the press, and the options
-    options: type[BaseModel] = JoinedScores
+    wrap: Callable[[Situation, Press, Any], Press]  # puts a press with these options around a scorer press
+    options: type[BaseModel] = NoOptions
     budget: str = ""  # how a ratio is reached, where that changes
     last: bool = False  # what it makes is no ranking of tokens: no other way goes around it
+    protects: bool = False  # the spans of a situation, which are instructions
 
 
-DEPLOYMENTS: Mapping[str, Deployment] = by_name(
-    "ways to deploy",
+PROTECTIONS: Mapping[str, Way] = by_name(
+    "ways to protect",
     (
-        Deployment(
-            name="pages16",
-            paper="arXiv 2509.04377",
-            description="whole pages of 16 tokens by mean score",
-            wrap=lambda ratio, press, options: presses.PagesPress(ratio, press, options.by),
-            budget="as many whole pages in every head as come nearest; the last one stays while it is not full",
-            last=True,
+        Way(
+            name="whitelist",
+            paper="arXiv 2510.00231",
+            description="instructions kept first",
+            wrap=lambda situation, press, _: presses.WhitelistPress(situation.ratio, press, situation.spans),
+            protects=True,
         ),
-        Deployment(
-            name="shared",
-            paper="arXiv 2309.06180",
-            description="the same tokens in all heads of a layer",
-            wrap=lambda ratio, press, options: presses.SharedPress(ratio, press, options.by),
+        Way(
+            name="fair",
+            paper="arXiv 2510.00231",
+            description="the same share of every part",
+            wrap=lambda situation, press, _: presses.fair(situation.ratio, press, situation.spans),
+            protects=True,
         ),
-        Deployment(
-            name="ends",
-            paper="-",
-            description="the first and last tenth of the context kept",
-            wrap=lambda ratio, press, options: presses.EndsPress(ratio, press),
-            options=NoOptions,
+        Way(
+            name="debias0.5",
+            paper="arXiv 2510.00231",
+            description="half-way to equal shares of all parts",
+            wrap=lambda situation, press, _: presses.half_fair(situation.ratio, press, situation.spans),
+            protects=True,
         ),
     ),
     PolicyError,
 )
+DEPLOYMENTS: Mapping[str, Way] = by_name(
+    "ways to deploy",
+    (
+        Way(
+            name="pages16",
+            paper="arXiv 2509.04377",
+            description="whole pages of 16 tokens by mean score",
+            wrap=lambda situation, press, options: presses.PagesPress(situation.ratio, press, options.by),
+            options=JoinedScores,
+            budget="as many whole pages in every head as come nearest; the last one stays while it is not full",
+            last=True,
+        ),
+        Way(
+            name="shared",
+            paper="arXiv 2309.06180",
+            description="the same tokens in all heads of a layer",
+            wrap=lambda situation, press, options: presses.SharedPress(situation.ratio, press, options.by),
+            options=JoinedScores,
+        ),
+        Way(
+            name="ends",
+            paper="-",
+            description="the first and last tenth of the context kept",
+            wrap=lambda situation, press, _: presses.EndsPress(situation.ratio, press),
+        ),
+    ),
+    PolicyError,
+)
+WAYS: Mapping[str, Way] = {**PROTECTIONS, **DEPLOYMENTS}
+_LAST = [way for way in WAYS.values() if way.last]
 
 
-def deploy(plain: Policy, way: str) -> Policy:
+def deploy(plain: Policy, name: str) -> Policy:
     """Makes the policy ``plain+way``; raises :class:`PolicyError` in one line for options that the way has not, and for
     a policy whose choice cannot be told from scores of tokens."""
-    policy = deploy_scorer(plain, way)
-    name = kind_in(way)
+    policy, way = deploy_scorer(plain, name), WAYS[kind_in(name)]
     if plain.prefill_treatment or plain.step_treatment:
-        raise PolicyError(f"{policy.name}: evict first, as in knorm+{name}+int4")
+        raise PolicyError(f"{policy.name}: evict first, as in knorm+{way.name}+int4")
     press = plain.build(plain.typical_situation(1024))
     if isinstance(press, kvpress.ScorerPress) and any(f"+{one.name}" in plain.name for one in _LAST):
-        raise PolicyError(f"{policy.name}: pages come last, as in knorm+{name}+pages16")
+        raise PolicyError(f"{policy.name}: pages come last, as in knorm+{way.name}+pages16")
     by_score = isinstance(press, kvpress.ScorerPress) and type(press).compress is kvpress.ScorerPress.compress
-    if not by_score or replaced_hooks(press):
+    is_protected = plain.needs_spans or (way.protects and plain.per_question)
+    if not by_score or is_protected or replaced_hooks(press):
         raise PolicyError(f"{policy.name} cannot be built: {plain.name} keeps tokens otherwise than by their scores")
     return policy
 
 
-def deploy_scorer(plain: Policy, way: str) -> Policy:
+def deploy_scorer(plain: Policy, name: str) -> Policy:
     """Does the same for a policy that is known to keep tokens by their scores: nothing is built to see it."""
-    deployment = DEPLOYMENTS[kind_in(way)]
-    options = options_in(way, deployment)
-
-    name = f"{plain.name}+{name_with(deployment, options)}"
-
-    def build(situation: Situation) -> Press:
-        return deployment.wrap(situation.ratio, plain.build(situation), options)
-
+    way = WAYS[kind_in(name)]
+    options = options_in(name, way)
+    full_name = f"{plain.name}+{name_with(way, options)}"
     return replace(
         plain,
-        name=name,
-        family="deployed",
-        paper=deployment.paper,
-        description=f"{plain.name}, {deployment.description}",
-        build=build,
-        budget=deployment.budget or plain.budget,
-        counted="nowhere" if deployment.last else plain.counted,
-        same_as=simpler(name),
+        name=full_name,
+        family="protection" if way.protects else "deployed",
+        paper=way.paper,
+        description=f"{plain.name}, {way.description}",
+        build=lambda situation: way.wrap(situation, plain.build(situation), options),
+        budget=way.budget or plain.budget,
+        counted="nowhere" if way.last else "head",
+        needs_spans=way.protects or plain.needs_spans,
+        same_as=() if way.protects else simpler(full_name),
         baseline=None,
-        around=plain.around or plain,
+        around=plain if way.protects else plain.around or plain,
         by_default=False,
     )
 
@@ -154,7 +181,6 @@ def with_one_head(declared: Mapping[str, Sequence[str]]) -> dict[str, tuple[str,
     }
 
 
-_LAST = [deployment for deployment in DEPLOYMENTS.values() if deployment.last]
 # What a policy gains because it always keeps the ends, as many do, this one gains too.
 RANDOM_ENDS = replace(
     deploy_scorer(RANDOM, "ends"),
@@ -162,7 +188,9 @@ RANDOM_ENDS = replace(
     description="Random tokens, the first and last tenth of the context kept first",
     by_default=True,
 )
-# As an example of each; the rest are built when they are named.
+# Those of the paper are registered, and an example of each deployment; the rest are built when they are named.
+PROTECTED = (STREAMING_LLM, SNAPKV, TOVA, H2O, KNORM)
+PROTECTION = tuple(deploy_scorer(plain, way) for plain in PROTECTED for way in PROTECTIONS)
 DEPLOYED = (
     RANDOM_ENDS,
     *(deploy_scorer(SNAPKV, way) for way in DEPLOYMENTS),

@@ -7,10 +7,9 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from policies.declaration.errors import PolicyError
-from policies.declaration.naming import split_outside_brackets
+from policies.declaration.names import PolicyError, split_outside_brackets
 
-NAME = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)(\((?P<options>[^()]*)\))?")
+NAME = re.compile(r"(?P<kind>[a-z][a-z0-9_.]*)(\((?P<options>[^()]*)\))?")
 Options = TypeVar("Options", bound=BaseModel, covariant=True)
 
 
@@ -43,7 +42,7 @@ def options_in(name: str, kind: TreatmentKind[Options]) -> Options:
     for part in split_outside_brackets(matched["options"] or ""):
         option, equals, value = part.partition("=")
         if not equals:
-            example = next(iter(kind.options.model_fields))
+            example = next(iter(kind.options.model_fields), "NAME")
             raise PolicyError(f"{name}: write options as {kind.name}({example}=...), not '{part}'")
         given[option.strip()] = value.strip()
     try:

@@ -8,7 +8,7 @@ from pandas import concat
 from kvbench.experiments.suites import ERRORS, FAULTS, RATES
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.treatments.study import STUDY as TREATMENTS
-from policies.declaration.naming import split_outside_brackets
+from policies.declaration.names import split_outside_brackets
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.records.damaged_records import treated_records
 

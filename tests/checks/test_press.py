@@ -134,10 +134,6 @@ import torch
 from kvpress import ScorerPress, SnapKVPress
 
 @dataclass
-class Subclass(SnapKVPress):
-    window_size: int = 5
-
-@dataclass
 class New(SnapKVPress):
     window_size: int = 5
 
@@ -146,21 +142,13 @@ class New(SnapKVPress):
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "outcome", "text"),
-    [
-        ("Subclass", "note", "run the same code, SnapKVPress, and differ in window_size (5 and 64) alone"),
-        ("New", "ok", "no: compared with"),
-    ],
-)
-def test_a_press_of_another_window_is_found_as_what_it_is(
-    llama: LoadedModel, tmp_path: Path, name: str, outcome: str, text: str
-) -> None:
+def test_a_press_with_code_of_its_own_is_no_other_under_a_new_name(llama: LoadedModel, tmp_path: Path) -> None:
     (tmp_path / "copy.py").write_text(COPY)
-    question = "is it another policy under a new name?"
-    found, why = CHECKS[question](admit(load_plug_in(f"{tmp_path / 'copy.py'}:{name}"), llama))
-    assert found == outcome
-    assert text in why
+    found, why = CHECKS["is it another policy under a new name?"](
+        admit(load_plug_in(f"{tmp_path / 'copy.py'}:New"), llama)
+    )
+    assert found == "ok"
+    assert "no: compared with" in why
 
 
 def test_a_policy_that_studies_the_model_first_is_found_under_a_new_name(llama: LoadedModel) -> None:

@@ -17,7 +17,7 @@ from leaderboards.claims.texts.faults import F
 from leaderboards.claims.verdict import Judgement, judge, number_text
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import Blank
-from policies.declaration.naming import split_outside_brackets
+from policies.declaration.names import split_outside_brackets
 
 EXPERIMENT = Experiment("made up", "base", "zeros", (("rate", "0.1,0.2"),), contexts=8)
 CONTEXTS, QUESTIONS = 40, 4

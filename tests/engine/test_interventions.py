@@ -4,24 +4,20 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.studies.interventions import ALL, EVERYWHERE, QuestionRows, choose, intervene, places, random_order
-from kvbench.engine.studies.turn import QUESTION, TurnObserver
 from kvbench.engine.treat.branch import Trace, mask_of, with_mask
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.store.interventions import DRAWS, INTERVENTIONS, MAPPED
-from kvbench.store.tables import RECORDS, Record, StoredTable, fault_in, fault_of_values
-from leaderboards.routing.agreement import reads_span
+from kvbench.store.interventions import INTERVENTIONS
+from kvbench.store.tables import RECORDS, Record, StoredTable
 from policies import FULL, POLICIES, at_ratios
-from tests.support.models import circuit as planted
 from tests.support.models.circuit import KEY_HEAD, KEY_HEADS, LAYER, LAYERS, TASK, circuit
 from tests.support.models.toy import PLENTY, model_of, toy_prompt, treat
 
@@ -52,30 +48,12 @@ def records() -> dict[tuple[Any, ...], Record]:
     return {cell(record): record for record in collected()["records"]}
 
 
-def index_of(question: str) -> int:
-    return int(question.split("/")[3])
-
-
 def circuit_trace() -> tuple[Prompt, Trace]:
     prompt = build_prompts(circuit().tokenizer, TASK, TASK.example(0, 0), "agnostic")[0]
     return prompt, prefill(circuit(), prompt, plan([POLICIES[FULL]], at_ratios([0.0]), prompt, 0))
 
 
 # --- the planted circuit
-
-
-def test_the_planted_head_is_the_one_that_retrieves() -> None:
-    prompt, trace = circuit_trace()
-    observer = TurnObserver(circuit(), prompt, [{"answer": one.answer_tokens} for one in prompt.questions])
-    decode(circuit(), trace, 1, PLENTY, observers=[observer])
-    readings = [observer.readings[id(trace.branches[0]), number, QUESTION] for number in range(len(prompt.questions))]
-    tops = [np.stack([layer.top for layer in reading.layers]) for reading in readings]
-    answers = [one.answer_tokens for one in prompt.questions]
-    scores = np.mean([reads_span(top, answer) for top, answer in zip(tops, answers, strict=True)], axis=0)
-    assert scores[LAYER, planted.HEAD] == 1
-    scores[LAYER, planted.HEAD] = 0
-    assert scores.max() < 1
-    assert scores.mean() < 3 * len(answers[0]) / trace.length
 
 
 def test_evicting_just_its_slot_kills_the_answer() -> None:
@@ -136,48 +114,6 @@ def test_what_is_put_back_are_the_lost_answers_of_policies_with_a_mask() -> None
     assert {row.question_id for row in removed} == full
 
 
-def test_places_are_tried_of_one_answer_at_the_lowest_level_that_loses_any() -> None:
-    in_places = [row for row in rows_where(INTERVENTIONS, action="restore") if row.layer != ALL]
-    lost: dict[tuple[str, int], list[tuple[float, str]]] = {}
-    for row in rows_where(INTERVENTIONS, action="restore"):
-        lost.setdefault((row.policy, index_of(row.question_id)), []).append((row.level, row.question_id))
-    expected = {(policy, *min(cells)) for (policy, index), cells in lost.items() if index < MAPPED}
-    assert {(row.policy, row.level, row.question_id) for row in in_places} == expected
-
-
-def test_every_row_is_told_once_and_there_are_as_many_random_ones() -> None:
-    rows = collected()[INTERVENTIONS.name]
-    keys = [tuple(getattr(row, name) for name in INTERVENTIONS.key) for row in rows]
-    assert len(set(keys)) == len(keys)
-    by_key = dict(zip(keys, rows, strict=True))
-    draw = INTERVENTIONS.key.index("draw")
-    for key, row in by_key.items():
-        assert row.rows <= by_key[(*key[:draw], 0, *key[draw + 1 :])].rows
-    everywhere = rows_where(INTERVENTIONS, action="remove", layer=ALL)
-    assert {(row.target, row.draw) for row in everywhere} == {
-        ("answer", 0),
-        ("evidence", 0),
-        *((target, draw + 1) for target, draws in DRAWS["remove"].items() for draw in range(draws)),
-    }  # the questions have neither subject nor bridge
-
-
-def test_its_rows_are_what_a_store_takes() -> None:
-    rows = INTERVENTIONS.of_rows(collected()[INTERVENTIONS.name])
-    assert rows.num_rows > 0
-    assert fault_in(INTERVENTIONS, rows) == fault_of_values(INTERVENTIONS, rows) == ""
-
-
-def test_without_the_full_cache_among_the_policies_the_rows_are_the_same() -> None:
-    """A run that lends the rest runs a policy alone."""
-    setting = Setting([POLICIES["knorm"]], at_ratios([0.3, 0.8]), tables=(INTERVENTIONS.name,))
-    alone = collect(circuit(), TASK, [TASK.example(0, 0)], setting).tables[INTERVENTIONS.name]
-    assert alone
-    expected = [row for row in rows_where(INTERVENTIONS, policy="knorm") if index_of(row.question_id) == 0]
-    assert [row.model_dump(exclude={"gold_nll"}) for row in alone] == [
-        row.model_dump(exclude={"gold_nll"}) for row in expected
-    ]
-
-
 # --- rows
 
 
@@ -228,11 +164,3 @@ def test_a_place_changes_its_own_rows_alone() -> None:
         assert not outside.any()
         others = [token for token in range(trace.length) if token not in prompt.questions[1].evidence_tokens]
         assert not changed[:, :, others].any()
-
-
-def test_a_branch_without_rows_is_decoded() -> None:
-    prompt, trace = circuit_trace()
-    nothing = with_mask(trace.branches[0], mask_of(trace.branches[0]) & False, (0,))
-    (generation,) = decode(circuit(), Trace(prompt, trace.keys, trace.values, 0.0, [nothing]), 3, PLENTY, gold=True)
-    assert generation.token_ids[:1] != prompt.questions[0].gold_ids
-    assert generation.gold_nll is not None

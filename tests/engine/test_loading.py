@@ -5,6 +5,8 @@ import re
 import shutil
 from pathlib import Path
 
+import accelerate
+import pandas as pd
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
@@ -13,10 +15,14 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import check_length
-from kvbench.models.load import embeddings_of, fingerprint_of, load_model
-from kvbench.prompts.prompt import build_prompts, chat_template
+from kvbench.experiments.collect import collect
+from kvbench.experiments.grid import Setting
+from kvbench.models.load import LoadedModel, check_spread, embeddings_of, fingerprint_of, load_model, wrap_model
+from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError
-from tests.support.models.toy_tokenizer import END
+from policies import POLICIES, at_ratios
+from tests.support.models.runs import timeless
+from tests.support.models.toy import toy_model
 
 WEIGHTS = "model.safetensors"
 
@@ -61,20 +67,6 @@ def test_weights_outside_of_the_folder_are_refused(folder: Path) -> None:
         fingerprint_of(str(folder))
 
 
-def test_a_snapshot_of_the_hub_loads_whose_files_are_links(folder: Path, tmp_path: Path) -> None:
-    """``--model $(hf download ...)`` is such a folder."""
-    in_shards(folder, "model-00001-of-00001.safetensors")
-    blobs, snapshot = tmp_path / "hub" / "blobs", tmp_path / "hub" / "snapshots" / "0f1e"
-    snapshot.mkdir(parents=True)
-    shutil.move(folder, blobs)
-    for number, blob in enumerate(sorted(blobs.iterdir())):
-        blob.rename(blobs / f"{number:040x}")
-        (snapshot / blob.name).symlink_to(Path("..") / ".." / "blobs" / f"{number:040x}")
-    first = load_model(str(snapshot), "cpu").fingerprint
-    change((snapshot / "model-00001-of-00001.safetensors").resolve(), 0.5)
-    assert load_model(str(snapshot), "cpu").fingerprint != first
-
-
 def test_a_tokenizer_may_be_longer_than_the_embeddings_unless_such_a_token_occurs(folder: Path) -> None:
     examples = [TASKS["base"].example(0, index) for index in range(2)]
     word = next(word for word in re.findall("[A-Z][a-z]+", examples[0].context) if word not in examples[1].context)
@@ -89,20 +81,6 @@ def test_a_tokenizer_may_be_longer_than_the_embeddings_unless_such_a_token_occur
         check_length(model, holding, 4)
 
 
-def test_the_end_of_a_turn_in_the_template_ends_an_answer(folder: Path) -> None:
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 0}))
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    end = tokenizer.convert_tokens_to_ids(END)
-    template = "{% for turn in messages %}{{ turn.content }} %s\n{% endfor %}"
-    ends = {}
-    for what in (END, "and so on", ""):
-        tokenizer.chat_template = template.replace("%s", what)
-        tokenizer.save_pretrained(folder)
-        model = load_model(str(folder), "cpu")
-        ends[what] = model.end_tokens()
-    assert ends == {END: (0, end), "and so on": (0,), "": (0,)}
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_named(folder: Path, value: float) -> None:
     change(folder / WEIGHTS, value)
@@ -110,11 +88,19 @@ def test_weights_that_are_no_numbers_are_named(folder: Path, value: float) -> No
         load_model(str(folder), "cpu")
 
 
-def test_a_template_that_makes_more_than_a_megabyte_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    template = "{% for turn in messages %}{{ turn.content }}{% endfor %}{{ 'x' * 1000000 }}"
-    other = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, chat_template=template)
-    with pytest.raises(KVBenchError, match=r"is broken: it makes 1,000,\d+ characters of a turn$"):
-        chat_template(other)
+@pytest.mark.parametrize("sharded", [False, True])
+def test_layers_that_have_no_weights_are_refused_before_any_is_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, sharded: bool
+) -> None:
+    if sharded:
+        in_shards(folder, "one.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    held = config["num_hidden_layers"]
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 900, "layer_types": None}))
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", None)
+    reason = f"config.json of '{folder}' tells of 900 layers, its weights have {held}"
+    with pytest.raises(KVBenchError, match=f"^{re.escape(reason)}$"):
+        load_model(str(folder), "cpu")
 
 
 def test_code_of_a_folder_is_never_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,19 +118,6 @@ def test_code_of_a_folder_is_never_run(folder: Path, monkeypatch: pytest.MonkeyP
     assert not (folder / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        ("{% for m in messages | reverse %}{{ m['content'] }}{% endfor %}", "puts the question before the context"),
-        ("{{ messages[0]['content'] }}{{ messages[0]['content'] }}", "holds the system's turn 2 times"),
-    ],
-)
-def test_a_template_that_asks_first_is_refused(tokenizer: PreTrainedTokenizerFast, template: str, reason: str) -> None:
-    other = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, chat_template=template)
-    with pytest.raises(KVBenchError, match=reason):
-        chat_template(other, "system")
-
-
 def test_an_adapter_is_added_to_the_model_that_it_names(folder: Path, tmp_path: Path) -> None:
     adapter, network = tmp_path / "adapter", AutoModelForCausalLM.from_pretrained(folder)
     adapted = get_peft_model(network, LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False))
@@ -160,8 +133,31 @@ def test_an_adapter_is_added_to_the_model_that_it_names(folder: Path, tmp_path: 
     assert not any("lora" in name for name, _ in model.network.named_parameters())
 
 
-@pytest.mark.parametrize("written", ["{", "{}", '{"base_model_name_or_path": null}', "[]"])
-def test_an_adapter_without_a_base_is_refused(tmp_path: Path, written: str) -> None:
-    (tmp_path / "adapter_config.json").write_text(written)
-    with pytest.raises(KVBenchError, match=r"adapter_config\.json names no base model"):
-        load_model(str(tmp_path), "cpu")
+# --- weights spread over GPUs, on a machine without any
+
+
+def test_layers_on_gpus_are_accepted_and_others_named() -> None:
+    check_spread("large", {"layers.0.weight": "cuda", "layers.1.weight": "cuda"})
+    with pytest.raises(KVBenchError, match=r"'large' does not fit .* \(layers.1.weight and 1 more weights"):
+        check_spread("large", {"layers.0.weight": "cuda", "layers.1.weight": "cpu", "norm.weight": "meta"})
+
+
+def answered(model: LoadedModel) -> pd.DataFrame:
+    chosen = [POLICIES[name] for name in ("full", "snapkv", "adakv_snapkv", "kvzip")]
+    found = collect(model, TASKS["base"], [TASKS["base"].example(0, 0)], Setting(chosen, at_ratios((0.5,))))
+    return timeless(pd.DataFrame([record.model_dump() for record in found.records]))
+
+
+def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> None:
+    """accelerate gives every module another forward, which moves its input to its device: here, to the CPU."""
+    spread = toy_model("llama").network
+    places = {"model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "model.norm": "cpu", "lm_head": "cpu"}
+    layers = {f"model.layers.{number}": "cpu" for number in range(len(llama.network.model.layers))}
+    spread = accelerate.dispatch_model(spread, {**places, **layers}, main_device="cpu", force_hooks=True)
+    assert hasattr(spread.model.layers[1], "_hf_hook")
+    model = wrap_model("llama", spread, llama.tokenizer, "toy")
+    frame = answered(model)
+    assert set(frame["status"]) == {"ok"}
+    assert frame["output_text"].nunique() > 1
+    pd.testing.assert_frame_equal(frame, answered(llama))
+    assert not model.snapshot.first_change()

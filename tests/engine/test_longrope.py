@@ -3,7 +3,6 @@
 import pytest
 from transformers import Phi3Config, Phi3ForCausalLM
 
-from kvbench.checks.model import Examination
 from kvbench.engine.decode.answers import decode
 from kvbench.models.load import LoadedModel
 from kvbench.system.errors import KVBenchError
@@ -53,9 +52,3 @@ def test_a_context_that_crosses_the_switch_with_question_and_answer_is_refused(b
     model = switching_at(LENGTH + beyond)
     with pytest.raises(KVBenchError, match=rf"has {LENGTH} tokens, .* beyond {LENGTH + beyond} .*\(longrope\)"):
         decode(model, treat(model, [POLICIES["knorm"]], (0.3,), PROMPT), STEPS, PLENTY)
-
-
-def test_the_doctor_tells_where_a_model_switches() -> None:
-    findings = Examination(switching_at(100), 1, []).findings(lambda _: None)
-    texts = {finding.check: finding.text for finding in (next(findings) for _ in range(4))}
-    assert "beyond 100 tokens" in texts["positions"]

@@ -10,7 +10,7 @@ import torch
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode, decode_all
 from kvbench.engine.decode.loop import Generation, Step
-from kvbench.engine.decode.waves import rows_of, waves
+from kvbench.engine.decode.waves import waves
 from kvbench.engine.treat.branch import Trace
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
@@ -18,10 +18,9 @@ from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
-from kvbench.run.local import Workers
-from policies import POLICIES, CacheRows, Level, Policy, Situation, at_ratios, points_of
+from policies import POLICIES, CacheRows, Policy, Situation, points_of
 from policies.faults.registry import FAULTS
-from tests.support.models.toy import PLENTY, STEPS, largest_row, toy_prompt, treat
+from tests.support.models.toy import PLENTY, STEPS, largest_row, treat
 
 CLOSE = 5e-4  # nats in float32: the rows of a batch are summed in another order
 
@@ -109,14 +108,6 @@ def test_at_another_rate_every_fault_changes_logits(llama: LoadedModel, prompt: 
         assert not all(torch.equal(damaged.logits[0], full.logits[0]) for damaged, full in both), fault.name
 
 
-def test_the_full_cache_in_another_form_differs_by_rounding_alone(llama: LoadedModel, prompt: Prompt) -> None:
-    answers = told(llama, list(FULL_CACHES.values()), prompt, 0.0)
-    for full in FULL_CACHES.values():
-        for one, other in zip(answers[full.name], answers["full"], strict=True):
-            assert one.token_ids == other.token_ids
-            assert one.gold_nll == pytest.approx(other.gold_nll, abs=CLOSE)
-
-
 # --- waves and workers
 
 TREATED = (
@@ -124,11 +115,6 @@ TREATED = (
     *("gaussian", "gaussian(phase=every_step)", "bitflip(bits=mantissa)", "zeros(phase=prefill_write)"),
     *("int4", "int2(residual=4)", "knorm+int4", "snapkv+zeros(rate=0.2)"),
 )
-
-
-def setting_of(names: Sequence[str], max_kv_bytes: int) -> Setting:
-    points = points_of([Level("ratio", 0.5), Level("rate", 0.2)], 2)
-    return Setting([find_policy(name) for name in names], points, max_kv_bytes=max_kv_bytes)
 
 
 def test_waves_of_any_size_give_the_same_tokens(llama: LoadedModel, prompt: Prompt) -> None:
@@ -153,32 +139,12 @@ def test_waves_of_any_size_give_the_same_tokens(llama: LoadedModel, prompt: Prom
     assert {name for name, *_ in found[0]} == set(TREATED)
 
 
-def test_two_workers_with_half_the_room_give_the_tokens_of_one(llama: LoadedModel) -> None:
-    task, names = TASKS["base"], ("full", "random", "snapkv", "gaussian", "gaussian(phase=every_step)", "int4")
-    examples = list(task.generate(0, 2))
-
-    def answers_of(workers: int, setting: Setting) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-        with Workers(llama, len(examples), workers).map(
-            lambda model, one: collect(model, task, [one], setting), examples
-        ) as work:
-            records = [record for of_context in work for record in of_context.records]
-        assert {record.status for record in records} == {"ok"}
-        return {
-            (one.policy, one.level, one.repeat, one.question_id): (one.output_token_ids, one.masked) for one in records
-        }
-
-    trace = treat(llama, [POLICIES["full"]], (), toy_prompt())
-    small = setting_of(names, 4 * largest_row(trace, task.max_new_tokens))
-    alone = answers_of(1, setting_of(names, PLENTY))
-    assert answers_of(2, small.shared_by(2, llama.device)) == alone
-    assert {masked for _, masked in alone.values()} == {0.0, 1.0}
-
-
 @pytest.mark.parametrize("mode", ["agnostic", "aware"])
 def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
     llama: LoadedModel, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, setting = TASKS["base"], replace(setting_of(TREATED, PLENTY), mode=mode)
+    task, points = TASKS["base"], points_of([Level("ratio", 0.5), Level("rate", 0.2)], 2)
+    setting = Setting([find_policy(name) for name in TREATED], points, mode=mode, max_kv_bytes=PLENTY)
     examples = list(task.generate(0, 3))
     counts = []
 
@@ -199,23 +165,3 @@ def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
             other.output_token_ids,
         )
         assert one.gold_nll == pytest.approx(other.gold_nll, abs=CLOSE)
-
-
-def test_the_full_cache_again_in_other_waves_is_masked_to_the_last_answer(llama: LoadedModel) -> None:
-    """Else an outcome would tell of the wave and not of the fault."""
-    task, twice = TASKS["base"], [POLICIES["full"], replace(POLICIES["full"], name="again"), POLICIES["knorm"]]
-    points = at_ratios((0.3, 0.6, 0.9))
-    for index in range(3):
-        prompt = toy_prompt(index=index)
-        trace = treat(llama, twice, (0.3, 0.6, 0.9), prompt)
-        bound = largest_row(trace, task.max_new_tokens)
-        planned = waves([trace], task.max_new_tokens, bound)
-        held = [{row.of.treatment.policy.name for row in rows_of([wave])} for wave in planned]
-        assert {"full"} in held
-        assert {"again"} in held
-        records = collect(llama, task, [prompt.example], Setting(twice, points, max_kv_bytes=bound)).records
-        by_name = {policy: [one for one in records if one.policy == policy] for policy in ("full", "again", "knorm")}
-        assert len(by_name["again"]) == len(prompt.questions)
-        assert [one.masked for one in by_name["again"]] == [1.0] * len(prompt.questions)
-        assert [one.output_token_ids for one in by_name["again"]] == [one.output_token_ids for one in by_name["full"]]
-        assert {one.masked for one in by_name["knorm"]} >= {0.0}

@@ -8,10 +8,6 @@ import torch
 
 from datasets_gen import TASKS
 from kvbench.checks.submission import examine
-from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.waves import Wave, count_too_large, rows_of, size_of, waves
-from kvbench.engine.studies.observer import read_context_attention
-from kvbench.engine.treat.plan import plan
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
@@ -25,14 +21,10 @@ from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import (
     HEAD_SIZE,
     KEY_HEADS,
-    PLENTY,
-    STEPS,
     WINDOW,
     ActingPress,
-    gemma3_text,
     model_of,
     pressing,
-    toy_model,
     toy_tokenizer,
     treat,
 )
@@ -124,36 +116,6 @@ def test_bytes_of_codes_and_of_a_cache_at_its_end_count_the_window(
         assert record.kept_tokens < len(prompt.token_ids) / 2 + 2
 
 
-# --- memory
-
-
-def test_a_row_takes_its_window_and_no_more_in_a_sliding_layer(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is planned bounds what is allocated, before the context is read and after it."""
-    model, allocated, create = model_of("gemma3_text"), list[int](), Wave.__init__
-
-    def init(self: Wave, *arguments: Any) -> None:
-        create(self, *arguments)
-        allocated.extend(part.nbytes for bundle in self.bundles for part in (*bundle.keys, *bundle.values))
-
-    monkeypatch.setattr(Wave, "__init__", init)
-    chosen = [POLICIES[name] for name in ("full", "knorm", "snapkv")]
-    trace = treat(model, chosen, (0.5, 0.9), prompt)
-    decode(model, trace, STEPS, PLENTY)
-    planned = waves([trace], STEPS, PLENTY)
-    assert 0.7 * sum(map(size_of, planned)) <= sum(allocated) <= sum(map(size_of, planned))
-    scorings, largest = plan(chosen, at_ratios((0.5, 0.9)), prompt, 0), max(row.size for row in rows_of(planned))
-    assert [count_too_large(model, prompt, scorings, STEPS, bound) for bound in (largest, largest - 1)] == [0, 1]
-    whole, half = (next(r.size for r in rows_of(planned) if r.of.treatment.ratio == ratio) for ratio in (0.0, 0.5))
-    kept = len(prompt.token_ids)
-    assert whole - half == ROW * KEY_HEADS * (kept - kept // 2), "halving the context saves it in one layer of two"
-
-
-def test_a_sliding_layer_is_observed_within_its_window(prompt: Prompt) -> None:
-    top = read_context_attention(model_of("gemma3_text"), prompt).top
-    back = torch.arange(top.shape[2]) - torch.from_numpy(top).long()
-    assert int(back[0].max()) < WINDOW <= int(back[1].max())
-
-
 # --- a run
 
 
@@ -173,15 +135,3 @@ def test_a_default_run_leaves_out_what_cannot_run_and_a_named_one_is_refused(fol
     reason = "expected_attention: 1 of 2 layers of this model slide, and its press takes the rotation of keys to be the"
     for name in ("expected_attention", "expected_attention+int4"):
         assert reason in cli.error(*words(folder, cli, "--name", "y", "--policies", name)).replace("+int4", "")
-
-
-def test_with_one_key_head_what_shares_among_heads_is_its_plain_policy_and_no_fault(
-    cli: CommandLine, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """It is told, and the run does not fail."""
-    folder = tmp_path_factory.mktemp("one-head")
-    toy_model("gemma3_text", lambda: gemma3_text(key_heads=1)).network.save_pretrained(folder)
-    toy_tokenizer().save_pretrained(folder)
-    assert cli(*words(folder, cli, "--policies", "snapkv,adakv_snapkv,criticalkv_snapkv,critical_adakv_snapkv")) == 0
-    assert "adakv_snapkv keeps what snapkv keeps" in cli.complaint
-    assert "critical_adakv_snapkv keeps what criticalkv_snapkv keeps" in cli.complaint

@@ -8,7 +8,7 @@ from kvbench.experiments.suites import STORED, SUITES, dtype_of
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, Level, Policy
-from policies.declaration.naming import split_outside_brackets
+from policies.declaration.names import split_outside_brackets
 from policies.declaration.policy import HeadRows, Situation
 
 

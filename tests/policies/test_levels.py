@@ -10,12 +10,11 @@ from kvpress import BasePress
 
 import policies.declaration.levels
 from kvbench.cli.program import main
-from kvbench.experiments.options import parse_points
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
 from leaderboards.aggregate.comparison.paired import duels
 from leaderboards.aggregate.summary import summarise
-from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of
+from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation
 from policies.declaration.levels import UNTREATED, kind_name, kind_title, names_of, parse_numbers
 from tests.support.models.toy import toy_prompt, treat
 from tests.support.records.synthetic_records import frame, record
@@ -65,30 +64,6 @@ def test_a_kind_that_is_declared_once_goes_from_its_option_to_the_page(
     page = (tmp_path / "site" / "index.html").read_text()
     assert "<dt>Asked rates</dt><dd>0.25 to 0.75</dd>" in page
     assert main(["show", str(tmp_path / "run"), "--policy", "blanking", "--rate", "0.75", "--worst", "1"]) == 0
-
-
-@pytest.mark.parametrize("command", [["bench", "--policies", "blanking"], ["doctor", "blanking"]])
-def test_commands_that_work_with_ratios_refuse_other_kinds_in_one_line(
-    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(policies.declaration.levels.KINDS, "rate", RATE)
-    monkeypatch.setitem(POLICIES, "blanking", BLANKING)
-    assert main(command) == 1
-    said = "works with ratios alone, and blanking takes --rates: use run for it"
-    assert capsys.readouterr().err.strip() == f"error: {command[0]} {said}"
-
-
-def test_a_policy_takes_one_kind_at_a_time() -> None:
-    assert parse_points({"ratio": "0.5"}, [POLICIES["knorm"]]) == points_of([Level("ratio", 0.5)])
-    assert POLICIES["knorm"].points_among(points_of([Level("ratio", 0.5), Level("budget", 64)], 3)) == points_of(
-        [Level("ratio", 0.5), Level("budget", 64)]
-    ), "and draws nothing"
-
-
-def test_the_untreated_end_of_a_kind_does_the_least() -> None:
-    for kind in KINDS.values():
-        ascending = sorted((0.25, 0.5, 64.0), key=kind.amount)
-        assert ascending == ([0.25, 0.5, 64.0] if kind.has_origin else [64.0, 0.5, 0.25])
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,11 @@
 """Policies from files and packages."""
 
-import importlib
-import re
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kvpress import DecodingPress, KnormPress, KVzipPress, SnapKVPress
+from kvpress import DecodingPress, KnormPress, SnapKVPress
 
 import policies.declaration.plug_in
 from datasets_gen import TASKS
@@ -19,20 +16,17 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import (
-    POLICIES,
     PolicyError,
     Situation,
-    argument_warnings,
     arguments_of,
     at_ratios,
     load_even_if_broken,
     load_plug_in,
     plug_ins,
 )
-from policies.declaration.errors import BrokenPlugInError
 from policies.declaration.faults import description_of
-from policies.declaration.names import CONTROLS
-from policies.presses.protection import FairEvictionPress
+from policies.declaration.names import CONTROLS, BrokenPlugInError
+from policies.presses.rescoring import FairEvictionPress
 
 SITUATION = Situation(0.25, 100, 0, "example")
 BASE = [TASKS["base"]]
@@ -101,17 +95,11 @@ def test_a_package_and_a_policy_can_be_named(file: str) -> None:
     policy = load_plug_in(f"{file}:described")
     assert policy.name == "described"
     assert isinstance(policy.press(SITUATION), KnormPress)
-    assert KVzipPress.__name__ in dir(__import__("kvpress"))
 
 
-def test_the_code_of_a_plug_in_is_part_of_its_identity(file: str) -> None:
-    first = load_plug_in(f"{file}:Loud").origin
-    path = Path(file)
-    path.write_text(path.read_text() + "\n# changed\n")
-    assert load_plug_in(f"{file}:Loud").origin != first
-
-
-def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_plug_in_and_what_it_takes_from_beside_it_are_part_of_its_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A package that brings a press from another of its files, and a file that takes a helper from beside it."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "some_helper.py").write_text("SCALE = 1.0\n")
@@ -120,6 +108,7 @@ def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch
     (tmp_path / "some_package/inside.py").write_text(PRESSES)
     (tmp_path / "some_package/__init__.py").write_text("from .inside import Loud\n")
     for text, changed in (
+        (f"{tmp_path / 'a_file.py'}:Loud", tmp_path / "a_file.py"),
         (f"{tmp_path / 'a_file.py'}:Loud", tmp_path / "some_helper.py"),
         ("some_package:Loud", tmp_path / "some_package/inside.py"),
     ):
@@ -129,33 +118,17 @@ def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch
         assert load_plug_in(text).origin != first
 
 
-def test_a_name_that_only_an_import_tells_is_a_plug_in(tmp_path: Path) -> None:
-    for number, code in enumerate(
-        (
-            "from kvpress import *",
-            "import kvpress\ndef __getattr__(name):\n    return getattr(kvpress, name)",
-            "import kvpress\nglobals()['KnormPress'] = kvpress.KnormPress",
-            "import kvpress\nfor KnormPress in [kvpress.KnormPress]:\n    pass",
-            "try:\n    from kvpress import KnormPress\nexcept ImportError:\n    KnormPress = None",
-            "import kvpress\nif True:\n    (KnormPress, other) = kvpress.KnormPress, 3",
-        )
-    ):
-        (tmp_path / f"some{number}.py").write_text(code + "\n")
-        assert isinstance(load_plug_in(f"{tmp_path / f'some{number}.py'}:KnormPress").press(SITUATION), KnormPress)
-
-
 @pytest.mark.parametrize(
     ("code", "said"),
     [
         ("while True:\n    pass\nPress = None", "cannot be imported: TookTooLongError: it took longer than 0.1 s"),
-        ("def Press(compression_ratio):\n    while True:\n        pass", "cannot be built: TookTooLongError: it took"),
         (
             "def Press(compression_ratio):\n    while True:\n        try:\n            open('nowhere')\n"
             "        except Exception:\n            pass",
             "cannot be built: TookTooLongError: it took",
         ),
     ],
-    ids=["import", "constructor", "one that tries again whatever fails"],
+    ids=["import", "constructor that tries again whatever fails"],
 )
 def test_code_that_never_ends_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str
@@ -165,24 +138,6 @@ def test_code_that_never_ends_is_given_up(
     policy = load_even_if_broken(f"{tmp_path / 'endless.py'}:Press")
     with pytest.raises(PolicyError, match=rf"{said}.*\(endless\.py:\d+\)$"):
         policy.press(SITUATION)
-
-
-def test_the_time_that_kvpress_takes_to_import_is_not_that_of_a_plug_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a busy machine it takes a minute, so that it is imported before the time of the plug-in begins."""
-    imported: list[tuple[str, bool]] = []
-    genuine = importlib.import_module
-
-    def recorded(name: str, *others: Any) -> Any:
-        imported.append((name, any(signal.getitimer(signal.ITIMER_REAL))))
-        return genuine(name, *others)
-
-    monkeypatch.setattr(importlib, "import_module", recorded)
-    code = "import importlib\nfrom kvpress import KnormPress\nimportlib.import_module('json')\n"
-    (tmp_path / "mine.py").write_text(code)
-    load_plug_in(f"{tmp_path / 'mine.py'}:KnormPress")
-    assert imported[:2] == [("kvpress", False), ("json", True)]
 
 
 REFUSED = {
@@ -211,6 +166,7 @@ REFUSED = {
     "no Python": ("sys:exit", "sys is no module of Python code"),
     "complete": ("{file}:ready(window_size=3)", "a Policy is complete and takes no arguments"),
 }
+BROKEN = {"no press", "gives none", "breaks", "leaves", "no ratio", "neither"}  # a run records these, and goes on
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -219,23 +175,9 @@ def test_what_is_no_press_is_refused_in_one_line(case: str, file: str) -> None:
     with pytest.raises(PolicyError, match=said) as refused:
         load_plug_in(text.format(file=file))
     assert "\n" not in str(refused.value)
-    if isinstance(refused.value, BrokenPlugInError):
-        broken = load_even_if_broken(text.format(file=file))
-        with pytest.raises(PolicyError, match=said):
-            broken.press(SITUATION)
-    else:
-        with pytest.raises(PolicyError, match=said):
-            load_even_if_broken(text.format(file=file))
-
-
-def test_what_is_mistyped_is_refused_and_what_is_broken_is_recorded(file: str) -> None:
-    refused = {}
-    for case, (text, _) in REFUSED.items():
-        with pytest.raises(PolicyError) as error:
-            load_plug_in(text.format(file=file))
-        refused[case] = type(error.value)
-    broken = {case for case, kind in refused.items() if kind is BrokenPlugInError}
-    assert broken == {"no press", "gives none", "breaks", "leaves", "no ratio", "neither"}
+    assert isinstance(refused.value, BrokenPlugInError) == (case in BROKEN)
+    with pytest.raises(PolicyError, match=said):
+        load_even_if_broken(text.format(file=file)).press(SITUATION)
 
 
 def test_a_file_named_like_what_it_lacks_is_broken_and_not_missing(tmp_path: Path) -> None:
@@ -277,6 +219,9 @@ def test_a_plug_in_with_the_name_of_a_policy_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PRESSES.replace("class Loud", "class snapkv"))
     with pytest.raises(KVBenchError, match="two policies are named 'snapkv': rename yours"):
         choose_policies(f"{tmp_path / 'mine.py'}:snapkv", BASE, "agnostic")
+    (tmp_path / "other.py").write_text(PRESSES)
+    with pytest.raises(KVBenchError, match="two policies are named 'Kept': rename yours"):
+        choose_policies(f"{tmp_path / 'mine.py'}:Kept,{tmp_path / 'other.py'}:Kept", BASE, "agnostic")
 
 
 # --- choosing
@@ -320,33 +265,6 @@ def test_any_press_that_keeps_by_score_can_be_protected_and_its_plain_form_runs_
     assert with_references(chosen) == chosen
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        (
-            "keydiff+fiar",
-            "keydiff+fiar: unknown protection, deployment, quantisation or fault 'fiar': did you mean 'fair'",
-        ),
-        ("knrom+fair", "unknown policy 'knrom': did you mean 'knorm'"),
-        ("kvzip+fair", "kvzip+fair cannot be built: kvzip keeps tokens otherwise than by their scores"),
-        ("oracle+fair", "oracle keeps tokens otherwise than by their scores"),
-        ("pyramidkv+fair", "pyramidkv keeps tokens otherwise than by their scores"),
-        ("snapkv+fair+whitelist", "snapkv+fair keeps tokens otherwise than by their scores"),
-        ("nowhere.py:Loud+fair", "there is no file nowhere.py"),
-    ],
-)
-def test_what_cannot_be_protected_is_refused_in_one_line(name: str, said: str) -> None:
-    with pytest.raises(KVBenchError, match=re.escape(said)):
-        choose_policies(name, SYSTEM, "agnostic")
-
-
-def test_two_of_one_name_are_refused(file: str, tmp_path: Path) -> None:
-    other = tmp_path / "other.py"
-    other.write_text(PRESSES)
-    with pytest.raises(KVBenchError, match="two policies are named 'Loud': rename yours"):
-        choose_policies(f"{file}:Loud,{other}:Loud", BASE, "agnostic")
-
-
 def test_all_leaves_out_what_means_nothing_here() -> None:
     names = {policy.name for policy in choose_policies("all", BASE, "agnostic")}
     assert {"kvzip", "decoding_knorm", "qfilter"} <= names
@@ -356,14 +274,11 @@ def test_all_leaves_out_what_means_nothing_here() -> None:
 
 
 OF_ATTENTIONS = """
-from kvpress import ObservedAttentionPress, ScorerPress
+from kvpress import ScorerPress
 
 class Indexed(ScorerPress):
     def score(self, module, hidden_states, keys, values, attentions, kwargs):
         return attentions[0].sum(-2)
-
-class Inherited(ObservedAttentionPress):
-    pass
 
 class Other(ScorerPress):
     def score(self, module, hidden_states, keys, values, attentions, kwargs):
@@ -371,10 +286,6 @@ class Other(ScorerPress):
 
 def helper(keys):
     return 1 / 0
-
-class Long(ScorerPress):
-    def score(self, module, hidden_states, keys, values, attentions, kwargs):
-        assert False, "the window is longer than the context"
 """
 
 
@@ -382,9 +293,7 @@ class Long(ScorerPress):
     ("press", "place", "explained"),
     [
         ("Indexed", "(theirs.py:6)", True),
-        ("Inherited", "", True),
-        ("Other", "(theirs.py:16)", False),
-        ("Long", "(theirs.py:20)", False),
+        ("Other", "(theirs.py:13)", False),
     ],
 )
 def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_attention(
@@ -398,25 +307,11 @@ def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_
     assert "\n" not in str(branch.error)
 
 
-def test_the_default_policies_have_a_name() -> None:
-    assert choose_policies("default", BASE, "agnostic") == choose_policies(None, BASE, "agnostic")
-
-
 LENGTHS = """
-from dataclasses import dataclass
 from kvpress import SnapKVPress
 
 def short(compression_ratio, context_length):
     return SnapKVPress(compression_ratio, window_size=context_length // 10)
-
-@dataclass
-class Wide(SnapKVPress):
-    window_size: int = 32
-
-@dataclass
-class Other(SnapKVPress):
-    def score(self, *given):
-        return super().score(*given)
 """
 
 
@@ -427,38 +322,6 @@ def test_a_plug_in_that_asks_is_told_the_length_of_the_context(tmp_path: Path) -
     assert windows == [10, 60]
     given = load_plug_in(f"{tmp_path / 'lengths.py'}:short(context_length=50)")
     assert given.press(SITUATION).window_size == 5, "what is written counts"
-
-
-PARENT_AND_CHILD = """
-from dataclasses import dataclass
-from kvpress import ScorerPress
-
-@dataclass
-class Parent(ScorerPress):
-    n_last: int = 8
-
-    def score(self, module, hidden_states, keys, values, attentions, kwargs):
-        return values.norm(dim=-1)
-
-@dataclass
-class Child(Parent):
-    n_last: int = 16
-"""
-
-
-def test_presses_that_differ_in_arguments_alone_are_named_with_these(tmp_path: Path) -> None:
-    (tmp_path / "lengths.py").write_text(LENGTHS)
-    wide, other = (load_plug_in(f"{tmp_path / 'lengths.py'}:{name}") for name in ("Wide", "Other"))
-    others = [POLICIES[name] for name in ("snapkv", "pyramidkv", "adakv_snapkv", "random")]
-    (warning,) = argument_warnings(wide, others)
-    assert warning.startswith("Wide and snapkv run the same code, SnapKVPress, and differ in window_size (32 and 64)")
-    assert argument_warnings(other, others) == [], "it has code of its own"
-    path = tmp_path / "mine.py"
-    path.write_text(PARENT_AND_CHILD)
-    parent, child = (load_plug_in(f"{path}:{name}") for name in ("Parent", "Child"))
-    (warning,) = argument_warnings(child, [parent])
-    assert warning.startswith("Child and Parent run the same code, Parent, and differ in n_last (16 and 8) alone")
-    assert argument_warnings(POLICIES["knorm"], others) == []
 
 
 @pytest.mark.parametrize(

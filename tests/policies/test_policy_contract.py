@@ -12,7 +12,7 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
-from policies import UNTREATED, Level, Policy, PolicyError, Situation, arguments_of, at_ratios
+from policies import UNTREATED, Level, Policy, Situation, arguments_of, at_ratios
 from tests.support.models.toy import (
     HEAD_SIZE,
     KEY_HEADS,
@@ -55,7 +55,8 @@ def by_number(trace: Trace) -> dict[int, Sequence[int]]:
 @cache
 def untreated_answers(mode: Mode, with_instructions: bool) -> dict[int, Sequence[int]]:
     """The answers of the full cache to the prompt that :func:`prompt_for` gives policies of these needs."""
-    prompt = toy_prompt(mode, "instructions" if with_instructions and mode == "agnostic" else "base")
+    task = "instructions" if with_instructions and mode == "agnostic" else "base"
+    prompt = toy_prompt(mode, task, questions=2)
     return by_number(treat(model_of("llama"), [RUNNABLE["full"]], [0.0], prompt))
 
 
@@ -265,9 +266,3 @@ def test_a_context_shorter_than_its_window_is_treated_or_refused_in_one_line(pol
             assert f"{policy.name} needs a context longer than {policy.more_tokens_than} tokens" in branch.error
         else:
             assert policy.needs_question, branch.error
-
-
-@every_policy
-def test_a_press_is_not_built_for_a_context_that_is_too_short(policy: Policy) -> None:
-    with pytest.raises(PolicyError, match="needs a context longer than"):
-        policy.press(Situation(0.0, policy.more_tokens_than, 0, "example"))

@@ -12,10 +12,8 @@ from kvbench.system.errors import KVBenchError
 from policies import HeadRows, Level, PolicyError, Situation
 from policies.composition import built_in
 from policies.declaration.shape import ModelShape
-from policies.quantisation.floats import FloatFormat
-from policies.quantisation.groups import IntegerFormat, in_groups
+from policies.quantisation.formats import FloatFormat, IntegerFormat, MaskedFormat, in_groups
 from policies.quantisation.like_transformers import FlatFormat
-from policies.quantisation.mantissa import MaskedFormat
 from policies.quantisation.registry import KINDS, QUANTISATIONS
 from policies.quantisation.window import rows_in_codes
 from policies.treatments.options import options_in
@@ -49,25 +47,6 @@ def test_a_group_has_no_more_codes_than_its_bits_and_no_value_moves_by_more_than
     assert ((after - before).abs() <= step / 2 + ROUNDING * before.abs().amax(-1, keepdim=True)).all()
     for one in after.flatten(0, -2):
         assert len(one.unique()) <= 2**bits
-
-
-@given(rows(), st.integers(2, 8), st.sampled_from(["channel", "token"]), st.booleans())
-@settings(max_examples=50, deadline=None)
-def test_another_codeword_reads_as_another_value_of_the_same_group(
-    states: torch.Tensor, bits: int, axis: Literal["channel", "token"], symmetric: bool
-) -> None:
-    codes = IntegerFormat(bits, axis, 16, "symmetric" if symmetric else "asymmetric").encode(states)
-    flipped = codes.numbers.clone()
-    flipped[0, 0, 0] ^= 1
-    differs = codes.decode(flipped) != codes.read()
-    assert differs.sum() <= 1
-    assert (
-        differs[0, 0, 0]
-        or states.numel() == 1
-        or float(states.std()) == 0
-        or not bool((codes.read() != 0).any())
-        or (len(in_groups(states.transpose(1, 2) if axis == "channel" else states, 16)[0, 0, 0].unique()) == 1)
-    )
 
 
 def test_values_of_one_group_are_those_counted_by_hand() -> None:
@@ -177,7 +156,6 @@ def test_the_window_is_recorded_as_it_is_used() -> None:
         ),
         ("snapkv+mantissa", r"say at which bits, as in snapkv\+mantissa\(bits=4\)"),
         ("snapkv+zeros", r"say at which rate, as in snapkv\+zeros\(rate=0.05\)"),
-        ("snapkv+int4+fair", r"protect first, as in knorm\+fair\+int4"),
         ("decoding_knorm+int4", "decoding_knorm decodes alone, and int4 acts more than once"),
         ("mantissa(bits=24)", "bits=24: Input should be less than or equal to 23"),
     ],
@@ -212,7 +190,7 @@ def test_groups_of_channels_that_do_not_divide_a_head_are_refused_in_one_line(
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        *((name, size) for name in QUANTISATIONS for size in (16, 32, 64, 128, 256)),
+        *((name, size) for name in QUANTISATIONS for size in (16, 64)),
         ("int4(group=48)", 48),
         ("int4(group=48)", 40),  # one group takes all of a head
         ("int4(group=48,v_axis=channel)", 64),  # groups along tokens, of which the last may have fewer
@@ -274,14 +252,3 @@ def test_the_types_of_llama_cpp_are_read_as_its_own_code_reads_them(name: str) -
         for block, found in zip(states.view(-1, 32).tolist(), read.view(-1, 32).tolist(), strict=True):
             assert found == pytest.approx(_block(name, block), abs=1e-5)
         assert stored[tensor].bytes(HeadRows(rows=5, size=64, number_bytes=2)) == 5 * 2 * BLOCKS[name]
-
-
-def test_the_arguments_of_an_engines_name_stand_on_pages() -> None:
-    told = QUANTISATIONS["q4_0"].arguments
-    assert {name: told[name] for name in ("group", "residual", "k_axis", "v_axis", "scheme")} == {
-        "group": "32",
-        "residual": "0",
-        "k_axis": "token",
-        "v_axis": "token",
-        "scheme": "signed",
-    }

@@ -1,23 +1,280 @@
-"""Keeps what measures need of an answer's attention, hidden states and routes while a run is in memory.
+"""Observes what an answer reads: attention, hidden states and routes, while a run is in memory.
 
-Edges are too many to store: routes are found as soon as a step is seen, and the edges of the question are held until
-the first token of its answer has been passed.
+It changes nothing of how answers are written. The question, and the first token of its answer, are passed through the
+model once more, over the keys and values of the answer's own cache as :class:`~kvbench.engine.decode.cache.BranchCache`
+shows them. Tokens are numbered as in :mod:`leaderboards.routing.reach`: the context, from 0 on, behind it the question
+and then the answer. Edges are too many to store: routes are found as soon as a step is seen, and the edges of the
+question are held until the first token of its answer has been passed.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from transformers import AttentionInterface
 
+from kvbench.engine.decode.cache import BranchCache
 from kvbench.engine.decode.loop import Step
-from kvbench.engine.studies.turn import ANSWER, QUESTION, TurnObserver, TurnReading, observed, weights_of
 from kvbench.engine.treat.branch import Branch, reason_without_mask
-from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.reach import EPSILON, Edges, joined, widest
+from policies import ABSENT, UNKNOWN
+
+OBSERVED_ATTENTION = "kvbench_observed"
+
+
+class Watcher(Protocol):
+    """Computes the attention of a layer, and notes what it likes of it."""
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+    ) -> torch.Tensor:
+        """Returns what the queries read, shape (heads, tokens, head_dim) as ``query``.
+
+        ``key`` and ``value``: those of the same tokens, shape (num_kv_heads, tokens, head_dim).
+        """
+
+
+def observed_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    watchers: Sequence[Watcher] = (),
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Has each watcher compute the attention of one sequence; all have the shape (sequences, heads, tokens,
+    head_dim)."""
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    sequences = zip(watchers, query, key, value, strict=True)
+    outputs = [watcher.attend(module.layer_idx, q, k, v, scale) for watcher, q, k, v in sequences]
+    return torch.stack(outputs).transpose(1, 2), None
+
+
+@contextmanager
+def observed(model: LoadedModel) -> Iterator[None]:
+    """Has the network use this attention inside a ``with`` block; waves may be under way, with one of their own."""
+    AttentionInterface.register(OBSERVED_ATTENTION, observed_attention)
+    with attention(model.network, OBSERVED_ATTENTION):
+        yield
+
+
+def weights_of(query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor, scaling: float) -> torch.Tensor:
+    """Returns the softmax of queries over the keys that they see, in float32 as transformers' eager attention: shape
+    (..., queries, keys).
+
+    ``query``: (..., queries, head_dim). ``keys``: (..., keys, head_dim). ``seen``: bool (..., queries, keys).
+    """
+    scores = (query @ keys.mT) * scaling
+    return scores.masked_fill(~seen, float("-inf")).softmax(-1, dtype=torch.float32)
+
+
+ROWS_AT_ONCE = 2**16  # of contexts, in one pass
+QUESTION, ANSWER = 0, 1  # steps: the question has been read, and the first token of the answer has
+MOST = 16  # tokens of the context that are told by layer
+POOLED = "answer"  # the span whose values are averaged
+Spans = Mapping[str, Sequence[int]]  # by name, the tokens of the context, such as those of the answer
+
+
+@dataclass(frozen=True)
+class LayerReading:
+    """Holds what the heads of one layer read.
+
+    ``edges``: of all tokens passed. Of the last of them: ``top``, int (heads,), the token that each head attends to
+    most; ``top_weight``, float (heads,), how much; ``shares``, float (heads, spans), the attention to each span;
+    ``most`` and ``most_share``, int and float (at most MOST,), the tokens of the context that all heads together attend
+    to most, and their share of the attention.
+    """
+
+    edges: Edges
+    top: npt.NDArray[np.int64]
+    top_weight: npt.NDArray[np.float32]
+    shares: npt.NDArray[np.float32]
+    most: npt.NDArray[np.int64]
+    most_share: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class TurnReading:
+    """Holds what was passed once more: the question, or the first token of its answer.
+
+    ``length``: the tokens of the context. ``spans``: the names of the spans. ``states``: float (layers + 1,
+    hidden_size), the last token before the first layer and behind each, the last one normalised. ``values``: float
+    (layers, num_kv_heads * head_dim), the mean of the values that are left of the span :data:`POOLED`, 0 where a head
+    holds none: those of the whole context would be the same for all its questions. ``placed``: float (layers, heads),
+    the attention to rows whose token is known: 1 unless the press merges or rewrites.
+    """
+
+    length: int
+    spans: tuple[str, ...]
+    layers: tuple[LayerReading, ...]
+    states: npt.NDArray[np.float32]
+    values: npt.NDArray[np.float32]
+    placed: npt.NDArray[np.float32]
+
+
+class TurnObserver:
+    """Notes in ``readings``, by the branch's id, question and step, what answers read.
+
+    It leaves out branches whose press goes on cutting while an answer is written: what was read is gone by then; and
+    answers that are forced. ``spans``: by question. ``left_out``: says of a branch why it is left out too, or nothing.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        prompt: Prompt,
+        spans: Sequence[Spans],
+        epsilon: float = EPSILON,
+        left_out: Callable[[Branch], str] = lambda _: "",
+    ) -> None:
+        self.readings: dict[tuple[int, int, int], TurnReading] = {}
+        self._model, self._prompt, self._spans = model, prompt, spans
+        self._epsilon = epsilon
+        self._left_out = left_out
+
+    def see(self, step: Step) -> None:
+        if step.number not in (QUESTION, ANSWER):
+            return
+        alike: dict[int, list[int]] = defaultdict(list)  # by the number of tokens that are passed
+        for place, answer in enumerate(step.answers):
+            branch, question = answer.branch, self._prompt.questions[answer.question].token_ids
+            gone = answer.forced or branch.press_cache is not None or branch.error is not None
+            if not gone and not self._left_out(branch):
+                alike[len(question) if step.number == QUESTION else 1].append(place)
+        at_once = max(1, ROWS_AT_ONCE // len(self._prompt.token_ids))
+        for places in alike.values():
+            for first in range(0, len(places), at_once):
+                self._read(step, places[first : first + at_once])
+
+    @torch.inference_mode()
+    def _read(self, step: Step, places: list[int]) -> None:
+        answers = [step.answers[place] for place in places]
+        questions = [self._prompt.questions[answer.question].token_ids for answer in answers]
+        passed = questions if step.latest is None else [(token,) for token in step.latest[places].tolist()]
+        watchers = [
+            _TurnWatcher(
+                step.cache(place),
+                len(self._prompt.token_ids),
+                len(question) + step.number,
+                self._spans[answer.question],
+                self._epsilon,
+                self._model.windows,
+            )
+            for place, answer, question in zip(places, answers, questions, strict=True)
+        ]
+        width = len(passed[0])
+        positions = torch.stack([watcher.cache.tokens(0)[0, -width:] for watcher in watchers])
+        with observed(self._model):
+            states = decoder_of(self._model.network)(
+                input_ids=torch.tensor(passed, device=self._model.device),
+                position_ids=positions.to(self._model.device),
+                use_cache=False,
+                output_hidden_states=True,
+                watchers=watchers,
+            ).hidden_states
+        last = torch.stack([state[:, -1] for state in states], dim=1).float().cpu().numpy()
+        for answer, watcher, of_answer in zip(answers, watchers, last, strict=True):
+            key = id(answer.branch), answer.question, step.number
+            self.readings[key] = watcher.reading(of_answer)
+
+
+class _TurnWatcher:
+    """Reads the rows of one answer's cache, layer by layer. ``turn``: the rows behind the context. ``windows``: by
+    layer, as :attr:`LoadedModel.windows`."""
+
+    def __init__(
+        self,
+        cache: BranchCache,
+        length: int,
+        turn: int,
+        spans: Spans,
+        epsilon: float,
+        windows: Sequence[int | None],
+    ) -> None:
+        self.cache, self.length, self.spans = cache, length, spans
+        self.layers: list[LayerReading] = []
+        self.values: list[npt.NDArray[np.float32]] = []
+        self.placed: list[npt.NDArray[np.float32]] = []
+        self._turn, self._epsilon, self._windows = turn, epsilon, windows
+        # A last column takes the attention to rows that are no single token.
+        self._members = torch.zeros(length + turn + 1, len(spans))
+        for number, tokens in enumerate(spans.values()):
+            self._members[list(tokens), number] = 1
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+    ) -> torch.Tensor:
+        tokens, keys, values = self.cache.tokens(layer), self.cache.keys(layer), self.cache.values(layer)
+        heads, passed, size = query.shape
+        kv_heads, rows = tokens.shape
+        columns, absent = self._columns(tokens), tokens == ABSENT
+        places = torch.arange(rows, device=query.device)
+        before = places <= places[rows - passed :, None]
+        if window := self._windows[layer]:  # of a sliding layer, whose rows all have a token
+            before = before & (tokens[:, None] > tokens[:, rows - passed :, None] - window)
+        seen = (before & ~absent[:, None])[:, None]
+        grouped = query.view(kv_heads, heads // kv_heads, passed, size)
+        weights = weights_of(grouped, keys[:, None], seen, scaling)
+        read = values.masked_fill(absent[..., None], 0.0)[:, None]  # 0 times NaN is NaN
+        output = (weights.to(values.dtype) @ read).view(query.shape)
+        strongest = query.new_zeros(passed, len(self._members), dtype=torch.float32)
+        last = strongest.new_zeros(*grouped.shape[:2], len(self._members))
+        to_tokens = columns.flatten().expand(passed, -1)
+        strongest.scatter_reduce_(1, to_tokens, weights.amax(1).transpose(0, 1).reshape(passed, -1), "amax")
+        last.scatter_add_(2, columns[:, None].expand(*grouped.shape[:2], -1), weights[:, :, -1])
+        last = last.view(heads, -1)
+        self._note(strongest, last)
+        self._note_values(columns, values)
+        return output
+
+    def reading(self, states: npt.NDArray[np.float32]) -> TurnReading:
+        """Returns what was noted of all layers. ``states``: float (layers + 1, hidden_size)."""
+        values, placed = np.stack(self.values), np.stack(self.placed)
+        return TurnReading(self.length, tuple(self.spans), tuple(self.layers), states, values, placed)
+
+    def _columns(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Numbers the token of each row, int64 (num_kv_heads, rows)."""
+        columns = tokens.clone()
+        columns[:, -self._turn :] = torch.arange(self.length, self.length + self._turn, device=tokens.device)
+        return columns.masked_fill(columns < 0, self.length + self._turn)
+
+    def _note(self, strongest: torch.Tensor, last: torch.Tensor) -> None:
+        end, first = self.length + self._turn, self.length + self._turn - len(strongest)
+        edges = Edges.of(strongest[:, :end].cpu().numpy(), self._epsilon, first_query=first)
+        top_weight, top = last.max(-1)
+        shares = (last @ self._members.to(last.device)).cpu().numpy()
+        most_share, most = last[:, : self.length].mean(0).topk(min(MOST, self.length))
+        tokens = top.masked_fill(top == end, UNKNOWN)
+        self.layers.append(
+            LayerReading(
+                edges=edges,
+                top=tokens.cpu().numpy(),
+                top_weight=top_weight.cpu().numpy(),
+                shares=shares,
+                most=most.cpu().numpy(),
+                most_share=most_share.cpu().numpy(),
+            )
+        )
+        self.placed.append(last[:, :end].sum(-1).cpu().numpy())
+
+    def _note_values(self, columns: torch.Tensor, values: torch.Tensor) -> None:
+        """Averages the values of each head over the rows of a span that it holds; 0 where it holds none."""
+        pooled = torch.zeros(len(self._members), dtype=torch.bool, device=columns.device)
+        pooled[list(self.spans.get(POOLED, ()))] = True
+        of_span = pooled[columns][..., None]
+        kept = values.masked_fill(~of_span, 0.0).float()
+        self.values.append((kept.sum(1) / of_span.sum(1).clamp(min=1)).flatten().cpu().numpy())
+
 
 WEIGHTS_AT_ONCE = 2**22  # of one head: 16 MiB in float32
 
@@ -115,27 +372,22 @@ class AnswerObserver:
             key = branch, question
             if number == QUESTION:
                 self._edges_of_questions[key] = edges
-                self.routes[key] = self._routes_to_question(question, edges)
+                self.routes[key] = self._routes(question, 0, edges)
             elif number == ANSWER:
                 edges = [joined(parts) for parts in zip(self._edges_of_questions.pop(key), edges, strict=True)]
-                self.routes[key] = self._routes_to_answer(question, edges)
+                self.routes[key] = self._routes(question, 1, edges)
             layers = tuple(replace(layer, edges=NO_EDGES) for layer in reading.layers)
             self.readings[branch, question, number] = replace(reading, layers=layers)
         self._turns.readings.clear()
 
     @cached_property
     def _context(self) -> ContextReading:
-        """Reads the context when the first answer is seen."""
         return read_context_attention(self._model, self._prompt, self._epsilon)
 
-    def _routes_to_question(self, question: int, edges: Sequence[Edges]) -> Routes:
-        tokens = len(self._prompt.token_ids) + len(self._prompt.questions[question].token_ids)
-        return self._routes(edges, tokens, [tokens - 1])
-
-    def _routes_to_answer(self, question: int, edges: Sequence[Edges]) -> Routes:
-        tokens = len(self._prompt.token_ids) + len(self._prompt.questions[question].token_ids) + 1
-        return self._routes(edges, tokens, [tokens - 2, tokens - 1])
-
-    def _routes(self, edges: Sequence[Edges], tokens: int, sinks: Sequence[int]) -> Routes:
+    def _routes(self, question: int, answered: int, edges: Sequence[Edges]) -> Routes:
+        """Finds the routes to the last token of the question, and to the tokens of the answer that were passed."""
+        context = len(self._prompt.token_ids)
+        end = context + len(self._prompt.questions[question].token_ids)
         layers = [joined(parts) for parts in zip(self._context.edges, edges, strict=True)]
-        return Routes(widest(layers, tokens, sinks)[0, : len(self._prompt.token_ids)].astype(np.float32))
+        sinks = list(range(end - 1, end + answered))
+        return Routes(widest(layers, end + answered, sinks)[0, :context].astype(np.float32))

@@ -15,7 +15,7 @@ from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 from policies.faults.options import FaultOptions
 from policies.faults.registry import KINDS as FAULTS
-from policies.quantisation.options import QuantisationOptions
+from policies.quantisation.quantisation import QuantisationOptions
 from policies.quantisation.registry import KINDS as FORMATS
 from policies.treatments.options import TreatmentKind, is_one_of, kind_in, name_with, options_in
 

@@ -8,16 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
-from kvbench.engine.decode.waves import count_too_large, rows_of, size_of, waves
-from kvbench.engine.treat.plan import plan
-from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Setting
+from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
-from policies import ABSENT, POLICIES, CacheRows, Policy, Situation, at_ratios
+from policies import ABSENT, POLICIES, CacheRows, Policy, Situation
 from tests.support.models.plain import plain_answer, plain_logits, plain_rows
 from tests.support.models.toy import NETWORKS, PLENTY, STEPS, model_of, toy_model, toy_prompt, treat
 
@@ -74,7 +70,7 @@ OTHERS = [POLICIES[name] for name in ("full", "knorm", "oracle", "adakv_snapkv")
     ],
 )
 def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int | None) -> None:
-    model, prompt = model_of(architecture), toy_prompt()
+    model, prompt = model_of(architecture), toy_prompt(questions=3)
     trace = treat(model, [*OTHERS, *NOISY], (0.5,), prompt)
     bound = PLENTY if rows is None else rows * max(row.size for row in rows_of(waves([trace], STEPS, 1)))
     generations = decode(model, trace, STEPS, bound, gold=True)
@@ -94,42 +90,6 @@ def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int
     assert sorted(g.token_ids for g in untreated) == sorted(g.token_ids for g in alone)
     likelihoods, expected = (sorted(g.gold_nll or 0.0 for g in of) for of in (untreated, alone))
     assert likelihoods == pytest.approx(expected, abs=CLOSE)
-
-
-class Growing(Noise):
-    """Disturbs more with each step: by a number that it remembers of each answer."""
-
-    treated: Sequence[tuple[int, int]] = ()  # step and how many answers, of the last one that was built
-
-    def __init__(self, situations: Sequence[Situation], questions: Sequence[str]) -> None:
-        super().__init__(situations, questions)
-        Growing.treated = self.calls = list[tuple[int, int]]()
-
-    def disturb(self, cache: CacheRows, step: int) -> None:
-        self.calls.append((step, len(cache.answers)))
-        self.amounts[list(cache.answers)] *= 1.5
-        super().disturb(cache, step)
-
-
-def test_a_right_answer_is_passed_by_a_copy_of_what_has_read_its_question(llama: LoadedModel, prompt: Prompt) -> None:
-    trace = treat(llama, [replace(noisy("recency"), step_treatment=Growing)], (0.5,), prompt)
-    generations = decode(llama, trace, STEPS, PLENTY, gold=True)
-    counts = dict(Growing.treated)
-    longer = sum(len(question.gold_ids) > 1 for question in prompt.questions)
-    assert counts[1000] == 1  # the context: once for all questions
-    assert counts[0] == len(prompt.questions) > 1  # the question: once for both
-    assert longer > 0
-    assert counts[1] >= longer
-    for generation in generations:
-        branch, number = generation.branch, generation.question
-        question, gold = prompt.questions[number].question.id, prompt.questions[number].gold_ids
-        for forced, expected in (((), 0), (gold, 1)):
-            treatment = Growing([branch.treatment.situation], [question])
-            answer = plain_answer(llama, trace, branch, number, STEPS, treatment, forced)
-            if forced:
-                assert generation.gold_nll == pytest.approx(answer[expected], abs=CLOSE)
-            else:
-                assert list(generation.token_ids) == answer[expected]
 
 
 def test_it_changes_answers(llama: LoadedModel, prompt: Prompt) -> None:
@@ -156,15 +116,6 @@ def test_a_treatment_that_fails_fails_alone(llama: LoadedModel, prompt: Prompt) 
             failed = branch.treatment.policy is broken
             said = r"broken failed while decoding: ValueError: no more \(test_step_treatment\.py:\d+\)"
             assert re.fullmatch(said, branch.error or "") if failed else branch.error is None
-
-
-def test_the_forecast_counts_a_row_for_each_question_and_each_right_answer(llama: LoadedModel, prompt: Prompt) -> None:
-    policy = noisy("recency")
-    scorings = plan([policy], at_ratios([0.5]), prompt, 0)
-    (wave,) = waves([treat(llama, [policy], (0.5,), prompt)], STEPS, PLENTY)
-    largest = size_of(wave) // len(prompt.questions)
-    assert count_too_large(llama, prompt, scorings, STEPS, largest) == 0
-    assert count_too_large(llama, prompt, scorings, STEPS, largest - 1) == len(prompt.questions)
 
 
 # --- the cache of a branch
@@ -207,20 +158,6 @@ def test_the_cache_of_a_branch_is_that_of_a_plain_loop_at_every_step(
     assert looked > 4
 
 
-def test_rows_that_questions_share_are_not_written_to(llama: LoadedModel, prompt: Prompt) -> None:
-    class Writing:
-        def see(self, step: Step) -> None:
-            cache = step.cache(0)
-            assert cache.row(0, 0, 3) == 3
-            with pytest.raises(KeyError, match="head 0 of layer 0 holds no row of token 5000"):
-                cache.row(0, 0, 5000)
-            rows = step.source.cache_of(0)._rows
-            rows.write(0, values=rows.values(0))
-
-    with pytest.raises(ValueError, match="questions share the kept rows"):
-        decode(llama, treat(llama, [POLICIES["full"]], (0.0,), prompt), STEPS, PLENTY, observers=[Writing()])
-
-
 def test_an_end_token_within_a_right_answer_does_not_end_it(prompt: Prompt) -> None:
     model = toy_model()
     model.network.generation_config.eos_token_id = sorted(
@@ -236,14 +173,3 @@ def test_an_end_token_within_a_right_answer_does_not_end_it(prompt: Prompt) -> N
         nll = plain_answer(model, trace, generation.branch, generation.question, STEPS, treatment, gold)[1]
         assert generation.gold_nll == pytest.approx(nll, abs=CLOSE)
     assert max(len(asked.gold_ids) for asked in prompt.questions) > 1
-
-
-def test_what_it_reads_is_not_told_by_the_digest_of_the_cache_before_it(llama: LoadedModel) -> None:
-    """Else every such policy would be reported as a second name of the one that it goes on from."""
-    setting = Setting([POLICIES["full"], POLICIES["recency"], noisy("recency")], at_ratios((0.5,)))
-    records = collect(llama, TASKS["base"], [TASKS["base"].example(0, 0)], setting).records
-    digests = {
-        policy: {r.cache_digest for r in records if r.policy == policy} for policy in {r.policy for r in records}
-    }
-    assert digests["noisy_recency"] == {None}
-    assert None not in digests["recency"]

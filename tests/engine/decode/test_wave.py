@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 import kvbench.engine.decode.together as engine
 from datasets_gen import TASKS, Task
-from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.columns import QuestionColumns, Row, make_columns, shared_start
 from kvbench.engine.decode.waves import PADDING, waves
@@ -60,10 +57,6 @@ def test_shared_start(questions: Sequence[Sequence[int]], shared: int) -> None:
     assert shared_start([questions, questions]) == shared
 
 
-def test_what_one_row_begins_with_is_not_shared_by_another() -> None:
-    assert shared_start([[(1, 2, 3), (1, 2, 4)], [(1, 5, 3), (1, 5, 4)]]) == 1
-
-
 @every_task
 def test_the_instruction_is_read_once_for_all_questions(llama: LoadedModel, task: Task) -> None:
     if task.questions_per_context == 1 or not task.instruction:
@@ -80,12 +73,6 @@ def test_the_instruction_is_read_once_for_all_questions(llama: LoadedModel, task
         assert read == list(question.token_ids)
         positions = columns.positions[0, start : last + 1][own].tolist()
         assert positions == list(range(trace.length + len(shared[0]), trace.length + len(read)))
-
-
-def test_a_question_alone_shares_nothing(llama: LoadedModel) -> None:
-    _, columns = columns_of(llama, TASKS["base"], "aware")
-    assert columns.shared_ids.shape[1] == 0
-    assert columns.count == 1
 
 
 # --- bundles and steps
@@ -124,19 +111,6 @@ def test_looking_less_often_for_ended_answers_changes_none(
     expected = answers(llama, trace)
     monkeypatch.setitem(engine.LOOK_EVERY, "cpu", every)
     assert answers(llama, trace) == expected
-
-
-def test_how_much_a_bundle_is_padded_changes_no_answer(
-    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, bundles = [], []
-    for padding in (0, 10**9):
-        monkeypatch.setitem(PADDING, "cpu", padding)
-        (wave,) = waves([trace], STEPS, PLENTY)
-        bundles.append(len(wave))
-        found.append(answers(llama, trace))
-    assert bundles[0] > bundles[1] == len({(len(row.questions), row.even) for rows in wave for row in rows}) > 1
-    assert found[0] == found[1]
 
 
 def seen_by(trace: Trace, branch: Branch, layer: int, head: int) -> list[torch.Tensor]:
@@ -179,7 +153,7 @@ def test_attention_of_questions_by_hand(
                 found, expected = [], []
                 for (row, branch), read in product(enumerate(branches[rows]), range(KEY_HEADS)):
                     keys, values = seen_by(trace, branch, layer, read)
-                    for place in (~blank[row]).nonzero()[:, 0].tolist():
+                    for place in (~blank[row]).nonzero()[::4, 0].tolist():  # a loop over heads for each
                         own = [n for n in range(place + 1) if column[n] == column[place] and not blank[row, n]]
                         for head in range(read * groups, (read + 1) * groups):
                             mine = [keys, key[row, own, read]], [values, value[row, own, read]]
@@ -232,25 +206,3 @@ def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace:
         going = [answer for answer in going if answer not in ended]
         assert bundle.answering == len(going)
     assert bundle.rows < rows, "rows that have ended are gone"
-
-
-@pytest.mark.parametrize("most", [1, 20_000, 100_000])
-def test_masks_of_a_pass_are_bounded(
-    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    """A row alone may need more than the bound."""
-    sizes: list[tuple[int, int]] = []
-    original = F.scaled_dot_product_attention
-
-    def watched(query: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
-        sizes.append((len(query), named["attn_mask"].numel()))
-        return original(query, *others, **named)
-
-    expected = answers(llama, trace)
-    monkeypatch.setattr("kvbench.engine.decode.together.MASK_NUMBERS", most)
-    monkeypatch.setattr("kvbench.engine.decode.bundle.F.scaled_dot_product_attention", watched)
-    monkeypatch.setattr(engine.WaveSource, "step", lambda *_: pytest.fail("no step is looked at"))
-    trace_alone = decode(llama, trace, 1, PLENTY)
-    assert {g.token_ids for g in trace_alone} <= {ids[:1] for ids in expected.values()}
-    assert all(size <= most or rows == 1 for rows, size in sizes)
-    assert any(rows > 1 for rows, _ in sizes) == (most > 1)

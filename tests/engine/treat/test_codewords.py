@@ -1,22 +1,18 @@
 """Flips in the codewords of quantised rows: what is read of them, how many there are, and what is refused."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from scipy.stats import binomtest
 
-from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.waves import rows_of, waves
-from kvbench.experiments.catalogue import check_model, find_policy
+from kvbench.experiments.catalogue import find_policy
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
-from policies.declaration.shape import ModelShape
-from policies.quantisation.groups import in_groups
+from policies.quantisation.formats import in_groups
 from tests.support.models.plain import OneAnswer, plain_rows
-from tests.support.models.toy import PLENTY, STEPS, treat
+from tests.support.models.toy import treat
 
 
 def rows_behind(llama: LoadedModel, prompt: Prompt, name: str, steps: int = 0) -> list[dict[str, torch.Tensor]]:
@@ -69,59 +65,6 @@ def test_as_many_bits_flip_as_asked_within_binomial_error(llama: LoadedModel, pr
         assert binomtest(flipped, bits, rate).pvalue > 1e-4
 
 
-def test_a_rate_of_0_is_the_quantised_cache_to_the_bit_and_in_every_token(llama: LoadedModel, prompt: Prompt) -> None:
-    for plain in ("int4", "snapkv+int2(residual=4)", "fp8_e5m2"):
-        name = f"{plain}+bitflip(on=codeword,rate=0,phase=every_step)"
-        for one, other in zip(rows_behind(llama, prompt, plain, 2), rows_behind(llama, prompt, name, 2), strict=True):
-            assert torch.equal(one["keys"], other["keys"])
-            assert torch.equal(one["values"], other["values"])
-        answers: list[list[Any]] = []
-        for policy in (find_policy(plain), find_policy(name)):
-            generations = decode(llama, treat(llama, [policy], (0.5,), prompt), STEPS, PLENTY, gold=True)
-            answers.append(sorted((each.question, each.token_ids, each.gold_nll) for each in generations))
-        assert answers[0] == answers[1]
-
-
-def test_a_transient_flip_is_gone_at_the_next_step(llama: LoadedModel, prompt: Prompt) -> None:
-    name = "int4(residual=0)+bitflip(on=codeword,rate=0.3,phase=step,step=1,persistence=transient)"
-    clean, hit, after = (
-        rows_behind(llama, prompt, each, steps) for each, steps in ((("int4(residual=0)"), 2), (name, 1), (name, 2))
-    )
-    for one, damaged, other in zip(clean, hit, after, strict=True):
-        assert not torch.equal(one["keys"], damaged["keys"])
-        assert torch.equal(one["keys"], other["keys"])
-        assert torch.equal(one["values"], other["values"])
-
-
-def test_what_is_not_quantised_is_not_hit(llama: LoadedModel, prompt: Prompt) -> None:
-    """The window is held in the model's own numbers."""
-    name = "int4(residual=24,k_axis=token,tensor=K)+bitflip(on=codeword,tensor=K,rate=1)"
-    trace = treat(llama, [find_policy(name)], (), prompt)
-    for layer, states in enumerate(rows_behind(llama, prompt, name)):
-        assert torch.equal(states["keys"][:, -24:], trace.keys[layer][:, -24:])
-        assert (states["keys"][:, :-24] != trace.keys[layer][:, :-24]).any(-1).all()
-        assert torch.equal(states["values"], trace.values[layer])
-
-
-def test_flips_are_drawn_by_place_and_not_by_batch(llama: LoadedModel, prompt: Prompt) -> None:
-    policy = find_policy("knorm+int3+bitflip(on=codeword,rate=0.05,phase=every_step)")
-    others = [find_policy(name) for name in ("int3", "adakv_snapkv+int3", "zeros(rate=0.3,phase=every_step)")]
-    found = []
-    for policies, alone in (([policy], False), ([*others, policy], False), ([policy, *others], True)):
-        trace = treat(llama, policies, (0.2, 0.5, 0.8), prompt)
-        bound = max(row.size for row in rows_of(waves([trace], STEPS, 1))) if alone else PLENTY
-        generations = decode(llama, trace, STEPS, bound)
-        found.append(
-            sorted(
-                (g.branch.treatment.level.value, g.question, g.token_ids)
-                for g in generations
-                if g.branch.treatment.policy is policy
-            )
-        )
-    assert found[0]
-    assert found[0] == found[1] == found[2]
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -144,8 +87,3 @@ def test_what_cannot_be_is_refused_in_one_line(name: str, message: str) -> None:
     with pytest.raises(KVBenchError, match=message) as refused:
         find_policy(name)
     assert "\n" not in str(refused.value)
-
-
-def test_bits_of_a_codeword_are_not_those_of_the_model() -> None:
-    policy = find_policy("int8+bitflip(on=codeword,bits=7,rate=0.1)")
-    check_model([policy, replace(policy, name="again")], ModelShape(2, 2, 64, "bfloat16"))

@@ -1,19 +1,32 @@
-"""A press that fails is recorded with its reason, and no other branch notices."""
+"""A press that fails, hangs, asks for all memory or writes where it should not fails alone, and no other notices."""
 
+import copy
+import pickle
 import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from kvpress import AdaKVPress, BasePress, KnormPress, ObservedAttentionPress, ScorerPress
+from kvpress import AdaKVPress, KnormPress, ObservedAttentionPress, ScorerPress
 
+from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.loop import Generation
-from kvbench.engine.treat.branch import KNOWN, is_known
+from kvbench.engine.options import TimeLimit
+from kvbench.engine.treat.branch import KNOWN, Trace, is_known
+from kvbench.engine.treat.keep import LayerCache
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
 from kvbench.engine.treat.shared import Copies
+from kvbench.experiments.collect import collect
+from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.models.snapshot import ModelChangedError, Snapshot
 from kvbench.prompts.prompt import Prompt
-from policies import POLICIES, Policy, Situation
+from kvbench.store.tables import RowsByTable
+from policies import POLICIES, Policy, at_ratios
 from tests.support.models.toy import (
     KEY_HEADS,
     PLENTY,
@@ -23,13 +36,11 @@ from tests.support.models.toy import (
     Answers,
     answers,
     hooks_left,
-    keep_of,
     pressing,
-    toy_model,
     treat,
 )
 
-OTHERS = [POLICIES[name] for name in ("full", "knorm", "snapkv", "h2o", "expected_attention", "adakv_snapkv")]
+OTHERS = [POLICIES[name] for name in ("full", "knorm", "h2o", "leverage", "adakv_snapkv", "kvzip", "decoding_knorm")]
 
 Keys = torch.Tensor
 Values = torch.Tensor
@@ -96,39 +107,37 @@ class TakesTooLittle(ScorerPress):
         return keys
 
 
-class SilentError(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
+def never_ends(*_: Any) -> Any:
+    while True:
+        pass
 
 
-def raising(error: Exception) -> Any:
-    def act(*_: Any) -> Any:
-        raise error
+def never_ends_and_catches(*_: Any) -> Any:
+    try:
+        while True:
+            time.sleep(0.01)
+    except Exception as error:
+        raise ValueError("something else") from error
 
-    return act
+
+def takes_all_memory(*_: Any) -> Any:
+    held = []
+    while True:  # never touched, so that no page of it is real
+        held.append(torch.empty(2**30, dtype=torch.uint8))
 
 
 FAULTS: dict[str, tuple[Policy, str]] = {
     "raises in layer 1": (acting(raises_in_the_second_layer), "failed in layer 1: RuntimeError: no room"),
     "NaN": (acting(gives_nan), "failed in layer 0: it returned NaN"),
-    "nothing kept": (acting(lambda m, h, k, v, *_: (k[:, :, :0], v[:, :, :0])), "failed in layer 0: it kept no token"),
-    "a head is missing": (acting(lambda m, h, k, v, *_: (k[:, :1], v[:, :1])), "only the third dimension may differ"),
-    "no batch": (acting(lambda m, h, k, v, *_: (k[0], v[0])), "it returned keys of shape"),
     "fewer values": (acting(lambda m, h, k, v, *_: (k, v[:, :, 1:])), "and values of shape"),
-    "nothing returned": (acting(lambda *_: None), "failed in layer 0: TypeError"),
     "mask out of range": (acting(masks(KEY_HEADS)), "failed in layer 0: IndexError"),
     "mask and cut": (acting(masks(0, first=1)), "both shortens the cache and masks keys"),
     "scores are NaN": (
         scoring(lambda m, h, keys, *_: keys[..., 0] * float("nan")),
         "some of its scores are NaN (ActingScorer, toy.py:",
     ),
-    "scores of one head": (scoring(lambda m, h, keys, *_: keys[:, :1, :, 0]), "it scored with shape"),
     "takes too little": (pressing("faulty", lambda s: TakesTooLittle()), "(TakesTooLittle, test_engine_faults.py:"),
     "scores are bool": (scoring(lambda m, h, keys, *_: keys[..., 0] > 0), "its scores are of type bool"),
-    "error without text": (scoring(raising(SilentError())), "SilentError: it cannot say what is wrong"),
-    "lone surrogates": (scoring(raising(ValueError("bad \udcff"))), "ValueError: bad \\udcff"),
-    "a long text": (scoring(raising(ValueError("x" * 9000))), f"ValueError: {'x' * 300} …"),
-    "no scores": (scoring(lambda *_: None), "failed in layer 0: AttributeError"),
     "not ready": (pressing("faulty", lambda s: Unready(gives_nan)), "failed at the start: OSError: no statistics"),
     "wants eager": (pressing("faulty", lambda s: ObservedAttentionPress(s.ratio)), 'attn_implementation="eager"'),
     "masks everything": (acting(masks_everything), "failed in layer 0: it kept no token"),
@@ -139,33 +148,68 @@ FAULTS: dict[str, tuple[Policy, str]] = {
     ),
     "cuts the cache": (acting(shortens_the_cache_itself), "it replaced the live cache"),
     "exits": (acting(lambda *_: sys.exit(0)), "failed in layer 0: SystemExit: 0"),
-    "not built": (pressing("faulty", lambda s: sys.exit("no window")), "failed at the start: SystemExit: no window"),
 }
-every_fault = [pytest.param(policy, reason, id=name) for name, (policy, reason) in FAULTS.items()]
+# To ask for all memory takes as long as the machine is busy, and ends by itself.
+OUT_OF_BOUNDS: dict[str, tuple[Callable[..., Any], str, float]] = {
+    "never ends": (never_ends, "failed in layer 0: it took longer than", 0.2),
+    "never ends and catches": (never_ends_and_catches, "failed in layer 0: it took longer than", 0.2),
+    "all memory": (takes_all_memory, "memory", 600),
+}
 
 
-@pytest.mark.parametrize(("policy", "reason"), every_fault)
 def test_a_fault_is_recorded_and_the_others_answer_as_without_it(
-    llama: LoadedModel, prompt: Prompt, alone: Answers, policy: Policy, reason: str
+    llama: LoadedModel, prompt: Prompt, alone: Answers
 ) -> None:
-    trace = treat(llama, [policy, *OTHERS], [0.5], prompt)
-    (faulty,) = (branch for branch in trace.branches if branch.treatment.policy is policy)
-    assert faulty.error is not None
-    assert faulty.error.startswith("faulty ")
-    assert reason in faulty.error
-    assert "\n" not in faulty.error
-    assert faulty.layers == []
+    points, policies = at_ratios([0.5]), [policy for policy, _ in FAULTS.values()]
+    scorings = plan(policies, points, prompt, 0)
+    for act, _, seconds in OUT_OF_BOUNDS.values():
+        scorings += plan([acting(act)], points, prompt, 0, TimeLimit(seconds))
+    trace = prefill(llama, prompt, [*scorings, *plan(OTHERS, points, prompt, 0)])
+    reasons = {name: reason for name, (_, reason) in FAULTS.items()}
+    reasons |= {name: reason for name, (_, reason, _) in OUT_OF_BOUNDS.items()}
+    for (name, reason), branch in zip(reasons.items(), trace.branches, strict=False):
+        error = str(branch.error)
+        assert error.startswith("faulty "), name
+        assert reason in error, name
+        assert "\n" not in error
+        assert branch.layers == []
     assert not hooks_left(llama.network)
     assert {getattr(module, "masked_key_indices", None) for module in llama.network.modules()} == {None}
     assert answers(llama, trace) == alone
 
 
-def test_a_fault_at_one_ratio_spares_the_other_ratios_of_its_policy(llama: LoadedModel, prompt: Prompt) -> None:
-    def fails_when_high(situation: Situation) -> BasePress:
-        return ActingPress(gives_nan if situation.ratio > 0.5 else lambda m, h, keys, values, *_: (keys, values))
+def test_a_press_that_hangs_while_decoding_fails_alone(llama: LoadedModel, prompt: Prompt) -> None:
+    class Hanging(KnormPress):
+        def forward_hook(self, module: Any, inputs: Any, kwargs: Any, output: Any) -> Any:
+            return never_ends() if kwargs["cache_position"][0] > 0 else output
 
-    trace = treat(llama, [pressing("faulty", fails_when_high)], [0.1, 0.9], prompt)
-    assert [branch.error is None for branch in trace.branches] == [True, False]
+    policy = pressing("hanging", lambda s: Hanging(s.ratio), prefill="private", while_decoding=True)
+    trace = prefill(llama, prompt, plan([policy, POLICIES["full"]], at_ratios([0.5]), prompt, 0, TimeLimit(0.5)))
+    assert {g.branch.treatment.policy.name for g in decode(llama, trace, STEPS, PLENTY)} == {"full"}
+    assert str(trace.branches[0].error).startswith("hanging failed while decoding: it took longer than")
+    assert not hooks_left(llama.network)
+
+
+def test_a_press_that_hangs_again_and_again_is_waited_for_three_times(llama: LoadedModel, prompt: Prompt) -> None:
+    tried: list[float] = []
+
+    def waits(*_: Any) -> Any:
+        started = time.monotonic()
+        try:
+            never_ends()
+        finally:
+            tried.append(time.monotonic() - started)
+
+    hanging = pressing("hanging", lambda situation: ActingPress(waits))
+    ratios = [0.1, 0.3, 0.5, 0.7, 0.9]
+    branches = prefill(
+        llama, prompt, plan([hanging, POLICIES["knorm"]], at_ratios(ratios), prompt, 0, TimeLimit(0.2))
+    ).branches
+    reasons = [str(branch.error).partition(": ")[2] for branch in branches[: len(ratios)]]
+    waited = "it took longer than 0.2 s (--cell-seconds)"
+    assert reasons == [waited] * 3 + [f"given up: {waited} 3 times before"] * 2
+    assert all(seconds > 0.1 for seconds in tried[:3])
+    assert all(branch.error is None for branch in branches[len(ratios) :])
 
 
 # --- presses that write where they should read
@@ -199,19 +243,14 @@ WRITING: dict[str, Policy] = {
 }
 
 
-@pytest.mark.parametrize("policy", WRITING.values(), ids=WRITING)
 @pytest.mark.parametrize("known", [KNOWN, ("",)], ids=["copies of its own", "copies that others were handed"])
 def test_a_press_that_writes_into_its_inputs_harms_no_other(
-    llama: LoadedModel,
-    prompt: Prompt,
-    alone: Answers,
-    policy: Policy,
-    known: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
+    llama: LoadedModel, prompt: Prompt, alone: Answers, known: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kvbench.engine.treat.branch.KNOWN", known)
-    answered = answers(llama, treat(llama, [policy, *OTHERS], [0.5], prompt))
-    assert {key: ids for key, ids in answered.items() if key[0] != "faulty"} == alone
+    writing = [replace(policy, name=f"faulty: {name}") for name, policy in WRITING.items()]
+    answered = answers(llama, treat(llama, [*writing, *OTHERS], [0.5], prompt))
+    assert {key: ids for key, ids in answered.items() if not key[0].startswith("faulty")} == alone
 
 
 def test_one_copy_serves_presses_until_one_writes_into_it() -> None:
@@ -236,26 +275,127 @@ def test_a_press_is_known_with_what_it_is_built_around() -> None:
     assert not is_known(AdaKVPress(foreign))
 
 
-def test_a_scorer_that_masks_leaves_no_mask_behind(llama: LoadedModel, prompt: Prompt) -> None:
-    try:
-        treat(llama, [scoring(lambda *given: masks(0)(*given)[0][..., 0].clone())], [0.5], prompt)
-        left = [getattr(module, "masked_key_indices", None) for module in llama.network.modules()]
-    finally:
-        for module in llama.network.modules():
-            if hasattr(module, "masked_key_indices"):
-                module.masked_key_indices = None  # type: ignore[assignment]
-    assert left == [None] * len(left)
+# --- vandals
+
+
+def tampers(
+    module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, _: Any, kwargs: Any
+) -> Any:
+    torch.manual_seed(99)
+    torch.rand(7)
+    module.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([3]))
+    for part in (hidden_states, keys, values, *kwargs["position_embeddings"]):
+        part.zero_()
+    for layer in kwargs["past_key_values"].layers[: module.layer_idx]:
+        layer.keys.zero_()
+        layer.values.zero_()
+    kwargs["past_key_values"].update(keys, values, 0)
+    if module.layer_idx:
+        kwargs["past_key_values"].layers[0].crop(-3)
+    kwargs["past_key_values"].layers.clear()
+    kwargs.clear()
+    raise RuntimeError("done")
+
+
+class Vandal(KnormPress):
+    """In its own prefill it leaves masks and another attention behind."""
+
+    def __call__(self, model: Any) -> Any:
+        for layer in model.model.layers:
+            layer.self_attn.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([3]))
+        model.set_attn_implementation("eager")
+        raise RuntimeError("done")
+
+
+VANDALS: dict[str, Policy] = {
+    "compress": pressing("vandal", lambda s: ActingPress(tampers)),
+    "score": pressing("vandal", lambda s: ActingScorer(s.ratio, tampers)),
+    "own prefill": pressing("vandal", lambda s: Vandal(s.ratio), prefill="private"),
+}
+
+
+def test_a_vandal_changes_nothing_for_the_others(llama: LoadedModel, prompt: Prompt, alone: Answers) -> None:
+    vandals = [replace(policy, name=f"vandal: {name}") for name, policy in VANDALS.items()]
+    for order in ([*vandals, *OTHERS], [*OTHERS, *vandals]):
+        trace = treat(llama, order, [0.5], prompt)
+        assert answers(llama, trace) == alone
+        broken = [str(one.error) for one in trace.branches if one.treatment.policy in vandals]
+        assert all("RuntimeError: done (test_engine_faults.py:" in error for error in broken)
+    assert answers(llama, treat(llama, OTHERS, [0.5], prompt)) == alone
+
+
+def apart(model: LoadedModel) -> LoadedModel:
+    """A copy of the model, to be spoiled."""
+    network = copy.deepcopy(model.network)
+    return replace(model, network=network, snapshot=Snapshot.of(network))
+
+
+def collect_base(model: LoadedModel, policies: Sequence[Policy]) -> RowsByTable:
+    task = TASKS["base"]
+    return collect(model, task, [task.example(0, 0)], Setting(policies, at_ratios((0.5,))))
+
+
+# What a press does to an attention module, and the place that is named.
+SPOILERS: list[tuple[Callable[[Any], object], str]] = [
+    (lambda module: setattr(module.o_proj, "weight", torch.nn.Parameter(torch.zeros(3, 3))), "o_proj.weight"),
+    (lambda module: module.o_proj.register_forward_hook(lambda *_: 1 / 0), "o_proj._forward_hooks"),
+    (lambda module: module.k_proj.weight.data.mul_(1.5), "k_proj.weight"),  # what autograd does not count
+    (lambda module: setattr(module, "scaling", 0.0), "scaling"),
+    (lambda module: setattr(module.o_proj, "forward", lambda states: states * 0), "o_proj.forward"),
+    (lambda module: module.rotary_emb.inv_freq.mul_(3), "inv_freq"),
+    (lambda module: setattr(module.config, "_attn_implementation", "eager"), "config._attn_implementation_internal"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "where"), SPOILERS)
+def test_a_press_that_writes_to_the_model_is_named_and_nothing_goes_on(
+    llama: LoadedModel, spoil: Callable[[Any], object], where: str
+) -> None:
+    def act(module: Any, *_: Any) -> Any:
+        spoil(module)
+        raise RuntimeError("done")
+
+    vandal = replace(pressing("vandal", lambda s: ActingScorer(s.ratio, act)), origin="a file")
+    with pytest.raises(ModelChangedError, match=rf"^vandal changed .*{where} of the model: run without it") as caught:
+        collect_base(apart(llama), [POLICIES["full"], vandal])
+    assert pickle.loads(pickle.dumps(caught.value)).place == caught.value.place  # it crosses processes
+
+
+def test_nothing_is_seen_in_a_model_that_presses_left_alone(llama: LoadedModel) -> None:
+    collect_base(llama, OTHERS)
+    assert llama.snapshot.first_change() == ""
+    assert llama.snapshot.first_change(by_content=False) == ""
+
+
+# --- the compressed cache is the one that is read
+
+
+def corrupted(cache: LayerCache, trace: Trace, number: int, kept: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The trace's keys and values with noise in a row that the layer keeps in all its heads, or in none."""
+    assert cache.keep is not None
+    places = cache.keep.all(0) if kept else ~cache.keep.any(0)
+    keys, values = trace.keys[number].clone(), trace.values[number].clone()
+    keys[:, places] += 1.0
+    values[:, places] -= 1.0
+    return keys, values
+
+
+@pytest.mark.parametrize("name", ["streaming_llm", "adakv_snapkv", "kvzip"])
+def test_a_kept_row_is_read_and_an_evicted_one_is_not(llama: LoadedModel, prompt: Prompt, name: str) -> None:
+    trace = treat(llama, [POLICIES[name]], [0.5], prompt)
+    before = answers(llama, trace)
+    for kept in (False, True):
+        layers = trace.branches[0].layers
+        states = [corrupted(cache, trace, number, kept) for number, cache in enumerate(layers)]
+        changed = replace(trace, keys=[keys for keys, _ in states], values=[values for _, values in states])
+        assert any(not torch.equal(one, other) for one, other in zip(changed.keys, trace.keys, strict=True))
+        assert (answers(llama, changed) != before) == kept
 
 
 # --- decoding
 
 
-def test_decoding_a_trace_twice_gives_the_same_answers(llama: LoadedModel, prompt: Prompt) -> None:
-    trace = treat(llama, OTHERS, [0.5], prompt)
-    assert answers(llama, trace) == answers(llama, trace)
-
-
-@pytest.mark.parametrize("places", [1, 25, 40, 60, 90])
+@pytest.mark.parametrize("places", [1, 40])
 def test_it_does_not_matter_how_many_questions_are_read_at_once(
     llama: LoadedModel, prompt: Prompt, monkeypatch: pytest.MonkeyPatch, places: int
 ) -> None:
@@ -266,10 +406,6 @@ def test_it_does_not_matter_how_many_questions_are_read_at_once(
     monkeypatch.setattr("kvbench.engine.decode.bundle.PLACES_AT_ONCE", places)
     assert len(prompt.questions) > 2
     assert answers(llama, trace) == together
-
-
-def test_a_trace_whose_branches_all_failed_has_no_answers(llama: LoadedModel, prompt: Prompt) -> None:
-    assert decode(llama, treat(llama, [acting(gives_nan)], [0.5], prompt), STEPS, PLENTY) == []
 
 
 def test_the_attention_of_the_model_is_restored(
@@ -284,7 +420,7 @@ def test_the_attention_of_the_model_is_restored(
     assert llama.network.config._attn_implementation == "sdpa"
 
 
-@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("steps", [1, 5])
 def test_answers_are_no_longer_than_asked_and_end_at_the_first_end_token(
     llama: LoadedModel, prompt: Prompt, steps: int
 ) -> None:
@@ -296,21 +432,3 @@ def test_answers_are_no_longer_than_asked_and_end_at_the_first_end_token(
         assert not any(ends[:-1])
         assert ends[-1] == generation.ended
         assert generation.ended or len(ends) == steps
-
-
-def test_fewer_steps_give_the_beginning_of_the_same_answers(llama: LoadedModel, prompt: Prompt) -> None:
-    def decoded(steps: int) -> list[Generation]:
-        return decode(llama, treat(llama, [POLICIES["full"]], [0.0], prompt), steps, PLENTY)
-
-    for short, long in zip(decoded(3), decoded(9), strict=True):
-        assert long.token_ids[:3] == short.token_ids
-
-
-def test_a_model_without_end_tokens_answers_to_the_last_step(prompt: Prompt) -> None:
-    model = toy_model("llama")
-    model.network.generation_config.eos_token_id = None
-    trace = treat(model, [POLICIES["full"]], [0.0], prompt)
-    assert keep_of(trace.branches[0]).all()
-    for generation in decode(model, trace, 5, PLENTY):
-        assert len(generation.token_ids) == 5
-        assert not generation.ended

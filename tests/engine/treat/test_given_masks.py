@@ -9,21 +9,20 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Generation
 from kvbench.engine.treat.branch import Branch, Trace, mask_of, reason_without_mask, with_mask
 from kvbench.models.load import LoadedModel
-from policies import POLICIES, Policy
-from tests.support.models.toy import AGNOSTIC, PLENTY, RUNNABLE, STEPS, model_of, prompt_for, toy_prompt, treat
+from policies import POLICIES
+from tests.support.models.toy import AGNOSTIC, PLENTY, RUNNABLE, STEPS, model_of, toy_prompt, treat
 
-RATIOS = (0.0, 0.3, 0.9)
+RATIOS = (0.3,)
 WITHOUT = {
     "it merges or rewrites rows": {n for n, one in RUNNABLE.items() if one.rewrites and not one.while_decoding},
     "it goes on cutting": {name for name, policy in RUNNABLE.items() if policy.while_decoding},
 }
 NAMES_WITHOUT = {name for names in WITHOUT.values() for name in names}
-OTHER_PROMPTS = {name: policy for name, policy in RUNNABLE.items() if name not in {*AGNOSTIC, *NAMES_WITHOUT}}
 
 
 @cache
 def answered() -> tuple[Trace, list[Generation]]:
-    trace = treat(model_of("llama"), list(AGNOSTIC.values()), RATIOS, toy_prompt())
+    trace = treat(model_of("llama"), list(AGNOSTIC.values()), RATIOS, toy_prompt(questions=2))
     return trace, decode(model_of("llama"), trace, STEPS, PLENTY, gold=True)
 
 
@@ -53,20 +52,12 @@ def assert_its_own_mask_writes_its_tokens(model: LoadedModel, trace: Trace, gene
 
 def test_a_policys_own_mask_writes_its_tokens_for_every_policy() -> None:
     trace, generations = answered()
-    assert assert_its_own_mask_writes_its_tokens(model_of("llama"), trace, generations) > len(AGNOSTIC)
+    with_masks = len(AGNOSTIC.keys() - NAMES_WITHOUT)
+    assert assert_its_own_mask_writes_its_tokens(model_of("llama"), trace, generations) >= with_masks
     without = {branch.treatment.policy.name for branch in trace.branches if reason_without_mask(branch)}
     with_one = {branch.treatment.policy.name for branch in trace.branches if not reason_without_mask(branch)}
-    # At ratio 0 a press that merges has nothing to merge.
     assert without == NAMES_WITHOUT & AGNOSTIC.keys()
     assert {*AGNOSTIC} - without <= with_one
-
-
-@pytest.mark.parametrize("policy", OTHER_PROMPTS.values(), ids=OTHER_PROMPTS)
-def test_it_does_so_where_instructions_are_protected(policy: Policy) -> None:
-    model = model_of("llama")
-    trace = treat(model, [policy], (0.3, 0.9), prompt_for(policy))
-    generations = decode(model, trace, STEPS, PLENTY, gold=True)
-    assert assert_its_own_mask_writes_its_tokens(model, trace, generations) == len(trace.branches)
 
 
 @pytest.mark.parametrize(("reason", "names"), WITHOUT.items(), ids=WITHOUT)
@@ -92,12 +83,3 @@ def test_the_mask_of_one_policy_in_the_branch_of_another_reads_what_the_first_re
     generations = of_branches(model, trace, [given := with_mask(full, mask_of(knorm)), knorm, full])
     assert tokens_and_likelihoods(generations, given) == tokens_and_likelihoods(generations, knorm)
     assert tokens_and_likelihoods(generations, given) != tokens_and_likelihoods(generations, full)
-
-
-def test_all_rows_restored_are_the_full_cache() -> None:
-    model, prompt = model_of("llama"), toy_prompt()
-    trace = treat(model, [POLICIES["full"], POLICIES["snapkv"]], (0.9,), prompt)
-    full, evicted = trace.branches
-    generations = of_branches(model, trace, [given := with_mask(evicted, mask_of(full), [2]), full])
-    (restored,) = tokens_and_likelihoods(generations, given)
-    assert restored == tokens_and_likelihoods(generations, full)[2]

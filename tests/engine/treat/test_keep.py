@@ -78,11 +78,6 @@ def test_what_is_no_cache_is_refused(change, reason: str) -> None:  # type: igno
         observe(keys, values, kept_keys, kept_values, None)
 
 
-def test_highest_scores_are_kept_in_every_head() -> None:
-    scores = torch.tensor([[[0.1, 0.9, 0.5], [3.0, 1.0, 2.0]]])
-    assert kept_highest(scores, 2).tolist() == [[False, True, True], [True, False, True]]
-
-
 @given(
     st.integers(1, 3).flatmap(
         lambda heads: st.integers(1, 24).flatmap(

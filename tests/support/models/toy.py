@@ -166,7 +166,7 @@ def prompt_for(policy: Policy) -> Prompt:
     """A prompt that has what the policy needs: a question to read with the context, or instructions to protect."""
     if policy.needs_question:
         return toy_prompt("aware")
-    return toy_prompt(task="instructions") if policy.needs_spans else toy_prompt()
+    return toy_prompt(task="instructions" if policy.needs_spans else "base", questions=2)
 
 
 def treat(

@@ -1,4 +1,4 @@
-"""Presses of kvpress that take a budget, texts or a form that kvpress's own do not."""
+"""Presses of kvpress with what its own lack: a budget, texts, a seed, the length of a question, ratios by layer."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,9 +9,61 @@ from weakref import WeakKeyDictionary
 import kvpress.presses.duo_attention_press as duo_attention
 import pandas as pd
 import torch
-from kvpress import DMSPress, DuoAttentionPress, KVComposePress
+from kvpress import (
+    BasePress,
+    CompactorPress,
+    DMSPress,
+    DuoAttentionPress,
+    FinchPress,
+    KVComposePress,
+    LeverageScorePress,
+    PerLayerCompressionPress,
+)
 from kvpress.presses.base_press import is_prefilling
 from torch import nn
+
+from policies.declaration.draws import SeededScore
+from policies.declaration.shape import is_left_whole
+
+RAMP = 0.5  # of what is smaller, the share removed or the share kept
+
+
+@dataclass
+class KnownQuestionFinchPress(FinchPress):
+    """Is told how many tokens the question has, where kvpress's press finds a delimiter that it adds to the
+    vocabulary."""
+
+    window_size: int = 1
+
+    __call__ = BasePress.__call__  # without the search for the delimiter
+
+
+@dataclass
+class SeededLeveragePress(SeededScore, LeverageScorePress):
+    """Its sketch of the keys is drawn at random, the same in every run."""
+
+
+@dataclass
+class SeededCompactorPress(SeededScore, CompactorPress):
+    """Its sketch of the keys is drawn at random, the same in every run."""
+
+
+@dataclass
+class RampPress(PerLayerCompressionPress):
+    """A ratio for each layer that is compressed, rising in even steps from the first to the last; their mean is
+    ``ratio``."""
+
+    compression_ratios: list[float] = field(default_factory=list)
+    ratio: float = 0.0
+
+    def post_init_from_model(self, model: Any) -> None:
+        layers = getattr(model.model, "language_model", model.model).layers
+        reach = RAMP * min(self.ratio, 1 - self.ratio)
+        compressed = [number for number, layer in enumerate(layers) if not is_left_whole(layer.self_attn)]
+        steps = len(compressed) - 1
+        self.compression_ratios = [0.0] * len(layers)
+        for place, number in enumerate(compressed):
+            self.compression_ratios[number] = self.ratio + (reach * (2 * place / steps - 1) if steps else 0.0)
 
 
 @dataclass

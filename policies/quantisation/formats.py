@@ -1,19 +1,20 @@
-"""Groups of numbers that share a scale, and integers of few bits for each."""
+"""How numbers are stored in fewer bits: integers that share a scale, floating point of 8 bits, shorter mantissas."""
 
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
+from policies.declaration.names import PolicyError
 from policies.declaration.policy import HeadRows
-from policies.quantisation.options import Axis, Scheme
-from policies.quantisation.quantisation import Codes
+from policies.quantisation.quantisation import Axis, Codes, Scheme
 
 if TYPE_CHECKING:
     import torch
 else:
     torch = LazyModule("torch")
+
+MANTISSAS = {"float32": 23, "bfloat16": 7, "float16": 10}  # bits, by type
 
 
 def in_groups(states: "torch.Tensor", group: int) -> "torch.Tensor":
@@ -107,3 +108,63 @@ class IntegerFormat:
         across, along = (head.size, head.rows) if self.over_tokens else (head.rows, head.size)
         groups = across * math.ceil(along / self.group)
         return self.code_bytes(head) + groups * (2 if self.scheme == "asymmetric" else 1) * head.number_bytes
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """Casts numbers to a type of 8 bits; what is too large becomes its largest number.
+
+    ``group``: so many channels of a token are scaled to reach that number first, or none are.
+    """
+
+    kind: str  # of torch
+    group: int | None
+    over_tokens: bool = False
+
+    def encode(self, states: "torch.Tensor") -> Codes:
+        kind, size = getattr(torch, self.kind), states.shape[-1]
+        group, largest = min(self.group or size, size), torch.finfo(kind).max
+        grouped = in_groups(states.float(), group)
+        scale = torch.ones_like(grouped[..., :1])
+        if self.group:
+            scale = (grouped.abs().amax(-1, keepdim=True) / largest).to(states.dtype).float()
+            scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        cast = (grouped / scale).clamp(-largest, largest).to(kind)
+
+        def decode(codes: "torch.Tensor") -> "torch.Tensor":
+            numbers = in_groups(codes, group).to(torch.uint8).view(kind).float() * scale
+            return numbers.flatten(-2)[..., :size].to(states.dtype)
+
+        return Codes(cast.view(torch.uint8).flatten(-2)[..., :size].int(), 8, decode)
+
+    def bytes(self, head: HeadRows) -> int:
+        scales = math.ceil(head.size / self.group) if self.group else 0
+        return head.rows * (head.size + scales * head.number_bytes)
+
+
+def check_bits(masked: int, dtype: str) -> None:
+    """Raises :class:`PolicyError` for more bits than a mantissa of the model's type has."""
+    if masked > MANTISSAS[dtype]:
+        raise PolicyError(f"a mantissa of {dtype} has {MANTISSAS[dtype]} bits, and {masked} are to be masked")
+
+
+@dataclass(frozen=True)
+class MaskedFormat:
+    """Cuts off the lowest bits of every number, towards zero."""
+
+    masked: int
+    over_tokens: bool = False
+
+    def encode(self, states: "torch.Tensor") -> Codes:
+        """Raises :class:`PolicyError` for more bits than a mantissa of the model's type has."""
+        check_bits(self.masked, str(states.dtype).removeprefix("torch."))
+        kind = {2: torch.int16, 4: torch.int32}[states.dtype.itemsize]
+        numbers = states.contiguous().view(kind) >> self.masked
+
+        def decode(codes: "torch.Tensor") -> "torch.Tensor":
+            return (codes.to(kind) << self.masked).view(states.dtype)
+
+        return Codes(numbers.int(), 8 * states.dtype.itemsize - self.masked, decode)
+
+    def bytes(self, head: HeadRows) -> int:
+        return math.ceil(head.rows * head.size * (8 * head.number_bytes - self.masked) / 8)

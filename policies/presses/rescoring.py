@@ -1,0 +1,291 @@
+"""Presses around another that scores tokens: they protect spans (after arXiv 2510.00231) or ends of a context, and keep
+what a serving engine can free: whole pages, and the same tokens in all heads."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from kvpress import ScorerPress, SnapKVPress, StreamingLLMPress, TOVAPress
+from kvpress.utils import compute_n_kept
+
+from policies.declaration.names import PolicyError
+
+Spans = Sequence[tuple[int, int]]  # half-open ranges of token positions
+Scores = Callable[[int, int], torch.Tensor]  # of a stretch of the context, (batch, num_kv_heads, end - start)
+Joined = Literal["mean", "max"]
+# Added to an order of tokens, this many times their number for those that must stay: also the mean of a page of 16
+# tokens with one of these is then above that of any other.
+MUST_STAY = 64
+
+
+def check_spans(spans: Spans, length: int) -> list[tuple[int, int]]:
+    """Sorts half-open ranges; raises :class:`PolicyError` if one is empty, overlaps another or leaves the context."""
+    ordered = sorted(spans)
+    ends = [0, *(end for _, end in ordered)]
+    for (start, end), before in zip(ordered, ends, strict=False):
+        if not before <= start < end <= length:
+            raise PolicyError(f"the span {start} to {end} is empty, overlaps another, or leaves the {length} tokens")
+    return ordered
+
+
+def parts_of(spans: Spans, length: int) -> list[tuple[int, int]]:
+    """Returns the spans and what lies between them: ranges that make up the whole context, in order."""
+    parts = []
+    done = 0
+    for start, end in check_spans(spans, length):
+        parts += [(done, start)] if done < start else []
+        parts.append((start, end))
+        done = end
+    return [*parts, (done, length)] if done < length else parts
+
+
+def shared_out(total: int, weights: torch.Tensor) -> torch.Tensor:
+    """Shares out ``total`` in whole numbers, in proportion to the weights (…, parts), by the largest remainders;
+    earlier parts first where those are equal."""
+    exact = weights.double() / weights.double().sum(-1, keepdim=True) * total
+    counts = exact.floor().long()
+    missing = total - counts.sum(-1, keepdim=True)
+    rank = (exact - counts).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+    return counts + (rank < missing)
+
+
+@dataclass
+class RescoringPress(ScorerPress):
+    """Keeps the tokens of highest score, as another press scores them and :meth:`change_scores` changes that.
+
+    ``press`` scores the whole context, once, at its own ratio, which is the same.
+    """
+
+    press: ScorerPress = field(default_factory=ScorerPress)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.press, ScorerPress):
+            raise PolicyError(f"{type(self).__name__} goes around a ScorerPress, not a {type(self.press).__name__}")
+
+    def post_init_from_model(self, model: Any) -> None:
+        self.press.post_init_from_model(model)
+
+    def score(self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, *others: Any) -> torch.Tensor:
+        """Returns scores of shape (batch_size, num_kv_heads, seq_len)."""
+        scores: torch.Tensor = self.press.score(module, hidden_states, keys, *others)
+        return self.change_scores(checked(scores, keys.shape[:3], self.press))
+
+    def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
+        """Changes scores of shape (batch_size, num_kv_heads, seq_len)."""
+        raise NotImplementedError
+
+
+def checked(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress) -> torch.Tensor:
+    """Returns the scores of a press as an order of tokens; raises for scores with which the press itself would fail.
+
+    StreamingLLM scores with 1 and 0 for the ratio that it was asked for, which ranks nothing where another number of
+    tokens is to be kept. What it keeps at any ratio are the sinks and the most recent: that is an order of all.
+    """
+    if scores.shape != torch.Size(shape):
+        raise PolicyError(f"{type(press).__name__} scored with shape {tuple(scores.shape)} and not {tuple(shape)}")
+    if scores.isnan().any():
+        raise PolicyError(f"{type(press).__name__} scored with NaN")
+    if not isinstance(press, StreamingLLMPress):
+        return scores.float()
+    length = scores.shape[-1]
+    order = torch.arange(length, device=scores.device, dtype=torch.float32)
+    order[: press.n_sink] += MUST_STAY * length
+    return order.expand(scores.shape)
+
+
+def kept_first(scores: torch.Tensor, protected: torch.Tensor) -> torch.Tensor:
+    """Returns an order in which the protected tokens, bool (seq_len,), stand above all others."""
+    # Ranks and not scores: a sum of a score and a bonus would lose the order of what is added to.
+    rank = scores.argsort(dim=-1, stable=True).argsort(dim=-1)
+    return (rank + MUST_STAY * scores.shape[-1] * protected).float()
+
+
+@dataclass
+class EndsPress(RescoringPress):
+    """Keeps the first and the last ``share`` of a context first; the rest of the budget goes to the press. Where the
+    ends are more than the budget, those of their tokens that the press scores highest."""
+
+    share: float = 0.1
+
+    def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
+        length = scores.shape[-1]
+        end = max(1, int(length * self.share))
+        places = torch.arange(length, device=scores.device)
+        protected = (places < end) | (places >= length - end)
+        return kept_first(scores, protected)
+
+
+@dataclass
+class WhitelistPress(RescoringPress):
+    """Tokens of the spans are kept first; the rest of the budget goes to the press. Where they are more than the
+    budget, those of them that the press scores highest."""
+
+    spans: Spans = ()
+
+    def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
+        protected = torch.zeros(scores.shape[-1], dtype=torch.bool, device=scores.device)
+        for start, end in check_spans(self.spans, scores.shape[-1]):
+            protected[start:end] = True
+        return kept_first(scores, protected)
+
+
+@dataclass
+class SharedPress(RescoringPress):
+    """Keeps the same tokens in all heads of a layer: those of the highest mean score over its heads, or of the highest
+    score that any head gives (``by`` max).
+
+    The mean is TOVA's (arXiv 2401.06104). The trap: scores are taken as they are, so that a head whose scores are on a
+    larger scale, such as one of long keys under K-norm, decides for all.
+    """
+
+    by: Joined = "mean"
+
+    def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
+        joined = scores.mean(1, keepdim=True) if self.by == "mean" else scores.amax(1, keepdim=True)
+        return joined.expand_as(scores)
+
+
+@dataclass
+class PagesPress(RescoringPress):
+    """Keeps whole pages of ``size`` tokens in every head: those of the highest mean score over their tokens, as in
+    PagedEviction (arXiv 2509.04377), or of the highest score of any of their tokens (``by`` max).
+
+    Pages are counted from the first token. The last one, if it is not full, always stays: the engine writes the next
+    tokens into it. As many full pages are kept as come nearest to the budget, and at least one where none is open.
+    The trap of the mean: a page of one important token and 15 others may score below a page of 16 middling ones.
+    """
+
+    by: Joined = "mean"
+    size: int = 16
+
+    def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
+        """Gives each token of a full page the score of the page, and an open page a score above all others."""
+        pages = self._pages(scores)
+        full = pages.repeat_interleave(self.size, dim=-1)
+        above = pages.amax() + 1 if pages.numel() else 0.0
+        return torch.nn.functional.pad(full, (0, scores.shape[-1] - full.shape[-1]), value=float(above))
+
+    def _pages(self, scores: torch.Tensor) -> torch.Tensor:
+        """Returns the scores of the full pages, shape (batch_size, num_kv_heads, pages)."""
+        count = scores.shape[-1] // self.size
+        tokens = scores[..., : count * self.size].unflatten(-1, (count, self.size))
+        joined: torch.Tensor = tokens.mean(-1) if self.by == "mean" else tokens.amax(-1)
+        return joined
+
+    def compress(
+        self,
+        module: Any,
+        hidden_states: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        attentions: torch.Tensor | None,
+        kwargs: dict[str, Any],
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keeps as many rows in every head, in order of their tokens."""
+        if self.compression_ratio == 0:
+            return keys, values
+        scores = self.score(module, hidden_states, keys, values, attentions, kwargs)
+        count = kept_pages(keys.shape[2], compute_n_kept(keys.shape[2], self.compression_ratio), self.size)
+        # By page and not by token: of pages of equal scores, the highest tokens would be parts of several.
+        best = scores[..., :: self.size][..., : keys.shape[2] // self.size]
+        pages = best.argsort(dim=-1, descending=True, stable=True)[..., :count].sort(dim=-1).values
+        tokens = (pages[..., None] * self.size + torch.arange(self.size, device=keys.device)).flatten(-2)
+        open_page = torch.arange(keys.shape[2] // self.size * self.size, keys.shape[2], device=keys.device)
+        index = torch.cat([tokens, open_page.expand(*tokens.shape[:2], -1)], dim=-1)[..., None]
+        index = index.expand(-1, -1, -1, keys.shape[-1])
+        return keys.gather(2, index).contiguous(), values.gather(2, index).contiguous()
+
+
+def kept_pages(length: int, kept: int, size: int) -> int:
+    """Counts the full pages that are kept of ``length`` tokens where ``kept`` are asked for: with the tokens of an open
+    page, which stays, they come nearest to it, and of two equally near counts it is the lower."""
+    full, open_page = divmod(length, size)
+    nearest = -(-(2 * (kept - open_page) - size) // (2 * size))
+    return min(full, max(nearest, 0 if open_page else 1))
+
+
+@dataclass
+class FairEvictionPress(RescoringPress):
+    """Each part of the context, the spans and what lies between them, keeps the same share of its tokens, and the press
+    chooses which.
+
+    ``window``: the press looks at positions, and scores each part as if that were the context.
+    """
+
+    spans: Spans = ()
+    window: bool = field(default=False, kw_only=True)
+
+    def compress(
+        self,
+        module: Any,
+        hidden_states: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        attentions: torch.Tensor | None,
+        kwargs: dict[str, Any],
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keeps as many rows of every head as the press itself would."""
+        if self.compression_ratio == 0:
+            return keys, values
+
+        def score(start: int, end: int) -> torch.Tensor:
+            embeddings = tuple(part[:, start:end] for part in kwargs["position_embeddings"])
+            of_part = {**kwargs, "hidden_states": hidden_states[:, start:end], "position_embeddings": embeddings}
+            parts = hidden_states[:, start:end], keys[:, :, start:end], values[:, :, start:end]
+            scores: torch.Tensor = self.press.score(module, *parts, attentions, of_part)
+            return checked(scores, parts[1].shape[:3], self.press)
+
+        kept = compute_n_kept(keys.shape[2], self.compression_ratio)
+        index = self.positions(score, kept, keys.shape[2])[..., None].expand(-1, -1, -1, keys.shape[-1])
+        return keys.gather(2, index).contiguous(), values.gather(2, index).contiguous()
+
+    def positions(self, score: Scores, kept: int, length: int) -> torch.Tensor:
+        """Returns the positions of the ``kept`` tokens of each head, (batch, num_kv_heads, kept)."""
+        parts = parts_of(self.spans, length)
+        whole = score(0, length)
+        counts = self.counts(whole, parts, kept)
+        positions = []
+        for number, (start, end) in enumerate(parts):
+            scores = score(start, end) if self.window and end - start > self._shortest_part() else whole[..., start:end]
+            rank = scores.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+            positions.append(rank < counts[..., number : number + 1])
+        keep = torch.cat(positions, dim=-1)
+        # Every head keeps as many: their positions in order are a rectangle.
+        return keep.nonzero()[:, -1].view(*keep.shape[:2], kept)
+
+    def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
+        """Counts the tokens that each head keeps of each part, (batch, num_kv_heads, parts). ``whole``: all scores."""
+        sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
+        return shared_out(kept, sizes).expand(*whole.shape[:2], -1)
+
+    def _shortest_part(self) -> int:
+        """Counts the tokens that a part must be longer than for the press to look at it from its own end."""
+        return max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
+
+
+@dataclass
+class DebiasPress(FairEvictionPress):
+    """Each part keeps a number of tokens between what the press would leave it (``strength`` 0) and its fair share
+    (1)."""
+
+    strength: float = field(default=0.5, kw_only=True)
+
+    def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
+        chosen = torch.zeros_like(whole, dtype=torch.long).scatter_(-1, whole.topk(kept, dim=-1).indices, 1)
+        unchanged = torch.stack([chosen[..., start:end].sum(-1) for start, end in parts], dim=-1)
+        return shared_out(kept, (1 - self.strength) * unchanged + self.strength * super().counts(whole, parts, kept))
+
+
+# Presses that look back from the last tokens, or, as StreamingLLM, at positions alone: their scores of a whole context
+# are all the same in the middle, and rank nothing there.
+LOOKING_BACK = (StreamingLLMPress, SnapKVPress, TOVAPress)
+
+
+def fair(ratio: float, press: ScorerPress, spans: Spans) -> FairEvictionPress:
+    return FairEvictionPress(ratio, press, spans, window=isinstance(press, LOOKING_BACK))
+
+
+def half_fair(ratio: float, press: ScorerPress, spans: Spans) -> FairEvictionPress:
+    return DebiasPress(ratio, press, spans, strength=0.5, window=isinstance(press, LOOKING_BACK))
