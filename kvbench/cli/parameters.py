@@ -71,7 +71,7 @@ Tokenizer = Annotated[str | None, typer.Option(help="What counts tokens, as --mo
 ExampleSeed = Annotated[int, typer.Option(help="Seed of the examples.")]
 ExampleSplit = Annotated[Literal["train", "test"], typer.Option(help="train or test.")]
 Phrasings = Annotated[Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")]
-PrintTables = Annotated[bool, typer.Option("--tables", help="Write the tables for a paper too, in LaTeX and Markdown.")]
+PrintTables = Annotated[bool, typer.Option("--tables", help="Write the tables for a paper too, in LaTeX.")]
 LevelTexts = Mapping[str, str]  # what was given, by kind of level: see :func:`with_level_options`
 GivenLevel = Mapping[str, float]
 NONE_GIVEN: Mapping[str, Any] = MappingProxyType({})

@@ -11,7 +11,7 @@ from kvbench.store.store import Store, together_once
 from kvbench.store.tables import TABLES, StoredTable, joined_schema
 from kvbench.system.console import printable
 from kvbench.system.files import write_text_atomically
-from leaderboards.downloads.print_tables import WRITERS, PrintTable
+from leaderboards.downloads.print_tables import PrintTable
 from leaderboards.downloads.sheets import Sheet
 
 FOLDER = "data"
@@ -19,12 +19,11 @@ RECORDS_FILE = "records.parquet"
 
 
 def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> list[str]:
-    """Writes each sheet as CSV and as JSON; returns the names of the files in ``folder``, that of the pages."""
+    """Writes each sheet as CSV; returns the names of the files in ``folder``, that of the pages."""
     names = []
     for sheet in sheets:
-        for name, text in sheet.files():
-            write_text_atomically(folder / FOLDER / name, text)
-            names.append(f"{FOLDER}/{name}")
+        names.append(f"{FOLDER}/{sheet.name}.csv")
+        write_text_atomically(folder / names[-1], sheet.csv())
     return names
 
 
@@ -70,13 +69,11 @@ def _add_labels(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:
 
 
 def write_tables(folder: Path, tables: Mapping[str, PrintTable]) -> list[Path]:
-    """Writes tables, by the stems of their files, and returns the files."""
-    files = []
-    for stem, table in tables.items():
-        for suffix, write in WRITERS.items():
-            files.append(folder / f"{stem}.{suffix}")
-            write_text_atomically(files[-1], write(table))
-    return files
+    """Writes tables in LaTeX, by the stems of their files, and returns the files."""
+    files = {folder / f"{stem}.tex": table for stem, table in tables.items()}
+    for path, table in files.items():
+        write_text_atomically(path, table.latex())
+    return list(files)
 
 
 def model_name(store: Store) -> str:

@@ -35,13 +35,13 @@ from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import printable, warn
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
+from leaderboards.aggregate.answers import AnswerKind, answer_kinds
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
-from leaderboards.aggregate.comparison.duel import Duel
-from leaderboards.aggregate.comparison.paired import AnswerKind, answer_kinds, duels
-from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, pool, with_cells
+from leaderboards.aggregate.duels import Duel, duels
+from leaderboards.aggregate.pooled import OF_AREAS, Pooled, pool
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
-from leaderboards.downloads.print_tables import PrintTable, cell_rows, pooled_rows
+from leaderboards.downloads.print_tables import PrintTable, pooled_rows
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
 from leaderboards.downloads.tables import (
     board_sheet,
@@ -281,8 +281,7 @@ def publish_comparison(
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
     judged = records[~records["task"].isin(list(unmastered))]
     kinds = answer_kinds(judged, policy, others)
-    mastered = [duel for duel in verdicts if duel.task not in unmastered]
-    whole = with_cells(pool(records, policy, others, unmastered), mastered)
+    whole = pool(records, policy, others, unmastered)
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]
@@ -325,7 +324,7 @@ def _command_of_site(store: Store, folder: Path | None) -> str:
 
 
 def write_comparison_tables(store: Store, comparison: PublishedComparison) -> list[Path]:
-    """Writes the pooled differences and those of the cells for a paper, beside the page of the comparison."""
+    """Writes the pooled differences for a paper, beside the page of the comparison."""
     adapted = {one.policy for one in comparison.presses if one.is_adapted}
     judged = [duel for duel in comparison.duels if duel.task not in comparison.unmastered]
     contexts = contexts_text({duel.task: duel.contexts for duel in judged})
@@ -333,18 +332,10 @@ def write_comparison_tables(store: Store, comparison: PublishedComparison) -> li
     tasks = ", ".join(dict.fromkeys(duel.task for duel in judged))
     of_run = f"Model {model_name(store)}; tasks: {tasks}; contexts: {contexts}."
     data = f"{of_run} {MODES[store.identity.mode]} {origin_of(store)}"
-    tests = max((one.family for one in comparison.pooled), default=1)
-    together = f"95 % intervals and p, corrected together over {tests} test{'s' * (tests > 1)} by Holm’s method."
-    alone = "Intervals of the test of each cell, those of a task corrected over its levels by Holm’s method."
-    stem = comparison.page.stem
-    tables = {
-        "pooled": PrintTable(
-            pooled_rows(comparison.pooled, adapted),
-            " ".join(filter(None, (f"{what}.", together, note_on_areas(comparison.pooled), data))),
-        ),
-        "cells": PrintTable(cell_rows(judged, adapted), f"{what}, cell by cell. {alone} {data}", is_long=True),
-    }
-    return write_tables(comparison.page.parent, {f"{stem}-{name}": table for name, table in tables.items()})
+    together = "95 % intervals and p, corrected by Holm’s method over the controls, and over all other opponents."
+    caption = " ".join((f"{what}.", together, OF_AREAS, data))
+    table = PrintTable(pooled_rows(comparison.pooled, adapted), caption)
+    return write_tables(comparison.page.parent, {f"{comparison.page.stem}-pooled": table})
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS, Record, StoredAnswer
 from kvbench.system.console import printable
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.comparison.paired import JUDGED, worst_first
+from leaderboards.aggregate.answers import JUDGED, worst_first
 from leaderboards.rendering.templating import excerpt
 from policies import FULL, Level
 from policies.declaration.names import CONTROLS
@@ -68,7 +68,7 @@ def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Lev
 
 def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[WorstAnswer], int]:
     """Returns the answers that lose most against the full cache, in the order of
-    :func:`~leaderboards.aggregate.comparison.paired.worst_first`, and counts those that failed."""
+    :func:`~leaderboards.aggregate.answers.worst_first`, and counts those that failed."""
     answers = [one for one in _answers(store, policy) if one.record.point.level == level]
     if not answers:
         raise KVBenchError(f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again")

@@ -15,7 +15,7 @@ import numpy as np
 from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import BESIDE, LARGER, Claim, Measured, NoStatistic, Statistic
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
-from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p
+from leaderboards.statistics.significance import ALPHA, bootstrap_p, holm
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -55,9 +55,9 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
         and len(_without_nan(statistic.values[1:]))
     }
     p_values = {
-        key: p
+        key: one.p
         for letter in dict.fromkeys(claim.text.letter for claim in claims)
-        for key, p in correct_p({k: v for k, v in tests.items() if k[0] == letter}, f"text {letter}").p.items()
+        for key, one in holm({k: v for k, v in tests.items() if k[0] == letter}).items()
     }
     return [one for claim in claims for one in _judgements(claim, measured[claim.identifier], p_values)]
 

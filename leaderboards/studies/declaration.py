@@ -13,9 +13,8 @@ from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration.definition import Chapter
-from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle
-from leaderboards.rendering.templating import render
+from leaderboards.rendering.templating import Listing, render
 
 
 @dataclass(frozen=True)

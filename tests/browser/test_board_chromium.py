@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.comparison.duel import Verdict
+from leaderboards.aggregate.duels import Verdict
 from leaderboards.pages.results import Results
 from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE

@@ -13,7 +13,7 @@ from kvbench.cli.program import main
 from kvbench.experiments.options import parse_points
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
-from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.summary import summarise
 from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of
 from policies.declaration.levels import UNTREATED, kind_name, kind_title, names_of, parse_numbers

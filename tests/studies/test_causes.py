@@ -8,8 +8,8 @@ import pytest
 from pandas import DataFrame, concat
 from scipy import stats
 
-from leaderboards.figures.panels import dots_by_name
 from leaderboards.pages.definitions import chapters
+from leaderboards.rendering.panels import dots_by_name
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import StudyInput

@@ -10,7 +10,7 @@ from kvbench.experiments.build_grid import build_grid
 from kvbench.store.run_file import Job
 from leaderboards.claims.declaration import Experiment
 from leaderboards.claims.texts.errors import ERRORS, QUANTISED, SIGNS
-from leaderboards.rendering.listing import Listing
+from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
 from leaderboards.studies.treatments.equal_bytes import (
     BOTH,

@@ -8,9 +8,9 @@ import numpy as np
 
 from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
-from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
 from leaderboards.claims.declaration import LARGER, Claim, Experiment, Measure, Measured, Statistic, Text, each_part
+from leaderboards.routing.cliff import slopes, steepest
 from leaderboards.statistics.bootstrap import FloatArray
 from policies.declaration.names import FULL
 

@@ -13,12 +13,12 @@ import numpy as np
 from markupsafe import Markup
 from pandas import DataFrame, Series
 
-from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import dots_by_name
 from leaderboards.metrics.declaration.definition import Definition, estimates
+from leaderboards.rendering.panels import dots_by_name
 from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.routing.cliff import slopes, steepest
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, estimate_of, in_numbers, listing_of

@@ -11,8 +11,8 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics import MEASURES
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle
+from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leaderboards.rendering.drawing import Drawing
-from leaderboards.rendering.frames import INK, Axis, Frame
-from leaderboards.rendering.marks import Band, Mark, PolicyLine, Region
+from leaderboards.rendering.frames import INK, Axis, Band, Frame, Mark, PolicyLine
 from leaderboards.rendering.printed import figures, print_settings
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.bootstrap import Estimate
-from policies.declaration.lazy import LazyModule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-seaborn = LazyModule("seaborn")  # its import takes a tenth of a second, and most sites have no such drawing
 Place = tuple[float, float]
 SIZE = (4.5, 3.3)  # inches, those of the other drawings of a page
 PLACE = (0.085, 0.125, 0.895, 0.845)  # of the axes in it: left, bottom, width, height
@@ -40,18 +37,9 @@ class BandedLine:
     high: tuple[float, ...] = ()
 
 
-def panel(
-    paths: Sequence[BandedLine],
-    horizontal: Axis,
-    vertical: Axis,
-    title: str,
-    salt: str,
-    shaded: tuple[Place, Place] | None = None,
-) -> str:
-    """Draws lines, with bands where there are intervals. ``shaded``: two corners of a region that is set off."""
-
-    region = () if shaded is None else (Region(*shaded),)
-    marks = (*region, *(mark for path in paths for mark in _marks(path)))
+def panel(paths: Sequence[BandedLine], horizontal: Axis, vertical: Axis, title: str, salt: str) -> str:
+    """Draws lines, with bands where there are intervals."""
+    marks = tuple(mark for path in paths for mark in _marks(path))
     return Drawing(Frame(horizontal, vertical), marks, title, salt).svg()
 
 
