@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import Measure
-from leaderboards.rendering.frames import Band, Dots, Frame, Mark, Place, PolicyLine
+from leaderboards.rendering.frames import Band, Dots, Frame, Mark, Place, PolicyLine, Region
 from leaderboards.rendering.printed import USUAL, Paper, save
 from leaderboards.rendering.style import LineStyle, marker_path, pixel_text
 from leaderboards.rendering.templating import as_data
@@ -73,6 +73,9 @@ def _mark(frame: Frame, mark: Mark, markers: _Markers) -> str:
             opacity_text = f"{opacity:g}".lstrip("0")
             path = f'<path d="{_path(frame, outline)}Z" fill="currentColor" fill-opacity="{opacity_text}"/>'
             return _group("band", style, path)
+        case Region(low, high):
+            corners = (low, (low[0], high[1]), high, (high[0], low[1]))
+            return f'<path d="{_path(frame, corners)}Z" fill="{INK}" fill-opacity=".12"/>'
 
 
 def _group(kind: str, style: LineStyle, content: str) -> str:

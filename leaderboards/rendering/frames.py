@@ -180,7 +180,16 @@ class Band:
         return cls(style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))), opacity)
 
 
-Mark = PolicyLine | Dots | Band
+@dataclass(frozen=True)
+class Region:
+    """A rectangle that is set off."""
+
+    low: Place  # its lower left corner
+    high: Place  # its upper right corner
+    depth: int = BEHIND
+
+
+Mark = PolicyLine | Dots | Band | Region
 
 
 def _depth(style: LineStyle) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leaderboards.rendering.drawing import Drawing
-from leaderboards.rendering.frames import INK, Axis, Band, Frame, Mark, PolicyLine
+from leaderboards.rendering.frames import INK, Axis, Band, Frame, Mark, PolicyLine, Region
 from leaderboards.rendering.printed import figures, print_settings
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.bootstrap import Estimate
@@ -37,9 +37,18 @@ class BandedLine:
     high: tuple[float, ...] = ()
 
 
-def panel(paths: Sequence[BandedLine], horizontal: Axis, vertical: Axis, title: str, salt: str) -> str:
-    """Draws lines, with bands where there are intervals."""
-    marks = tuple(mark for path in paths for mark in _marks(path))
+def panel(
+    paths: Sequence[BandedLine],
+    horizontal: Axis,
+    vertical: Axis,
+    title: str,
+    salt: str,
+    shaded: tuple[Place, Place] | None = None,
+) -> str:
+    """Draws lines, with bands where there are intervals. ``shaded``: two corners of a region that is set off."""
+
+    region = () if shaded is None else (Region(*shaded),)
+    marks = (*region, *(mark for path in paths for mark in _marks(path)))
     return Drawing(Frame(horizontal, vertical), marks, title, salt).svg()
 
 

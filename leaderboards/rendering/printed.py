@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from leaderboards.errors import LeaderboardError
-from leaderboards.rendering.frames import INK, Axis, Band, Dots, Frame, Mark, PolicyLine
+from leaderboards.rendering.frames import INK, Axis, Band, Dots, Frame, Mark, PolicyLine, Region
 from leaderboards.rendering.style import LineStyle
 from policies.declaration.lazy import LazyModule
 
@@ -159,6 +159,9 @@ def _add(axes: "Axes", mark: Mark, named: set[str]) -> None:
             band = patches.Polygon(outline, zorder=mark.depth, **looks)
             band.set_gid(f"band:{style.index}")
             axes.add_artist(band)
+        case Region(low, high):
+            looks = {"color": INK, "alpha": 0.12, "linewidth": 0}
+            axes.fill_between([low[0], high[0]], low[1], high[1], **looks)
 
 
 def _add_line(

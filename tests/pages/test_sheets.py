@@ -124,7 +124,7 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
         assert (known[name] <= known[f"{name}_high"]).all()
     beaten = table[table["beats_random_verdict"].notna()]
     assert set(beaten["policy"]) == {"snapkv", "knorm"}
-    assert beaten["beats_random_p"].between(0, 1).all()
+    assert beaten["beats_random_p"].dropna().between(0, 1).all()
     assert table[table["policy"] == "random"]["beats_random_reason"].notna().all()
     assert table["beats_recency_reason"].notna().all(), "recency was not run"
 

@@ -63,7 +63,7 @@ def test_a_paragraph_stands_once_on_the_first_page() -> None:
     said = [" ".join(one.split()) for one in re.findall(r"<p[^>]*>(.*?)</p>", page, re.DOTALL) if len(one) > 60]
     told = [one for one in said if "download" not in one]
     assert [one for one in set(told) if told.count(one) > 1] == []
-    assert page.count("Unweighted mean over 2 tasks") == 1
+    assert page.count("Unweighted mean over 2 of 2 tasks") == 1
     assert page.count("Wrong of answered looks only at what is still answered") == 1
     assert page.count("The hallucination rate counts wrong answers among all questions") == 1
 
