@@ -208,8 +208,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{STATISTICS}/significance.py",
-        "p_values[order] * np.arange(len(order), 0, -1)",
-        "p_values[order] * len(order)",
+        "given[order] * np.arange(len(given), 0, -1)",
+        "given[order] * len(given)",
         "tests/statistics/test_statistics.py::test_holm_is_that_of_a_hand",
     ),
     Mutant(
@@ -231,7 +231,7 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_a_ratio_is_safe_only_if_every_lower_one_is",
     ),
     Mutant(
-        f"{BOARDS}/area.py",
+        f"{AGGREGATE}/pooled.py",
         "heights[:, :-1] + shares * rises / 2",
         "heights[:, :-1] + rises / 2",
         "tests/statistics/test_statistics.py::test_an_area_ends_between_two_points_where_it_is_asked_to",

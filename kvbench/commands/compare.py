@@ -26,7 +26,6 @@ lead = LazyModule("leaderboards.aggregate.lead")
 levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
 reports = LazyModule("kvbench.run.report")
-reasons = LazyModule("leaderboards.aggregate.unmastered")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
@@ -91,7 +90,7 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     if reason := reports.fails_always(records, mine.name):
         raise KVBenchError(reports.broken(mine.name, reason, str(job.press)))
     rows = sites.publish_summary(store, records)
-    unmastered = {} if every_task else reasons.reasons_by_task(rows)
+    unmastered = {} if every_task else lead.reasons_by_task(rows)
     warnings, fault = reports.warnings_of(store, records, grid.setting.policies)
     names = [other.name for other in others]
     comparison = sites.publish_comparison(store, records, mine.name, names, site, unmastered, warnings)
@@ -100,7 +99,6 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     shown = [verdicts.pooled_table(comparison.pooled, comparison.presses)]
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]
     shown += [verdicts.failure_table(comparison.kinds)] if comparison.kinds else []
-    shown += [verdicts.argument_table(comparison.presses)] if comparison.presses else []
     files = {"records": folder, "page": comparison.page}
     notes = [f"{Path(model).name} is {lead.CARRIES_OVER}"] if lead.is_teaching(model) else []
     level = comparison.duels[0].level

@@ -1,6 +1,5 @@
-"""``python -m kvbench figures`` draws the curves, scatters and heat maps of a run, for print."""
+"""``python -m kvbench figures`` draws the curves of a run, for print."""
 
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,18 +19,14 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder
 from leaderboards.aggregate.arguments import adapted_presses, arguments_of_records
 from leaderboards.aggregate.row import ALL_TASKS
-from leaderboards.boards.board import boards_of
-from leaderboards.downloads.print_tables import PrintTable, board_rows, data_sentences, result_table
+from leaderboards.downloads.print_tables import data_sentences, result_table
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
-from leaderboards.figures.gallery import Gallery, gallery
+from leaderboards.pages.gallery import Gallery, gallery
 from leaderboards.rendering.printed import USUAL, Paper
 from leaderboards.rendering.style import line_styles, with_adapted
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
-LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them
-
-IN_BRACKETS = "In brackets behind a value: its 95 % interval; behind a verdict: the interval of the corrected test."
 
 
 Figure = tuple[str, str, Callable[..., None]]  # its name, the stem of its files, and what saves it
@@ -49,7 +44,7 @@ def command(
     ] = False,
     every_task: EveryTask = False,
 ) -> Result:
-    """Draws every curve, scatter and heat map of each task and mode, in each format."""
+    """Draws every curve of each task and mode, in each format."""
     suffixes = choose("format", formats, FORMATS)
     paper = None if width is None and title else _paper(width, title)
     store = Store.open(run)
@@ -70,11 +65,6 @@ def command(
         for suffix in suffixes:
             save(out / f"{stem}.{suffix}")
     if tables:
-        for (mode, task), board in boards_of(records, rows).items():
-            data = f"{data_sentences(rows, task, mode, model_name(store))} {origin}"
-            caption = printable(f"Board of {_place_text(task, mode)}. {IN_BRACKETS} {data}")
-            stem = f"board-{file_name(task)}-{file_name(mode)}"
-            write_tables(out, {stem: PrintTable(board_rows(board), caption)})
         for mode in dict.fromkeys(row.mode for row in rows):
             tasks = [row.task for row in rows if row.mode == mode]
             task = ALL_TASKS if ALL_TASKS in tasks else tasks[0]
@@ -93,18 +83,9 @@ def _paper(width: str | None, title: bool) -> Paper:
 
 
 def _figures(shown: Gallery, task: str, mode: str, paper: Paper | None) -> Iterator[Figure]:
-    where = printable(_place_text(task, mode))
     place = f"{file_name(task)}-{file_name(mode)}"
     for picture in shown.pictures:
         yield picture.name, f"{picture.name}-{place}", partial(picture.plot.save, paper=paper or USUAL)
-    for one in shown.maps:
-        levels = {level for _, level in one.layers}
-        for measure, level in one.layers:
-            if level in LEVELS or not levels & {*LEVELS}:
-                layer = one.layers[measure, level]
-                heading = f"Tasks by policy, {level}, {layer.measure.title}, {layer.measure.unit}: {where}"
-                stem = "-".join(("tasks", measure, re.sub(r"[^A-Za-z0-9._+-]+", "-", level), place))
-                yield ("tasks", stem, partial(one.save, (measure, level), heading=heading, paper=paper))
 
 
 def _place_text(task: str, mode: str) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 forecasts = LazyModule("kvbench.estimate.plan")
 levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
-mastery = LazyModule("leaderboards.aggregate.unmastered")
+lead = LazyModule("leaderboards.aggregate.lead")
 ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
@@ -127,7 +127,7 @@ def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Re
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
     files = {"records": store.folder, "page": pages}
-    doubts = mastery.line_of(mastery.find_unmastered(records, rows))
+    doubts = lead.unmastered_line(rows)
     return Result(
         shown,
         doubts,

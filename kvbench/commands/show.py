@@ -35,7 +35,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import Record, StoredAnswer
 from kvbench.system.console import printable
 from kvbench.system.errors import KVBenchError
-from leaderboards.aggregate.comparison.paired import JUDGED, worst_first
+from leaderboards.aggregate.answers import JUDGED, worst_first
 from leaderboards.rendering.templating import excerpt
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import FULL, KINDS, LazyModule, Level

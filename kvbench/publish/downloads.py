@@ -10,7 +10,7 @@ from kvbench.store.store import Store, together_once, write_parquet
 from kvbench.store.tables import TABLES, StoredTable, joined_schema
 from kvbench.system.console import printable
 from kvbench.system.files import write_text_atomically
-from leaderboards.downloads.print_tables import WRITERS, PrintTable
+from leaderboards.downloads.print_tables import PrintTable
 from leaderboards.downloads.sheets import Sheet
 
 FOLDER = "data"
@@ -18,10 +18,9 @@ RECORDS_FILE = "records.parquet"
 
 
 def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> None:
-    """Writes each sheet as CSV and as JSON below ``folder``, that of the pages."""
+    """Writes each sheet as CSV below ``folder``, that of the pages."""
     for sheet in sheets:
-        for name, text in sheet.files():
-            write_text_atomically(folder / FOLDER / name, text)
+        write_text_atomically(folder / FOLDER / f"{sheet.name}.csv", sheet.csv())
 
 
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:
@@ -64,13 +63,11 @@ def _add_labels(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:
 
 
 def write_tables(folder: Path, tables: Mapping[str, PrintTable]) -> list[Path]:
-    """Writes tables, by the stems of their files, and returns the files."""
-    files = []
-    for stem, table in tables.items():
-        for suffix, write in WRITERS.items():
-            files.append(folder / f"{stem}.{suffix}")
-            write_text_atomically(files[-1], write(table))
-    return files
+    """Writes tables in LaTeX, by the stems of their files, and returns the files."""
+    files = {folder / f"{stem}.tex": table for stem, table in tables.items()}
+    for path, table in files.items():
+        write_text_atomically(path, table.latex())
+    return list(files)
 
 
 def model_name(store: Store) -> str:

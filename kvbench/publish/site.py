@@ -17,10 +17,10 @@ from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
+from leaderboards.aggregate.answers import AnswerKind, answer_kinds
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
-from leaderboards.aggregate.comparison.duel import Duel
-from leaderboards.aggregate.comparison.paired import AnswerKind, answer_kinds, duels
-from leaderboards.aggregate.comparison.pooled import Pooled, pool, with_cells
+from leaderboards.aggregate.duels import Duel, duels
+from leaderboards.aggregate.pooled import Pooled, pool
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
@@ -214,8 +214,7 @@ def publish_comparison(
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
     judged = records[~records["task"].isin(list(unmastered))]
     kinds = answer_kinds(judged, policy, others)
-    mastered = [duel for duel in verdicts if duel.task not in unmastered]
-    whole = with_cells(pool(records, policy, others, unmastered), mastered)
+    whole = pool(records, policy, others, unmastered)
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
 from leaderboards.aggregate.lead import ABOVE_CHANCE
+from leaderboards.aggregate.pooled import mean_heights
 from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, Resampler, task_seed
 from policies.declaration.levels import KINDS
@@ -126,13 +127,10 @@ class TaskEvidence:
     def area(self, policy: str, levels: Sequence[float], column: str = "right") -> FloatArray:
         """Returns the area under what is kept over the levels, from the untreated cache on, over their span: the mean
         height of the curve."""
-        values = np.stack(
-            [self.clean(column) / self.clean(column), *(self.share_kept(policy, at, column) for at in levels)]
-        )
-        places = np.array([0.0, *levels])
-        heights = (values[1:] + values[:-1]) / 2
-        area: FloatArray = (np.diff(places)[:, None] * heights).sum(axis=0) / places[-1]
-        return area
+        clean = self.clean(column)
+        heights = np.stack([clean / clean, *(self.share_kept(policy, at, column) for at in levels)], axis=1)
+        places = np.tile([0.0, *levels], (len(heights), 1))
+        return mean_heights(places, heights, places[:, -1])
 
 
 @dataclass(frozen=True)

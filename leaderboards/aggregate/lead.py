@@ -1,14 +1,14 @@
 """Chooses the measures that policies are ranked by in each kind of task, tells whether a model can do it at all, and
 marks the policies that are best in a column."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from pandas import DataFrame
 
-from datasets_gen import Directive
+from datasets_gen import KNOWN_TASKS, Directive
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     DELTA_NLL,
@@ -26,6 +26,9 @@ from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_int
 from policies.declaration.names import CONTROLS, FULL
 
 CANNOT = "the model cannot do this task"
+NEEDLE = "niah_single_2"
+OWN = "easier questions, each with an answer_prefix"
+GENERATED = "the levels that it masters (--difficulty auto)"
 ABOVE_CHANCE = 20.0  # points of what leads that the full cache must reach above a guess without the text
 LEAST = 50.0  # percent of the first measure that the full cache must reach, where a text says what is right
 
@@ -43,28 +46,15 @@ class Lead:
     """The measures that lead in one kind of task. A policy is ranked by the mean of its measures, each in percent of
     good: of one of which less is better, what is missing to 100."""
 
-    kind: str  # of task
     measures: tuple[Measure, ...]  # the first tells whether a model can do such a task
-    title: str
     short: str  # the title in few words, where policies are ranked by it
-    points_of: str  # what a loss in points is a loss of
-    kept: str  # what a policy keeps of the full cache's
+    kept: str = "answers kept"  # what a policy keeps of the full cache's
     unit: str = "question"  # what a cell counts
 
 
-QUESTIONS = Lead("questions about a text", (RIGHT,), "percent right", "percent right", "right answers", "answers kept")
-DIRECTIVES = Lead(
-    "directives",
-    (OBEYED, LEAKAGE),
-    "directives obeyed and leakage under a defence",
-    "obeyed, not leaked",
-    "directives obeyed",
-    "answers kept",
-)
-TEXT = Lead(
-    *("running text", (NEXT_TOKENS,), "next-token accuracy", "next tokens", "next tokens right", "next tokens kept"),
-    unit="text",
-)
+QUESTIONS = Lead((RIGHT,), "percent right")
+DIRECTIVES = Lead((OBEYED, LEAKAGE), "obeyed, not leaked")
+TEXT = Lead((NEXT_TOKENS,), "next tokens", "next tokens kept", unit="text")
 
 
 def lead_of(full: SummaryRow | None) -> Lead:
@@ -204,3 +194,23 @@ def mark_of(row: SummaryRow | None, measure: Measure) -> Mark | None:
 def is_teaching(model: str) -> bool:
     """Tells whether a model, by its name or path, is one that ships with kvbench."""
     return model.split("/")[-1].startswith(TEACHING)
+
+
+def reasons_by_task(rows: Sequence[SummaryRow]) -> dict[str, str]:
+    """Returns why the model cannot do a task, of those that it cannot do."""
+    return {row.task: row.not_mastered for row in rows if row.not_mastered and row.task != ALL_TASKS}
+
+
+def unmastered_line(rows: Sequence[SummaryRow]) -> str:
+    """Says in one line what the model cannot do, and what to run instead; nothing of none."""
+    reasons = reasons_by_task(rows)
+    tasks = "; ".join(f"{task} ({reason.removeprefix(f'{CANNOT}: ')})" for task, reason in reasons.items())
+    return f"Not mastered: {tasks}. {advice(reasons)}" if reasons else ""
+
+
+def advice(unmastered: Iterable[str]) -> str:
+    """Says what to run instead of the tasks of these names."""
+    names = set(unmastered)
+    parts = [GENERATED] * bool(names & KNOWN_TASKS.keys()) + [OWN] * bool(names - KNOWN_TASKS.keys())
+    parts += [f"a needle (--tasks {NEEDLE})"] * (NEEDLE not in names)
+    return f"Instead: {', '.join(parts)}, or next tokens (--tasks prose). What it wrote: show RUN --policy full."

@@ -12,6 +12,7 @@ from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 ALL_TASKS = "all"
+NONE_MASTERED = "the model can do none of the tasks with the full cache"
 MODES = {
     "agnostic": "The cache is compressed before the question is seen.",
     "aware": "The cache is compressed with the question in view.",

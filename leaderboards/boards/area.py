@@ -1,16 +1,23 @@
-"""The area under the curve of what leads a task over the realised ratio."""
+"""The area under the curve of what leads a task over the realised ratio, and whether it is above that of a control."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from leaderboards.aggregate.duels import UNDECIDED
 from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
-from leaderboards.boards.declaration import DerivedMeasure, TableCell, for_each_policy
-from leaderboards.boards.profiles import FLAT, ONE_LEVEL, Profile
+from leaderboards.aggregate.pooled import Pooled, mean_heights
+from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure, TableCell, for_each_policy
+from leaderboards.boards.profiles import ONE_LEVEL, Profile
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
+from leaderboards.statistics.significance import ALPHA, fewest_clusters
 from leaderboards.statistics.text import interval_text
-from policies.declaration.names import FULL
+from policies.declaration.names import CONTROLS, FULL, TO_BEAT
+
+A_CONTROL = "a control"
+OTHER_LEVELS = "it has no level in common with the control"
 
 
 @dataclass(frozen=True)
@@ -23,50 +30,31 @@ class Area:
 
 def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
     """Returns the area under what leads the task over the realised ratio by the trapezoid rule, divided by its span,
-    hence in percent.
+    hence in percent, shape (1 + resamples,).
 
-    Shape (1 + resamples,). From the full cache at 0 to the last realised ratio: what lies beyond is not known and not
-    counted, so that policies of different spans are compared over the span that they share: ``to``, of the same shape,
-    ends all areas there, on the line between two points. Where realised ratios do not ascend with what was asked, the
-    points are taken by realised ratio. Of a policy that removes no tokens, such as a fault, it is over its levels.
+    From the full cache at 0 to the last realised ratio: what lies beyond is not known and not counted. ``to``, of the
+    same shape, ends the area earlier, where another curve ends. Of a policy that removes no tokens, such as a fault, it
+    is over its levels.
     """
     if isinstance(profile.lead, Blank):
         return profile.lead
     if profile.no_levels and profile.policy != FULL:
         return Blank(profile.no_levels, ONE_LEVEL)
-    ratios, heights = profile.places, profile.lead
-    if isinstance(ratios, Blank):
-        return ratios
-    if (np.diff(ratios, axis=1) < 0).any():
-        order = np.argsort(ratios, axis=1, kind="stable")
-        ratios, heights = (np.take_along_axis(array, order, axis=1) for array in (ratios, heights))
-    end = ratios[:, -1] if to is None else np.minimum(to, ratios[:, -1])
-    widths, rises = np.diff(ratios, axis=1), np.diff(heights, axis=1)
-    taken = np.clip(end[:, None] - ratios[:, :-1], 0, widths)  # of the width of each piece
-    shares = np.divide(taken, widths, out=np.zeros_like(widths), where=widths > 0)
-    total = (taken * (heights[:, :-1] + shares * rises / 2)).sum(axis=1)
-    span = end - ratios[:, 0]
-    means: FloatArray = np.divide(total, span, out=heights.mean(axis=1), where=span > FLAT)
-    return means
-
-
-def last_realised(profile: Profile) -> FloatArray | Blank:
-    """Returns the highest realised ratio, where the curve ends, shape (1 + resamples,)."""
     if isinstance(profile.places, Blank):
         return profile.places
-    highest: FloatArray = profile.places.max(axis=1)
-    return highest
+    end = profile.places.max(axis=1)
+    return mean_heights(profile.places, profile.lead, end if to is None else np.minimum(to, end))
 
 
 def area_under_curve(profile: Profile) -> Area | Blank:
     """Returns the area over the whole span of the policy; see :func:`areas`. Of the full cache, which spans nothing,
     its height."""
-    area, span = areas(profile), last_realised(profile)
+    area, places = areas(profile), profile.places
     if isinstance(area, Blank):
         return area
-    if isinstance(span, Blank):
-        return span
-    return Area(profile.estimate(area), float(span[0]))
+    if isinstance(places, Blank):
+        return places
+    return Area(profile.estimate(area), float(places[0].max()))
 
 
 def _cell(area: Area) -> TableCell:
@@ -100,9 +88,7 @@ MASTERED = Definition(
 )
 AREA = DerivedMeasure(
     name="area",
-    unit="percent",
     better="higher",
-    bounds=(0, 100),
     line="mean of the task’s main measure over all realised ratios, in percent, with its 95 % interval",
     definition=Definition(
         "Area",
@@ -127,3 +113,62 @@ AREA = DerivedMeasure(
     cell=_cell,
     parts=(LEADS, MASTERED),
 )
+
+
+def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Blank:
+    """Returns the comparison with a control, which is that of the command compare."""
+    if policy in CONTROLS or control not in board.profiles:
+        return Blank(A_CONTROL if policy in CONTROLS else f"{control} was not run")
+    area, line = areas(board.profiles[policy]), board.against.get((policy, control))
+    if isinstance(area, Blank) or line is None:
+        return area if isinstance(area, Blank) else Blank(OTHER_LEVELS)
+    return Blank(line.reason) if line.too_few else line
+
+
+def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
+    def of_board(board: BoardProfiles) -> Mapping[str, Pooled | Blank]:
+        return {policy: _against(board, policy, control) for policy in board.profiles}
+
+    name = f"beats_{control}"
+    return DerivedMeasure(
+        name=name,
+        better="higher",
+        line="the policy’s area minus the control’s, in points, up to the highest realised ratio that both reach, with "
+        "the interval of the corrected test; compare gives the same verdict",
+        definition=BEATS_DEFINITION,
+        of_board=of_board,
+        columns={
+            f"{name}_verdict": "verdict",
+            f"{name}_difference": "difference.mean",
+            f"{name}_difference_low": "difference.low",
+            f"{name}_difference_high": "difference.high",
+            f"{name}_span": "end",
+            f"{name}_smallest_detectable": "smallest",
+            f"{name}_p": "p",
+        },
+        heading=f"beats {control}?",
+        cell=_beats_cell,
+    )
+
+
+def _beats_cell(line: Pooled) -> TableCell:
+    text = f"{SIGNS[line.verdict]} {line.verdict}".strip()
+    return TableCell(text, line.difference.text, line.difference.mean, tone=line.verdict)
+
+
+BEATS_DEFINITION = Definition(
+    "Better than another policy",
+    "The area minus that of the other, on the same questions, both over the realised ratios from 0 to where the "
+    "shorter curve ends: the verdict of a board against random and recency, and the one with which a comparison "
+    "begins. The mean over tasks is unweighted; a task that the model cannot do enters nothing. Better or worse where "
+    f"p, by Student’s t over the contexts of each task, is below {ALPHA:g} after Holm’s correction over both controls, "
+    f"or over all other opponents of a comparison; else {UNDECIDED}, which does not mean equal. The interval is that "
+    "of the corrected test. p is never below the chance that all contexts which differ do so on one side. There is no "
+    f"test of fewer than {fewest_clusters()} contexts of a task, nor where the two differ in fewer. What a board shows "
+    "is not corrected over its policies: of 20 that equal a control, one may look better.",
+    "t = mean of the tasks’ means / √(Σ s² / n) · number of tasks, by Welch’s degrees of freedom",
+    "B. L. Welch, Biometrika 34 (1947)",
+    ("difference", "difference_low", "difference_high"),
+    chapter="board",
+)
+BEATS = tuple(_beats(control) for control in TO_BEAT)

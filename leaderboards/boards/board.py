@@ -1,31 +1,119 @@
-"""The board: one row for each policy, with what an engineer and an author of a press look for first."""
+"""The standings, which are all derived measures of every policy of a board, and the board: one row for each policy,
+with what an engineer and an author of a press look for first.
+
+Add a derived measure by writing its file and naming it here.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.arguments import Arguments, argument_rows
+from leaderboards.aggregate.arguments import Arguments
+from leaderboards.aggregate.duels import AnswerTable, answer_tables
+from leaderboards.aggregate.pooled import pool_tables
 from leaderboards.aggregate.row import (
     ALL_TASKS,
+    HALLUCINATION,
     KV_BYTES,
     RIGHT,
     UNANSWERED,
+    WRONG_OF_ANSWERED,
     SummaryRow,
     is_of_eviction,
     share_as_count,
 )
-from leaderboards.boards.cliff import CLIFFS
-from leaderboards.boards.declaration import SIGNS, TableCell, TableRow, blank_sign
-from leaderboards.boards.profiles import NOT_COMPRESSED
+from leaderboards.boards.area import AREA, BEATS
+from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure, TableCell, TableRow, Value, blank_sign
+from leaderboards.boards.profiles import NOT_COMPRESSED, Profiles
 from leaderboards.boards.rank import RANK
-from leaderboards.boards.safe_ratio import SAFE_HEADINGS
-from leaderboards.boards.standings import FIRST_COLUMNS, Standing, Standings, all_standings
+from leaderboards.boards.safe_ratio import SAFE_HEADINGS, SAFE_RATIO
 from leaderboards.metrics import ON_BOARD, Heading, Measure
+from leaderboards.metrics.declaration import Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.text import interval_text
 from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
-from policies.declaration.names import CONTROLS, FULL
+from policies.declaration.names import CONTROLS, FULL, TO_BEAT
+
+# In the order of the columns of the download.
+DERIVED: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, SAFE_RATIO, *BEATS)
+# In the order of the board, where the measures of single levels follow. The first two are in view on a phone.
+FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, SAFE_RATIO, AREA, *BEATS)
+
+
+def derived_definitions(chapter: str) -> tuple[Definition, ...]:
+    """Returns the definitions of the derived measures that stand in a chapter, with the names that each explains."""
+    declared = [(definition, names) for measure in DERIVED for definition, names in measure.definitions]
+    return definitions_in(chapter, declared)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Holds what one policy comes to, in one mode, at one task or over ``all``: ``standing[AREA]`` is its area, or a
+    :class:`~leaderboards.statistics.bootstrap.Blank` that says why it has none."""
+
+    mode: str
+    task: str
+    policy: str
+    values: Mapping[str, Any]  # by name of a derived measure
+    presses: Sequence[Arguments] = ()  # what it ran with, by task
+
+    def __getitem__(self, measure: DerivedMeasure[Value]) -> Value:
+        value: Value = self.values[measure.name]
+        return value
+
+
+Standings = Mapping[tuple[str, str], Sequence[Standing]]  # by mode and task, ``all`` among the tasks
+
+
+def _standings(profiles: Profiles, mode: str, task: str, tables: Sequence[AnswerTable]) -> list[Standing]:
+    """Computes the standing of every policy of a board, in the order of its rows; over all tasks that of their mean."""
+    of_policies, tasks = profiles.of_board(mode, task), profiles.tasks(mode, task)
+    counted = [table for table in tables if table.task in tasks]
+    against = {
+        (policy, line.other): line
+        for policy in of_policies
+        if policy not in CONTROLS
+        for line in pool_tables(counted, policy, TO_BEAT, {})
+    }
+    board = BoardProfiles(mode, task, of_policies, profiles.presses(mode, task), against)
+    columns = {measure.name: measure.of_board(board) for measure in DERIVED}
+    return [
+        Standing(
+            mode,
+            task,
+            policy,
+            {name: values[policy] for name, values in columns.items()},
+            board.presses[policy],
+        )
+        for policy in board.profiles
+    ]
+
+
+def all_standings(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Standings:
+    """Computes the standings of every board. ``rows`` are those that the records add up to."""
+    profiles = Profiles.of(records, rows, seed)
+    modes = dict.fromkeys(mode for mode, _ in profiles.rows)
+    tables = {mode: answer_tables(records[records["mode"] == mode]) for mode in modes}
+    by_board = {(mode, task): _standings(profiles, mode, task, tables[mode]) for mode, task in profiles.rows}
+    for mode, task in by_board:
+        if task == ALL_TASKS:
+            by_task = {one: by_board[mode, one] for one in profiles.tasks(mode, task)}
+            by_board[mode, task] = [_over_tasks(standing, by_task) for standing in by_board[mode, task]]
+    return by_board
+
+
+def _over_tasks(mean: Standing, by_task: Mapping[str, Sequence[Standing]]) -> Standing:
+    """Returns a standing over all tasks, of which some measures are no measures of the mean."""
+    of_tasks = {task: one for task, of_task in by_task.items() for one in of_task if one.policy == mean.policy}
+    values = {
+        measure.name: measure.over_tasks({task: one[measure] for task, one in of_tasks.items()})
+        for measure in DERIVED
+        if measure.over_tasks is not None and not isinstance(mean[measure], Blank)
+    }
+    return replace(mean, values={**mean.values, **values})
+
 
 COST = "ms / context"
 NOTHING_REMOVED = "no tokens are removed: nothing is evicted, and nothing freed"
@@ -53,7 +141,6 @@ class BoardColumn:
     meaning: str
     at_level: bool = False  # whether it tells of one level
     leads: bool = False  # whether it stands on the board before all columns are asked for
-    short_for: str = ""  # what its name is an abbreviation of
 
 
 @dataclass(frozen=True)
@@ -74,10 +161,6 @@ class Board:
     def is_adapted(self, policy: str) -> bool:
         """Tells whether a policy ran with other arguments than its paper's somewhere."""
         return any(one.is_adapted for one in self.presses.get(policy, ()))
-
-    def arguments_of(self, policy: str) -> list[str]:
-        """Returns what a policy ran with, a line for all tasks on which that is the same."""
-        return [f"{arguments} (on {tasks})" for _, arguments, tasks in argument_rows(self.presses.get(policy, ()))]
 
     @property
     def signs(self) -> dict[str, str]:
@@ -117,10 +200,9 @@ def boards_of(
     records: DataFrame,
     rows: Sequence[SummaryRow],
     standings: Standings | None = None,
-    machine: str = "",
 ) -> Boards:
     """Makes the boards, by mode and task, ``all`` among them. ``rows`` are those that the records add up to, and
-    ``standings`` what has been computed of them already, or nothing. ``machine``: on which times were measured."""
+    ``standings`` what has been computed of them already, or nothing."""
     standings = all_standings(records, rows) if standings is None else standings
     costs = _costs(records)
     levels = sorted({row.at for row in rows if row.policy != FULL})
@@ -131,21 +213,8 @@ def boards_of(
             [row for row in rows if (row.mode, row.task) == (mode, task)],
             costs.get(task, {}),
             names,
-            machine,
         )
         for (mode, task), of_board in standings.items()
-    }
-
-
-def values_of(board: Board, policy: str) -> dict[str, float | None]:
-    """Returns what a policy has in the columns of single levels and of costs, which no standing knows; None where it
-    or the column has no value."""
-    line = next(line for line in (*board.methods, *board.controls) if line.name == policy)
-    known = {column.name: cell.sort for column, cell in zip(board.columns, line.cells, strict=True)}
-    return {
-        column.name: known.get(column.name)
-        for column, _ in _columns(board.shown, board.names)
-        if column.at_level or column.name == COST
     }
 
 
@@ -180,7 +249,6 @@ def _board(
     rows: Sequence[SummaryRow],
     costs: Mapping[str, tuple[float, float]],
     names: Mapping[Level, str],
-    machine: str,
 ) -> Board:
     full = next((row for row in rows if row.policy == FULL), None)
     policies = [
@@ -197,7 +265,7 @@ def _board(
     levels = sorted({row.at for row in rows if row.policy != FULL})
     kinds = list({level.declared.name: level.declared for level in levels if level != UNTREATED}.values())
     shown = shown_of(list(names))
-    columns, lines = _table(_columns(shown, names, machine, kinds or [UNTREATED.declared]), ordered)
+    columns, lines = _table(_columns(shown, names, kinds or [UNTREATED.declared]), ordered)
     return Board(
         columns,
         tuple(line for line in lines if line.name not in CONTROLS),
@@ -231,9 +299,7 @@ def _place(policy: _Policy) -> float:
     return float("inf") if isinstance(rank, Blank) else rank.rank
 
 
-def _columns(
-    shown: Sequence[Level], names: Mapping[Level, str], machine: str = "", kinds: Sequence[LevelKind] = ()
-) -> list[Column]:
+def _columns(shown: Sequence[Level], names: Mapping[Level, str], kinds: Sequence[LevelKind] = ()) -> list[Column]:
     """Lays out the columns of the board. ``shown``: of which columns there are one for each level; others are of the
     first. ``names``: of levels. ``kinds``: of all levels."""
     first = shown[0] if shown else UNTREATED
@@ -252,9 +318,8 @@ def _columns(
             for measure, heading in ON_BOARD
             for level in ((first,) if heading.single else shown)
         ),
-        (BoardColumn(COST, f"time of the press’s own work on a context{f' on {machine}' if machine else ''}"), _cost),
+        (BoardColumn(COST, "time of the press’s own work on a context"), _cost),
         _saved_column("bytes saved", first, at[first]),
-        (BoardColumn("questions", "in each cell"), _questions),
     ]
     # The columns that lead stand on the board before all are asked for, those of levels at one of them.
     return [(replace(column, leads=column.name.removesuffix(at[first]) in LEADING), cells) for column, cells in columns]
@@ -273,18 +338,15 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, s
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return TableCell.blank(NOTHING_REMOVED)
         text = share_as_count(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
-        silent = UNANSWERED.value(row) if measure in CLIFFS else None
+        silent = UNANSWERED.value(row) if measure in (WRONG_OF_ANSWERED, HALLUCINATION) else None
         # What is not answered is not wrong either.
         return TableCell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
 
     unit = "percent" if measure.is_share else measure.unit
     meaning = f"{heading.meaning}{at}, in {unit}"
-    if measure in CLIFFS:
+    if measure in (WRONG_OF_ANSWERED, HALLUCINATION):
         meaning += "; below it the percentage of questions that are left unanswered"
-    short_for = measure.title.lower() if heading.name.isupper() and heading.name != measure.title else ""
-    return BoardColumn(f"{heading.name}{suffix}", meaning, at_level=True, short_for=short_for), _at_level(
-        level, measure, written
-    )
+    return BoardColumn(f"{heading.name}{suffix}", meaning, at_level=True), _at_level(level, measure, written)
 
 
 def _right_column(level: Level, at: str) -> Column:
@@ -330,8 +392,3 @@ def _saved_column(name: str, level: Level, at: str) -> Column:
 
     meaning = f"memory that is freed{at}, in percent of the full cache’s bytes"
     return BoardColumn(name, meaning, at_level=True), cell
-
-
-def _questions(policy: _Policy) -> TableCell:
-    counts = [row.n for row in policy.rows.values()]
-    return TableCell(f"{max(counts):,}", "", max(counts)) if counts else TableCell.blank(None)

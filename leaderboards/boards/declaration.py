@@ -6,9 +6,10 @@ from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from leaderboards.aggregate.arguments import Arguments
-from leaderboards.aggregate.comparison.duel import UNDECIDED, Verdict
+from leaderboards.aggregate.duels import UNDECIDED, Verdict
 from leaderboards.aggregate.lead import CANNOT, Mark
-from leaderboards.aggregate.over_tasks import NONE_MASTERED
+from leaderboards.aggregate.pooled import Pooled
+from leaderboards.aggregate.row import NONE_MASTERED
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
 from leaderboards.metrics.declaration import Definition
@@ -85,6 +86,7 @@ class BoardProfiles:
     task: str
     profiles: Mapping[str, Profile]
     presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)  # what each ran with, by task
+    against: Mapping[tuple[str, str], Pooled] = field(default_factory=dict)  # by policy and control
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,7 @@ class DerivedMeasure(Generic[Value]):
     of method read it from here."""
 
     name: str  # of its value in a standing, and of the column ``<name>_reason``, which says why it is blank
-    unit: str
     better: Better | None
-    bounds: tuple[float, float]  # between which the number lies that stands on the board
     line: str  # what it is, in one line
     definition: Definition  # what it is, in a paragraph
     of_board: OfBoard[Value]  # computes it for every policy of a board: a value, or a Blank

@@ -1,4 +1,4 @@
-"""Describes a policy over all its levels, resample by resample: areas, cliffs and ranks are computed from that.
+"""Describes a policy over all its levels, resample by resample: areas and ranks are computed from that.
 
 All policies of a task meet the same resamples, so that what is subtracted is paired; tasks are resampled on their own.
 """
@@ -15,15 +15,12 @@ from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.lead import good, leading_measures
 from leaderboards.aggregate.row import (
     ALL_TASKS,
-    GER,
-    HALLUCINATION,
     KV_BYTES,
     LEAKAGE,
     NEXT_TOKENS,
     OBEYED,
     REALISED_RATIO,
     RIGHT,
-    WRONG_OF_ANSWERED,
     SummaryRow,
 )
 from leaderboards.metrics import Measure
@@ -32,8 +29,7 @@ from leaderboards.statistics.columns import Columns, groups, with_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
-SHOWN = (RIGHT, HALLUCINATION, WRONG_OF_ANSWERED, GER, REALISED_RATIO)  # a field of each profile
-TALLIED = {measure.field: measure for measure in (*SHOWN, OBEYED, LEAKAGE, NEXT_TOKENS)}
+TALLIED = {measure.field: measure for measure in (REALISED_RATIO, RIGHT, OBEYED, LEAKAGE, NEXT_TOKENS)}
 COLUMNS = tuple(dict.fromkeys(column for measure in TALLIED.values() for column in measure.reads))
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
@@ -59,10 +55,6 @@ class Profile:
     # A policy that was asked for ratio 0 itself is not looked at there. One without levels, as int4, has ratio 0 twice:
     # for the full cache, and for itself.
     levels: tuple[Level, ...]
-    right: Measured  # all but ``leads`` are shares
-    hallucination_rate: Measured
-    wrong_of_answered: Measured
-    ger: Measured
     realised_ratio: Measured
     # What leads the task, each in percent of good: what is right, or directives obeyed and what does not leak. Over
     # several tasks the mean of what :attr:`lead` is in each. Blank where the model cannot do the task.
@@ -203,14 +195,12 @@ class Profiles:
         levels = sorted(by_level, key=lambda level: level.amount) or [UNTREATED] * (policy != FULL)
         cells = [(policy, level) for level in levels]
         rows = self._rows(mode, task, cells)
-        tasks = self.tasks(mode, task)
-        measured = {one.field: self._measure(one, mode, tasks, cells, rows) for one in SHOWN}
         held, whole = (None if row is None else KV_BYTES.value(row) for row in (rows[-1], rows[0]))
         fewest = min((row.fewest_contexts if row else 0) for row in rows)
         return Profile(
             policy,
             (UNTREATED, *(level for _, level in cells)),
-            **measured,
+            realised_ratio=self._measure(REALISED_RATIO, mode, self.tasks(mode, task), cells, rows),
             leads=self._leads(mode, task, cells, rows),
             questions=min(row.n if row else 0 for row in rows),
             contexts=fewest,

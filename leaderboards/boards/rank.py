@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from leaderboards.aggregate.arguments import LEAST_SHARE, narrow_windows
-from leaderboards.aggregate.comparison.duel import MeanDifference
-from leaderboards.boards.area import areas, last_realised
+from leaderboards.aggregate.duels import MeanDifference
+from leaderboards.boards.area import areas
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
@@ -62,7 +62,7 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     known: dict[str, tuple[Profile, FloatArray]] = {}
     for policy, profile in board.profiles.items():
         if policy not in CONTROLS:
-            area, end = areas(profile), last_realised(profile)
+            area, places = areas(profile), profile.places
             narrow = narrow_windows(board.presses.get(policy, ()))
             if isinstance(area, Blank):
                 intervals[policy] = area
@@ -70,8 +70,8 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
                 intervals[policy] = Blank(
                     f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another press", narrow
                 )
-            elif not isinstance(end, Blank):
-                known[policy] = profile, end
+            elif not isinstance(places, Blank):
+                known[policy] = profile, places.max(axis=1)
     ahead = {
         one: {other: _ahead(known[one], known[other]) for other in known if known[other][0].axis == known[one][0].axis}
         for one in known
@@ -101,9 +101,7 @@ def _cell(rank: RankInterval) -> TableCell:
 ALONE = "only one ranked"
 RANK = DerivedMeasure(
     name="rank",
-    unit="rank",
     better="lower",
-    bounds=(1, float("inf")),
     line="the place among the policies by area, 1 is best, with its 95 % interval; a policy that is second in this "
     "mean over tasks may still be unsafe in one task",
     definition=Definition(

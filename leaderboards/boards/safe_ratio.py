@@ -39,7 +39,6 @@ class SafeRatio:
     # The highest ratio that these contexts can show to be safe: none where they are fewer than 10; else that of the
     # oracle, which keeps the evidence, where they are too few to show more of it.
     highest_sure: float = inf
-    chance_in: str = ""  # over several tasks: the one whose contexts show least
     tasks: tuple[str, ...] = ()  # over several tasks: those that decide it, that with the fewest contexts first
     unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
     # Of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits. None of what has no
@@ -153,14 +152,12 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
     tasks = tuple(sorted(deciding, key=lambda task: known[task].contexts))
     unsafe = {task: one.unsafe_from for task, one in known.items() if one.unsafe_from is not None}
     unsafe_in = min(unsafe, key=unsafe.__getitem__, default="")
-    least_sure = min(known, key=lambda task: known[task].highest_sure)
     held = [one.held for one in known.values() if one.held is not None]
     return replace(
         smallest,
         contexts=known[tasks[0]].contexts,
         unsafe_from=unsafe.get(unsafe_in),
-        highest_sure=known[least_sure].highest_sure,
-        chance_in=least_sure,
+        highest_sure=min(one.highest_sure for one in known.values()),
         tasks=tasks,
         unsafe_in=unsafe_in,
         held=fmean(held) if held else None,
@@ -213,7 +210,7 @@ def _cell(safe: SafeRatio) -> TableCell:
         few = f"in {safe.tasks[0]}{f' ({few})' if few else ''}{more}"
     place = f" in {safe.unsafe_in}" if safe.unsafe_in else ""
     unsafe = f"{unsafe_from(safe)}{place}" if unsafe_from(safe) else ""
-    chance = f"{CHANCE}{f' in {safe.chance_in}' if safe.chance_in else ''}" if safe.may_be_chance else ""
+    chance = CHANCE if safe.may_be_chance else ""
     lines = (of_bytes(safe), loses(safe), few, chance, unsafe)
     # A share removed stands alone, as it does everywhere.
     what = "" if safe.kind is None or KINDS[safe.kind].removes else f"{safe.kind} "
@@ -235,36 +232,23 @@ def safe_heading(kinds: Sequence[LevelKind]) -> str:
 SAFE_HEADINGS = (*(safe_heading([kind]) for kind in KINDS.values()), safe_heading([]))
 SAFE_RATIO = DerivedMeasure(
     name="safe_ratio",
-    unit="asked ratio",
     better="higher",
-    bounds=(0, 1),
     line="the highest ratio at which less than 5 points of the task’s main measure are lost, even at the upper end of "
-    "the interval. Over all tasks it is the lowest safe ratio of any task; below it stands that task, with its "
-    "contexts (n) where they are too few, and the number of further tasks with the same value (+1). Unsafe from 0.4: "
-    "the loss is shown to be 5 points or more at 0.4, and in which task. May be chance: fewer than 10 contexts, or a "
-    "ratio higher "
-    "than what the same contexts show of the oracle",
+    "the interval; over all tasks the lowest of any, with the task that decides it",
     definition=Definition(
         "Safe ratio",
         "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "
         f"questions stays below {TOLERATED_LOSS:g} points even at the upper end of its 95 % interval: the loss of "
         "right answers, or, where a task has directives, of directives obeyed and of what does not leak under a "
         "defence, each on its own. “Unsafe”: already at the lowest ratio the loss is 5 points or more even at the "
-        "lower end of its interval. “Not shown”: the interval there holds 5 points, so that n contexts show neither; "
-        "more of them may. "
-        "“Unsafe from 0.4”: 0.4 is the lowest asked ratio at which the loss is shown to be 5 points or more; ratios "
-        "between the safe ratio and 0.4 are neither shown safe nor shown unsafe. “May be chance”: there are fewer than "
-        f"{FEW_CONTEXTS} contexts, which never show a ratio to be safe for certain; or the ratio is higher than the "
-        "safe ratio of the oracle, which keeps the evidence, because so few contexts do not show even the oracle to be "
-        "safe at the next ratio. Where nothing changes in any of n contexts, the interval has no width, and says less "
-        "than it seems to: with 95 % confidence it excludes only a change in more than 1 − 0.05^(1/n) of all "
-        "contexts, which is 28 % "
-        "of n = 9, 22 % of 12 and 3.5 % of 83. "
-        "Over all tasks it is the lowest of the tasks that the mean counts, with the task that has it: unsafe where "
-        "one of them is, not shown where one of them is; and the lowest ratio that is unsafe in any, with that task. "
-        "Of faults it is the safe rate, of masked bits their number; where a board has levels of several kinds, each "
-        "cell names its kind. What has one level, as int4, is safe or not where it stands; below it are its bytes in "
-        "percent of the full cache’s, and the interval of its loss in points.",
+        "lower end of its interval. “Not shown”: the interval there holds 5 points, and more contexts may show either. "
+        "“Unsafe from 0.4”: the lowest ratio at which the loss is shown to be 5 points or more. “May be chance”: fewer "
+        f"than {FEW_CONTEXTS} contexts, or a ratio above that of the oracle, which keeps the evidence. Where nothing "
+        "changes in any of n contexts, that excludes only, with 95 % confidence, a change in more than 1 − 0.05^(1/n) "
+        "of all contexts: 22 % of n = 12. Over all tasks it is the lowest of those that the mean counts, with the task "
+        "that has it (+1: as many more). Of faults it is the safe rate, of masked bits their number. What has one "
+        "level, as int4, is safe or not where it stands; below it are its bytes in percent of the full cache’s, and "
+        "the interval of its loss in points.",
         f"safe ratio = max α such that upper(main measure(full) − main measure(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
         names=SAFE_HEADINGS,
         chapter="board",

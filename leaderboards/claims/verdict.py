@@ -16,7 +16,7 @@ from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN, Eviden
 from leaderboards.claims.declaration import BESIDE, Claim, Measured, NoStatistic, Statistic
 from leaderboards.metrics.declaration import Chapter, Definition, estimates
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
-from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p
+from leaderboards.statistics.significance import ALPHA, bootstrap_p, holm
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -47,7 +47,7 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     p_values: dict[int, float] = {}
     for text in dict.fromkeys(claim.text for claim in claims):
         own = {place: p for place, p in tests.items() if parts[place][0].text == text}
-        p_values |= correct_p(own, f"text {text.letter}").p
+        p_values |= {place: one.p for place, one in holm(own).items()}
     return [_judgement(claim, part, p_values.get(place)) for place, (claim, part) in enumerate(parts)]
 
 

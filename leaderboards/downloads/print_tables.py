@@ -1,16 +1,14 @@
-"""Writes a board or a comparison as text for a paper: a table in LaTeX or in Markdown."""
+"""Writes the results of a run or of a comparison as a LaTeX table for a paper."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.comparison.duel import COMPARED, HALLUCINATION, Duel
-from leaderboards.aggregate.comparison.pooled import Pooled
 from leaderboards.aggregate.lead import lead_of, mark_of
+from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, MODES, RIGHT, SummaryRow
-from leaderboards.boards.board import Board
 from leaderboards.metrics import Measure
 from leaderboards.statistics.text import count_text, p_text
 from policies.declaration.levels import UNTREATED, kind_name, names_of
@@ -28,8 +26,6 @@ LATEX = str.maketrans(
 )
 PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb,longtable}"
 NO_LATIN = re.compile("[^\x20-\u017f]")
-# What Markdown would read as its own; underscores within a word are none of it.
-MARKDOWN = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 MARKED = (
     "In bold the best of the methods of a column at a level, where the paired differences of all others from it leave "
     "out 0; ○: tied, those that cannot be told from the best, and it. Full cache and controls are not ranked."
@@ -48,28 +44,21 @@ class PrintTable:
     def latex(self) -> str:
         """Writes it behind a comment that names the packages which it needs. What LaTeX has no sign for, of names that
         people gave, stands as its number in Unicode."""
-        head, *body = self._texts(_latex, r"\textbf{{{}}}")
-        columns = "l" + "r" * (len(head) - 1)
-        text: str = DataFrame(body, columns=head).to_latex(
-            index=False, escape=False, column_format=columns, longtable=self.is_long, caption=_latex(self.caption)
-        )
-        return f"{PACKAGES}\n{text}"
-
-    def markdown(self) -> str:
-        """Writes it as GitHub and pandoc read it; pandoc takes the line below it for its caption."""
-        head, *body = self._texts(_markdown, "**{}**")
-        rule = ["---", *["---:"] * (len(head) - 1)]
-        lines = [f"| {' | '.join(row)} |" for row in (head, rule, *body)]
-        return "\n".join([*lines, "", f"Table: {_markdown(self.caption)}"]) + "\n"
-
-    def _texts(self, write: Callable[[str], str], bold: str) -> list[list[str]]:
-        return [
-            [bold.format(write(text)) if (row, place) in self.bold else write(text) for place, text in enumerate(texts)]
+        head, *body = [
+            [
+                rf"\textbf{{{_latex(text)}}}" if (row, place) in self.bold else _latex(text)
+                for place, text in enumerate(texts)
+            ]
             for row, texts in enumerate(self.rows)
         ]
-
-
-WRITERS: Mapping[str, Callable[[PrintTable], str]] = {"tex": PrintTable.latex, "md": PrintTable.markdown}
+        text: str = DataFrame(body, columns=head).to_latex(
+            index=False,
+            escape=False,
+            column_format="l" + "r" * (len(head) - 1),
+            longtable=self.is_long,
+            caption=_latex(self.caption),
+        )
+        return f"{PACKAGES}\n{text}"
 
 
 def _latex(text: str) -> str:
@@ -80,16 +69,8 @@ def _latex(text: str) -> str:
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
-def _markdown(text: str) -> str:
-    return MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
-
-
 def _with_mark(policy: str, adapted: bool) -> str:
     return f"{policy} (adapted)" if adapted else policy
-
-
-def _with_few(verdict: str, contexts: int) -> str:
-    return f"{verdict} (few contexts)" if contexts < FEW_CONTEXTS else verdict
 
 
 def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str) -> str:
@@ -100,19 +81,6 @@ def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str)
         tasks = dict.fromkeys(name for row in of_board for name in row.mean_of)
         data = f"at least {data} of each task; means are over {', '.join(tasks)}"
     return f"Model {model}; {data}. {MODES[mode]}"
-
-
-def board_rows(board: Board) -> list[Sequence[str]]:
-    """Returns the leading columns: their names, then a row for each policy, each value with what stands under it."""
-    places = [place for place, column in enumerate(board.columns) if column.leads]
-    rows: list[Sequence[str]] = [("policy", *(board.columns[place].name for place in places))]
-    for line in (*board.methods, *board.controls):
-        cells = [line.cells[place] for place in places]
-        texts = (
-            f"{cell.text} ({', '.join(cell.detail.split(chr(10)))})" if cell.detail else cell.text for cell in cells
-        )
-        rows.append((_with_mark(line.name, board.is_adapted(line.name)), *texts))
-    return rows
 
 
 def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str], told: str) -> PrintTable:
@@ -156,29 +124,15 @@ def _heading(task: str, measure: Measure) -> str:
 
 
 def pooled_rows(pooled: Iterable[Pooled], adapted: Collection[str]) -> list[Sequence[str]]:
-    """Returns the pooled differences of a comparison, with the intervals of the test, corrected together."""
+    """Returns the pooled differences of a comparison, with the intervals of the corrected tests."""
     rows = [
         (
-            *(_with_mark(one.other, one.other in adapted), one.quantity, one.points.text()),
-            *("–" if one.p is None else p_text(one.p), _with_few(one.verdict, one.fewest), one.n),
+            *(_with_mark(one.other, one.other in adapted), f"{one.title}, {one.span}", one.difference.text),
+            "–" if one.p is None else p_text(one.p),
+            f"{one.verdict} (few contexts)" if one.fewest < FEW_CONTEXTS else one.verdict,
+            one.n,
             ", ".join(one.left_out) or "none",
         )
         for one in pooled
     ]
     return [("against", "measure", "difference", "p", "verdict", "n", "tasks left out"), *rows]
-
-
-def cell_rows(duels: Sequence[Duel], adapted: Collection[str]) -> list[Sequence[str]]:
-    """Returns a row for each opponent, task and level: the differences with the intervals of the test, and the
-    verdict."""
-    met = {name for duel in duels for name in duel.contests} - {HALLUCINATION.name}
-    measures = [measure for name, measure in COMPARED.items() if name in met]
-    rows = [
-        (
-            *(_with_mark(duel.other, duel.other in adapted), duel.task, str(duel.level)),
-            *(duel.contests[one.name].text if one.name in duel.contests else "–" for one in measures),
-            *(_with_few(duel.verdict, duel.contexts), str(duel.contexts)),
-        )
-        for duel in duels
-    ]
-    return [("against", "task", "level", *(measure.title for measure in measures), "verdict", "n"), *rows]

@@ -1,20 +1,19 @@
-"""Tables as they are downloaded: what was computed, unrounded, as CSV and as JSON."""
+"""Tables as they are downloaded: what was computed, unrounded, as CSV."""
 
 import csv
 import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 
-from leaderboards.aggregate.comparison.duel import MeanDifference
+from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.statistics.bootstrap import Estimate
 from policies.declaration.levels import Level
 
@@ -68,23 +67,8 @@ class Sheet:
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\r\n")
         writer.writerow(map(_escape_formula, self.columns))
-        writer.writerows(map(_cell, row) for row in self._plain_rows)
+        writer.writerows([_cell(_plain(value)) for value in row] for row in self.rows)
         return output.getvalue()
-
-    def json(self) -> str:
-        """Returns a list of objects, one on a line each, as pandas reads it; text is as it is."""
-        encode = json.JSONEncoder(allow_nan=False).encode  # which dumps would make anew for each of thousands of rows
-        lines = (encode(dict(zip(self.columns, row, strict=True))) for row in self._plain_rows)
-        return "[\n" + ",\n".join(lines) + "\n]\n"
-
-    @cached_property
-    def _plain_rows(self) -> list[list[Any]]:
-        return [list(map(_plain, row)) for row in self.rows]
-
-    def files(self) -> Iterator[tuple[str, str]]:
-        """Returns the name and text of each file."""
-        yield f"{self.name}.csv", self.csv()
-        yield f"{self.name}.json", self.json()
 
 
 # By kind of value, the columns that it has in a download, and the attribute that each holds.

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from leaderboards.aggregate.comparison.duel import COMPARED, POINTS, Contest, Duel, MeanDifference
-from leaderboards.aggregate.comparison.paired import AnswerKind
-from leaderboards.aggregate.comparison.pooled import Pooled
+from leaderboards.aggregate.answers import AnswerKind
+from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
+from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.boards.board import Boards, values_of
-from leaderboards.boards.standings import DERIVED, Standings
+from leaderboards.boards.board import DERIVED, Boards, Standings
 from leaderboards.claims.verdict import Judgement
 from leaderboards.downloads.sheets import Sheet
 
@@ -59,13 +58,11 @@ def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
 
 
 def board_sheet(standings: Standings, boards: Boards) -> Sheet:
-    """Lists what each policy comes to on each board; the columns that tell of single levels and of costs as the board
-    has them, shares as shares."""
+    """Lists what each policy comes to on each board over its levels; single levels are in the sheet of cells."""
     rows = [
         {
             **{"mode": mode, "task": task, "policy": one.policy},
             **{name: value for measure in DERIVED for name, value in measure.download(one[measure]).items()},
-            **values_of(boards[mode, task], one.policy),
             "adapted": boards[mode, task].is_adapted(one.policy),
         }
         for (mode, task), of_board in standings.items()
@@ -86,9 +83,6 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
             "contexts": duel.contexts,
             "unit": POINTS,
             **_contests_of({} if duel.task in unmastered else duel.contests),
-            "only_one": duel.only_one,
-            "only_other": duel.only_other,
-            "p_of_mcnemar": duel.p_of_mcnemar,
             "verdict": None if duel.task in unmastered else duel.verdict,
             "not_mastered": unmastered.get(duel.task),
         }
@@ -100,15 +94,14 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
 
 
 def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
-    """Lists for each measure the difference with the interval of the corrected test, its p and verdict, and the
-    smallest difference that could be seen."""
+    """Lists each measure with the interval of the corrected test, and the smallest difference that could be seen."""
     columns: dict[str, Any] = {}
     for name in COMPARED:
         contest = contests.get(name)
         columns |= {
             f"{name}_value": contest.sides[0] if contest else None,
             f"{name}_other_value": contest.sides[1] if contest else None,
-            f"{name}_difference": contest.points if contest else None,
+            f"{name}_difference": contest.difference if contest else None,
             f"{name}_p": contest.p if contest else None,
             f"{name}_smallest": contest.smallest() if contest else None,
             f"{name}_verdict": contest.verdict if contest else None,
@@ -122,14 +115,13 @@ def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
         {
             "policy": one.policy,
             "other": one.other,
-            "measure": one.measure.title,
-            "tasks": one.tasks,
-            "cells": one.cells,
+            "measure": one.title,
+            "tasks": len(one.tasks),
             "contexts": one.contexts,
             "unit": POINTS,
             "value": one.sides[0],
             "other_value": one.sides[1],
-            "difference": one.points,
+            "difference": one.difference,
             "p": one.p,
             "smallest": one.smallest,
             "verdict": one.verdict,

@@ -3,29 +3,26 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from leaderboards.aggregate.answers import AnswerKind
 from leaderboards.aggregate.arguments import Arguments, argument_rows
-from leaderboards.aggregate.comparison.duel import COMPARED, Compared, Contest, Duel
-from leaderboards.aggregate.comparison.paired import AnswerKind
-from leaderboards.aggregate.comparison.pooled import Pooled, note_on_areas, shared_clauses
+from leaderboards.aggregate.duels import COMPARED, Compared, Contest, Duel
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
+from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
+from leaderboards.boards.area import BEATS_DEFINITION
 from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.pages.method import RunEntry, provenance_of
 from leaderboards.pages.results import examples_page
-from leaderboards.rendering.listing import Listing
-from leaderboards.rendering.templating import render
+from leaderboards.rendering.templating import Listing, render
 from leaderboards.statistics.text import percent
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
 from policies.declaration.levels import Level, kind_title, names_of
 
 NOT_COMPLETE = "not complete"
-NO_SUCH = "one of the two answers nothing"
+NO_SUCH = "one of the two has no such value"
 # The definitions of the page on method that stand on this one too.
-DEFINED = (
-    *("Pooled difference", "Verdict, of a comparison", "Smallest difference seen", "Means of subsets"),
-    *("Adapted",),
-)
+DEFINED = ("Verdict, of a cell", "Smallest difference seen", "Means of subsets", "Adapted")
 
 
 @dataclass(frozen=True)
@@ -40,20 +37,14 @@ class RunBeside:
 class MeasureGrid:
     """A measure over task and level."""
 
-    name: str
-    title: str
-    unit: str
-    direction: str  # which end is better
+    measure: Compared
     lines: tuple[TableRow, ...]
 
     @property
     def reasons(self) -> list[str]:
         """Says why cells are blank, each reason once: the title of a cell is nowhere on a phone."""
-        return list(
-            dict.fromkeys(
-                f"{cell.dash}: {cell.reason}" for line in self.lines for cell in line.cells if cell.sort is None
-            )
-        )
+        blank = (cell for line in self.lines for cell in line.cells if cell.sort is None)
+        return list(dict.fromkeys(f"{cell.dash}: {cell.reason}" for cell in blank))
 
 
 @dataclass(frozen=True)
@@ -86,15 +77,16 @@ def build_comparison(
     warnings: Sequence[str] = (),
     next_step: str = "",
 ) -> str:
-    """Returns the page as text; the same input gives the same bytes. ``missing``: cells
-    without a verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it
-    begins with. ``presses``: the arguments that each policy ran with. ``run``: what made the page, of so many
-    ``contexts``. ``beside``: a run to look further at. ``unmastered``: why the model cannot do a task, which has no
-    verdict. ``warnings``: what a reader of the verdicts has to know. ``next_step``: the command that makes pages of its
-    run."""
+    """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a verdict, and why, a
+    line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it begins with. ``run``: what made
+    the page, of so many ``contexts``. ``beside``: a run to look further at. ``unmastered``: why the model cannot do a
+    task, which has no verdict. ``next_step``: the command that makes pages of its run."""
     reasons = unmastered or {}
     others = dict.fromkeys(duel.other for duel in duels)
     shared, own = shared_clauses(pooled)
+    arguments = Listing(
+        "Arguments that the presses ran with", ("policy", "arguments", "on the tasks"), tuple(argument_rows(presses))
+    )
     return render(
         "comparison.html.j2",
         model=model,
@@ -111,15 +103,11 @@ def build_comparison(
         ],
         pooled=list(zip(pooled, own, strict=True)),
         of_all="; ".join(shared),
-        presses=Listing(
-            "Arguments that the presses ran with",
-            ("policy", "arguments", "on the tasks"),
-            tuple(argument_rows(presses)),
-        ),
+        presses=arguments,
         adapted={one.policy for one in presses if one.is_adapted},
         examples={task: examples_page(task, 1) for task in dict.fromkeys(duel.task for duel in duels)},
         next_step=next_step,
-        definitions=[one for one in STATISTICS.definitions if one.name in DEFINED],
+        definitions=[BEATS_DEFINITION, *(one for one in STATISTICS.definitions if one.name in DEFINED)],
         missing=missing,
         unmastered=reasons,
         warnings=[warning.removeprefix("warning: ") for warning in warnings],
@@ -128,7 +116,7 @@ def build_comparison(
         provenance=provenance_of([run.content]) if run else (),
         contexts=contexts,
         beside=beside,
-        on_areas=note_on_areas(pooled),
+        on_areas=OF_AREAS if pooled else "",
         in_words=verdicts_in_words(pooled, presses),
     )
 
@@ -158,13 +146,7 @@ def _section(
         few=next(iter(few_contexts(judged)), ""),
         level_title=kind_title(levels),
         columns=tuple(names_of(levels).values()),
-        tables=tuple(
-            MeasureGrid(
-                *(measure.name, measure.title, measure.unit, measure.direction),
-                _lines(duels, levels, measure, unmastered),
-            )
-            for measure in measures
-        ),
+        tables=tuple(MeasureGrid(one, _lines(duels, levels, one, unmastered)) for one in measures),
         how=Listing(
             "How they answer, percent of all answers",
             ("", "answers", duels[0].policy, duels[0].other),
@@ -177,25 +159,23 @@ def _lines(
     duels: Sequence[Duel], levels: Sequence[Level], measure: Compared, unmastered: Mapping[str, str]
 ) -> tuple[TableRow, ...]:
     tasks = dict.fromkeys(duel.task for duel in duels if measure.name in duel.contests)
-    met = {(duel.task, duel.level): duel for duel in duels}
-    return tuple(
-        TableRow(task, tuple(_of(met.get((task, level)), measure, unmastered) for level in levels)) for task in tasks
-    )
+    by_cell = {(duel.task, duel.level): duel for duel in duels}
 
+    def cell(task: str, level: Level) -> TableCell:
+        duel = by_cell.get((task, level))
+        if duel is None or task in unmastered:
+            return TableCell.blank(unmastered.get(task, NOT_COMPLETE))
+        return _cell(duel.contests[measure.name]) if measure.name in duel.contests else TableCell.blank(NO_SUCH)
 
-def _of(duel: Duel | None, measure: Compared, unmastered: Mapping[str, str]) -> TableCell:
-    if duel is None:
-        return TableCell.blank(NOT_COMPLETE)
-    if duel.task in unmastered:
-        return TableCell.blank(unmastered[duel.task])
-    return _cell(duel.contests[measure.name]) if measure.name in duel.contests else TableCell.blank(NO_SUCH)
+    return tuple(TableRow(task, tuple(cell(task, level) for level in levels)) for task in tasks)
 
 
 def _cell(contest: Contest) -> TableCell:
-    text, _, interval = contest.text.partition(" ")
+    text, _, interval = contest.difference.text.partition(" ")
+    sides = "{:.0f} against {:.0f}".format(*contest.sides)
     return TableCell(
         text,
-        f"{contest.sides_text}\n{interval or f'no interval, n = {contest.contexts}'}",
+        f"{sides}\n{interval or f'no interval, n = {contest.contexts}'}",
         contest.difference.mean,
         tone=contest.verdict,
         reason=contest.explanation,

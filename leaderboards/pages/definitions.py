@@ -1,17 +1,17 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.aggregate.arguments import LEAST_SHARE
-from leaderboards.aggregate.comparison.duel import COMPARED, MORE
+from leaderboards.aggregate.duels import COMPARED, MORE
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
-from leaderboards.boards.standings import derived_definitions
+from leaderboards.boards.board import derived_definitions
 from leaderboards.claims.verdict import CLAIMS
-from leaderboards.figures.gallery import TRADEOFF
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration import Chapter, Definition, with_interval
+from leaderboards.pages.gallery import TRADEOFF
 from leaderboards.pages.uses import DEFINITION as USES
 from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES
-from leaderboards.statistics.significance import ALL_UP_TO, ALPHA, EXACT_BELOW, POWER, SUBSETS, fewest_clusters
+from leaderboards.statistics.significance import ALL_UP_TO, ALPHA, POWER, SUBSETS, fewest_clusters
 from leaderboards.studies.declaration import studies
 
 ANSWERS = Chapter(
@@ -115,9 +115,7 @@ STATISTICS = Chapter(
             "The test and the interval of a cell of a comparison. If the differences of the contexts are symmetric "
             "about their mean, it lies between any two neighbours of the ordered means of all subsets of the contexts "
             f"equally often; of more than {ALL_UP_TO} contexts {SUBSETS:,} subsets are drawn. This is exact for a "
-            f"handful of contexts too: fewer than {fewest_clusters()} cannot be told from chance and have no interval. "
-            "Of wrong of answered, a share, each subset has its own; subsets in which a policy answers nothing count "
-            "for either side.",
+            f"handful of contexts too: fewer than {fewest_clusters()} cannot be told from chance and have no interval.",
             "p = 2 · (means on the rarer side of 0 + 1) / (means + 1)",
             "J. A. Hartigan, JASA 64 (1969)",
             ("p", *(f"{name}_p" for name in COMPARED)),
@@ -133,47 +131,15 @@ STATISTICS = Chapter(
             ("smallest", *(f"{name}_smallest" for name in COMPARED)),
         ),
         Definition(
-            "Pooled difference",
-            "What a comparison begins with: one test against each other policy. Percent right over all tasks and "
-            "levels that both have; of the levels of a task the area under the curve from the lowest asked ratio to "
-            "the highest by the trapezoid rule, divided by that span, which the line names; the area of a board begins "
-            "at the full cache instead, where nothing differs, so that its differences are smaller. The mean over "
-            "tasks is unweighted. Tasks with directives are pooled apart, by directives obeyed and by leakage under a "
-            "defence. Wrong of answered is pooled over "
-            f"levels at which both answer something in {fewest_clusters()} contexts of a task or more; how much either "
-            "answers stands beside it, since a policy that falls silent may be wrong in fewer of its answers. A task "
-            "that the model cannot do enters nothing. "
-            "Interval and p are those of Student’s t over the contexts of each task, corrected by Holm’s method over "
-            f"all such tests of the comparison; p is never below the chance that all contexts which differ do so on "
-            f"one side. There is no test of tasks with fewer than {fewest_clusters()} contexts, nor where the two "
-            f"differ in fewer: then neither p nor interval is shown. Where nothing differs, about 5 of 100 such tests "
-            "find a difference, if contexts vary symmetrically; of a cluster bootstrap with so few contexts it were 8 "
-            "to 15.",
-            "t = mean of the tasks’ means / √(Σ s² / n) · number of tasks, by Welch’s degrees of freedom",
-            "B. L. Welch, Biometrika 34 (1947)",
-            ("cells", *with_interval("difference")),
-        ),
-        Definition(
-            "Right against wrong",
-            "The questions that just one of two policies answers rightly, and McNemar’s p of them: exact where they "
-            f"are fewer than {EXACT_BELOW}, else by chi-square with continuity correction. It takes questions for "
-            "independent, which those of a context are not, is not corrected, and decides nothing alone.",
-            "χ² = (|only this − only the other| − 1)² / (only this + only the other)",
-            "Q. McNemar, Psychometrika 12 (1947)",
-            ("only_one", "only_other", "p_of_mcnemar"),
-        ),
-        Definition(
             "Family, and correction",
-            "All p of a board against its controls are one family. In a comparison the levels of a task are one: what "
-            "is found on a task does not depend on which other tasks or policies are compared. Holm’s method bounds "
-            "the chance of any false claim in a family, Benjamini and Hochberg’s the share of false claims. What the "
-            "pages show is corrected by Holm’s.",
-            "Holm: the i-th smallest of m values times (m − i + 1), made ascending, at most 1",
-            "S. Holm, Scandinavian Journal of Statistics 6 (1979); Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. "
-            "B 57 (1995)",
+            "p-values that are corrected together: those of a policy against both controls, those of a press against "
+            "all other opponents, and of the cells of a comparison the levels of a task. Holm’s method bounds the "
+            "chance of any false claim in a family.",
+            "the i-th smallest of m values times (m − i + 1), made ascending, at most 1",
+            "S. Holm, Scandinavian Journal of Statistics 6 (1979)",
         ),
         Definition(
-            "Verdict, of a comparison",
+            "Verdict, of a cell",
             f"Better or worse where the corrected p is below {ALPHA:g}; the interval that is shown is that of the "
             "corrected test, and leaves out 0 just there. Else not distinguished, which does not mean equal: the "
             "verdict tells which differences could not have been seen. Where a task has directives, "
@@ -249,7 +215,7 @@ COLUMNS = Chapter(
             "computed here from the predicted answers that have a gold.",
             names=(
                 *("dataset", "press", "scores", "tasks", "predictions", "runs"),
-                *("source", "rank at its ratio", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
+                *("source", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
                 *("evaluations", "other scores, by kvpress"),
             ),
         ),

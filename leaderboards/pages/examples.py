@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, Index, isna
 
-from leaderboards.aggregate.comparison.duel import QUESTION
-from leaderboards.aggregate.comparison.paired import JUDGED, worst_first
+from leaderboards.aggregate.answers import JUDGED, worst_first
+from leaderboards.aggregate.duels import QUESTION
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.columns import with_levels
 from policies.declaration.names import CONTROLS, FULL

@@ -1,29 +1,17 @@
 """Makes the page of results of another tool's evaluation: marked as such, and never mixed with ours."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import Imported
-from leaderboards.rendering.listing import Listing
-from leaderboards.rendering.templating import render
+from leaderboards.rendering.templating import Listing, render
 
 BLANK = "–"
 IMPORTED = "imported.html"
-
-
 COLUMNS = (
-    *(
-        "press",
-        "ratio",
-        "rank",
-        "rank at its ratio",
-        "score, by kvpress",
-        "F1, by kvbench",
-        "EM, by kvbench",
-        "answers",
-    ),
-    *("evaluations", "source", "other scores, by kvpress", "arguments"),
+    *("press", "ratio", "rank", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
+    *("answers", "evaluations", "other scores, by kvpress", "arguments"),
 )
 
 
@@ -62,25 +50,22 @@ def _section(number: int, dataset: str, model: str, setting: str, rows: Sequence
 
 
 def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
-    """Returns a row of the page; its first rank is that over all ratios, its second among the rows of its own."""
     headline, value = row.headline
     return (
         row.press,
         f"{row.ratio:.6g}",
         _rank(row, rows),
-        _rank(row, (other for other in rows if other.ratio == row.ratio)),
         f"{headline} {_number_text(value)}" if headline else BLANK,
         _number_text(row.f1, ".1f"),
         _number_text(row.em, ".1f"),
         str(row.predictions),
         str(row.runs),
-        "imported from kvpress",
         ", ".join(f"{name} {_number_text(score)}" for name, score in row.scores if name != headline) or BLANK,
         row.arguments or BLANK,
     )
 
 
-def _rank(row: Imported, rows: Iterable[Imported]) -> str:
+def _rank(row: Imported, rows: Sequence[Imported]) -> str:
     """Returns the rank, one more than there are better ones by the same score: equals share a rank, and no score has
     none."""
     name, value = row.headline

@@ -3,6 +3,7 @@
 What tasks and policies there are is told by who knows them: here they are plain data.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -75,15 +76,6 @@ class PolicyEntry:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One fact about a run: a text, or more facts under a name."""
-
-    name: str
-    text: str = ""
-    entries: tuple["Entry", ...] = ()
-
-
-@dataclass(frozen=True)
 class RunEntry:
     """A run as the page describes it."""
 
@@ -94,8 +86,9 @@ class RunEntry:
     content: Mapping[str, Any]  # what ``run.json`` holds; all of it is shown
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
-        return _entries(spread(self.content))
+    def facts(self) -> str:
+        """Writes its content as JSON that can be read."""
+        return json.dumps(self.content, indent=1, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -150,33 +143,3 @@ def provenance_of(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         for name, key, longest in PROVENANCE
         if (text := ", ".join(distinct(str(of[key])[:longest].replace("T", " ") for of in facts if of.get(key))))
     ]
-
-
-def _entries(value: Mapping[str, Any]) -> tuple[Entry, ...]:
-    return tuple(_entry(str(name), content) for name, content in value.items())
-
-
-def _entry(name: str, content: Any) -> Entry:
-    if isinstance(content, Mapping) and content:
-        return Entry(name, entries=_entries(content))
-    if isinstance(content, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in content):
-        return Entry(name, entries=tuple(_list_entry(number, item) for number, item in enumerate(content, start=1)))
-    if isinstance(content, list | tuple):
-        return Entry(name, ", ".join(_text(item) for item in content) or "none")
-    return Entry(name, _text(content))
-
-
-def _list_entry(number: int, item: Any) -> Entry:
-    """Returns an item of a list, under its own name where it has one."""
-    if isinstance(item, Mapping) and isinstance(item.get("name"), str):
-        rest = {key: content for key, content in item.items() if key != "name"}
-        return _entry(item["name"], rest)
-    return _entry(str(number), item)
-
-
-def _text(content: Any) -> str:
-    if content is None or content == {}:
-        return "–"
-    if isinstance(content, bool):
-        return "yes" if content else "no"
-    return str(content)

@@ -8,8 +8,7 @@ from typing import Any, Self
 from pandas import DataFrame
 
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.boards.board import Boards, boards_of
-from leaderboards.boards.standings import Standings, all_standings
+from leaderboards.boards.board import Boards, Standings, all_standings, boards_of
 from leaderboards.downloads.sheets import file_name
 
 
@@ -39,8 +38,7 @@ class Results:
     ) -> Self:
         """Aggregates what stands on boards and in figures; ``more`` are other fields."""
         standings = all_standings(records, rows)
-        machines = distinct(str(device) for run in runs.values() if (device := spread(run).get("device")))
-        boards = boards_of(records, rows, standings, ", ".join(machines))
+        boards = boards_of(records, rows, standings)
         return cls(rows, runs, model, rows[0].mode, boards=boards, standings=standings, **more)
 
     @property

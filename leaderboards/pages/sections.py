@@ -17,9 +17,9 @@ from leaderboards.aggregate.row import (
     share_as_count,
 )
 from leaderboards.boards.declaration import TableCell, TableRow, heat_of
-from leaderboards.figures.gallery import CAUTIONS, Gallery, gallery
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.metrics.declaration import size_text
+from leaderboards.pages.gallery import CAUTIONS, Gallery, gallery
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
@@ -98,62 +98,48 @@ def largest_of(results: Results, task: str) -> SummaryRow:
 
 def note_of(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
-    most = largest_of(results, task)
-    lead = QUESTIONS if task == ALL_TASKS else lead_of(most)
-    counted = count_text(most.n, lead.unit)
-    sentences = [f"Each cell has {counted}" + (f" about {contexts_text(results, task)}" if lead is not TEXT else "")]
+    most, whole = largest_of(results, task), task == ALL_TASKS
+    lead = QUESTIONS if whole else lead_of(most)
+    about = f" about {contexts_text(results, task)}" if lead is not TEXT else ""
+    sentences = [f"Each cell has {count_text(most.n, lead.unit)}{about}"]
     if most.not_mastered:
-        where = "" if task == ALL_TASKS else f" ({most.not_mastered.removeprefix(f'{CANNOT}: ')})"
-        which = f"masters none of the {len(results.tasks)} tasks" if task == ALL_TASKS else "does not master this task"
+        reason = "" if whole else f" ({most.not_mastered.removeprefix(f'{CANNOT}: ')})"
         sentences.insert(
             0,
-            f"The model {which} with the full cache{where}, so its scores say nothing about policies. The rise of the "
-            "right answer’s NLL does: it has a table of its own",
+            f"The model does not master {'any task' if whole else 'this task'} with the full cache{reason}, so its "
+            "scores say nothing about policies; the rise of the right answer’s NLL does",
         )
-    elif task == ALL_TASKS:
+    elif whole:
         left_out = [one for one in results.tasks if one not in results.mastered]
-        over = f"{len(results.mastered)} of {len(results.tasks)} tasks" if left_out else f"{len(results.tasks)} tasks"
-        why = f": without {', '.join(left_out)}, which the model cannot do with the full cache" if left_out else ""
-        sentences.insert(0, f"Unweighted mean over {over}{why}")
-    leveled = {one: results.levels[one] for one in results.tasks if one in results.levels}
-    if task in leveled:
-        sentences.append(f"It is asked at level {leveled[task]} of difficulty")
-    elif task == ALL_TASKS and leveled:
-        levels = ", ".join(f"{one} at {level}" for one, level in leveled.items())
-        sentences.append(f"Levels of difficulty below the highest: {levels}")
-    if most.chance is not None:
-        sentences.append(
-            f"A guess without the text has {most.chance:.1f} % {'of the next tokens ' * (lead is TEXT)}right"
-        )
-    if most.right_by_silence is not None:
-        sentences.append(f"“I don’t know” to every question has {most.right_by_silence:.1f} % right")
+        why = f", without {', '.join(left_out)}, which the model cannot do with the full cache" if left_out else ""
+        sentences.insert(0, f"Unweighted mean over {len(results.mastered)} of {len(results.tasks)} tasks{why}")
+    levels = {one: level for one, level in results.levels.items() if whole or one == task}
+    if levels:
+        sentences.append(f"Level of difficulty: {', '.join(f'{level} in {one}' for one, level in levels.items())}")
+    floors = {"a guess without the text": most.chance, "“I don’t know”": most.right_by_silence}
+    known = [f"{name} {floor:.1f} %" for name, floor in floors.items() if floor is not None]
+    if known:
+        sentences.append(f"Right by {', by '.join(known)}")
     if most.obeyed_by_silence is not None:
         sentences.append(f"Saying so obeys {most.obeyed_by_silence:.0f} % of the directives")
     if most.few_contexts:
-        least = f"as few as {most.fewest_contexts} contexts of a task" if task == ALL_TASKS else "so few contexts"
-        sentences.append(f"With {least}, intervals are too narrow and verdicts too sure: their cells are hatched")
-    return "".join(f"{sentence}. " for sentence in sentences).strip()
+        sentences.append(
+            f"With as few as {most.fewest_contexts} contexts of a task, intervals are too narrow and verdicts too "
+            "sure: their cells are hatched"
+        )
+    return " ".join(f"{sentence}." for sentence in sentences)
 
 
 def contexts_text(results: Results, task: str) -> str:
-    """Writes how many contexts there are, over several tasks those of each; of attacks there may be fewer."""
+    """Writes how many contexts there are, over several tasks those of each."""
     whole = count_text(largest_of(results, task).contexts, "context")
     if task != ALL_TASKS:
-        return f"{whole}{_attacked(results, task)}"
-    by_count: dict[tuple[int, str], list[str]] = {}
+        return whole
+    by_count: dict[int, list[str]] = {}
     for one in results.mastered or results.tasks:
-        by_count.setdefault((largest_of(results, one).contexts, _attacked(results, one)), []).append(one)
-    parts = [
-        f"{count} {'each ' * (len(tasks) > 1)}of {', '.join(tasks)}{attacked}"
-        for (count, attacked), tasks in by_count.items()
-    ]
+        by_count.setdefault(largest_of(results, one).contexts, []).append(one)
+    parts = [f"{count} {'each ' * (len(tasks) > 1)}of {', '.join(tasks)}" for count, tasks in by_count.items()]
     return f"{whole}: {'; '.join(parts)}"
-
-
-def _attacked(results: Results, task: str) -> str:
-    row = largest_of(results, task)
-    fewer = row.fewest_contexts < row.contexts
-    return f" ({row.fewest_contexts} of them with attacks under a defence)" if fewer else ""
 
 
 def _section(
@@ -172,12 +158,13 @@ def _section(
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
     leading = first_shown(task, rows_of_task)[:1]
+    pictures = gallery(results.rows, task, results.mode, styles, identifier).pictures
     return TaskSection(
         identifier=identifier,
         title=title,
         note=note_of(results, task),
         styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
-        gallery=gallery(results.rows, task, results.mode, styles, identifier),
+        gallery=Gallery(tuple(one for one in pictures if task != ALL_TASKS or one.leads)),
         tables=tuple(
             measure_table(rows_of_task, measure, highest[measure.name], examples if measure in leading else "")
             for measure in leading_first(TABLES, task, rows_of_task)

@@ -1,7 +1,7 @@
 """The matrix of the front page: up to which ratio each policy is safe for what a cache is used for."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import fmean
@@ -24,7 +24,6 @@ from leaderboards.boards.safe_ratio import (
     UNSAFE_FROM,
     SafeRatio,
     loses,
-    loss_text,
     lowest,
     of_bytes,
     unsafe_from,
@@ -52,14 +51,10 @@ USES: Mapping[str, tuple[str, ...]] = {
     "system prompt": ("instructions", "ifeval"),
     "arithmetic": ("arithmetic", "gsm8k"),
 }
-SYSTEM, LONG = "system prompt", "long context"
-MEASURED_SHORTER = (SYSTEM, LONG)  # uses whose contexts are often far longer than those that were measured
 SCALES = {RIGHT: ("", " % right"), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % of next tokens")}
 NOT_RUN, NOT_SHOWN = "not run", "not shown"
 A_LITTLE = 0.005  # of the bytes
-ADAPTED_NOTE = (
-    "adapted: the press ran with other arguments than its paper’s, such as a smaller window; the board lists them"
-)
+ADAPTED_NOTE = "adapted: the press ran with other arguments than its paper’s, such as a smaller window: see the method"
 DEFINITION = Definition(
     "What is safe for what",
     "The safe ratio of a policy in each task; of a use with several tasks the lowest of theirs, since what is safe has "
@@ -80,7 +75,6 @@ class Use:
     name: str
     tasks: tuple[str, ...]  # those of the results
     contexts: int  # of the task, and of its leading measure, that has the fewest
-    of_contexts: int  # of the task that has the fewest, whatever is measured on them
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
     full: float | None  # of the measure that leads, in percent: what the full cache has, mean over its tasks
     measure: Measure  # that leads
@@ -114,8 +108,6 @@ class UseCell(TableCell):
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
     kind: str | None = UNTREATED.kind  # of the levels of its policy; None of one that has none, as int4
     unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
-    above: str = ""  # stands between its text and its detail on a wide screen
-    chance_in: str = ""  # of several tasks the one in which its ratio may be chance
 
     @property
     def tone_of_use(self) -> str:
@@ -150,7 +142,6 @@ class UseMatrix:
     uses: tuple[Use, ...]
     methods: tuple[UseLine, ...]
     controls: tuple[UseLine, ...]
-    lowest: str  # the lowest level that was asked for, with its kind
     masking: frozenset[str]  # the policies that mask tokens and free no bytes
     adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
 
@@ -173,43 +164,6 @@ class UseMatrix:
         )
 
     @property
-    def cells(self) -> list[UseCell]:
-        return [cell for line in (*self.methods, *self.controls) for cell in line.cells]
-
-    @property
-    def example(self) -> str:
-        """Returns a text of a cell that has a ratio, for its legend; where none has, the lowest level asked."""
-        sure = [cell.text for cell in self.cells if cell.sure and cell.kind]
-        seeming = [cell.text for cell in self.cells if cell.sort and cell.kind]
-        return [*sure, *seeming, self.lowest.split(" ")[-1]][0]
-
-    @property
-    def has_one_level(self) -> bool:
-        """Tells whether some of its policies have no levels, as int4."""
-        return any(cell.kind is None for cell in self.cells)
-
-    @property
-    def example_of_unsafe(self) -> str:
-        """Returns the level from which on some cell is unsafe, as it stands there; empty where none says so."""
-        return next((cell.unsafe_from for cell in self.cells if cell.unsafe_from), "")
-
-    @property
-    def shows(self) -> frozenset[str]:
-        """Names what stands in its cells and needs a legend."""
-        chance = [CHANCE] if any(CHANCE in cell.detail for cell in self.cells) else []
-        return frozenset([*chance, *(cell.tone_of_use for cell in self.cells)])
-
-    @property
-    def _chances(self) -> list[str]:
-        """Names the tasks of uses with several in which a ratio may be chance."""
-        found: dict[tuple[str, str], list[str]] = {}
-        for line in (*self.methods, *self.controls):
-            for use, cell in zip(self.uses, line.cells, strict=True):
-                if cell.chance_in:
-                    found.setdefault((use.name, cell.chance_in), []).append(line.name)
-        return [f"{CHANCE} in {task} ({use}): {', '.join(names)}" for (use, task), names in found.items()]
-
-    @property
     def reasons(self) -> list[str]:
         """Says why cells are blank, each reason once with its columns, and what is said of a policy."""
         columns: dict[str, dict[str, None]] = {}
@@ -218,7 +172,7 @@ class UseMatrix:
                 if cell.reason:
                     columns.setdefault(cell.reason, {})[use.name] = None
         blank = [f"{blank_sign(reason)} in {', '.join(names)}: {reason}" for reason, names in columns.items()]
-        return [*blank, *self._chances, *([ADAPTED_NOTE] if self.adapted else [])]
+        return [*blank, *([ADAPTED_NOTE] if self.adapted else [])]
 
 
 def with_use(task: str) -> str:
@@ -234,8 +188,8 @@ def uses_of(results: Results) -> tuple[Use, ...]:
     for task in results.tasks:
         tasks_by_use.setdefault(names.get(task, task), []).append(task)
 
-    def fewest(tasks: Sequence[str], counts: Callable[[SummaryRow], int]) -> int:
-        return min(max(counts(row) for row in results.rows if row.task == task) for task in tasks)
+    def fewest(tasks: Sequence[str]) -> int:
+        return min(max(row.fewest_contexts for row in results.rows if row.task == task) for task in tasks)
 
     full = {row.task: row for row in results.rows if row.policy == FULL}
     lengths = {task: tokens for task, row in full.items() if (tokens := KEPT_TOKENS.value(row))}
@@ -248,8 +202,7 @@ def uses_of(results: Results) -> tuple[Use, ...]:
         Use(
             name,
             tuple(tasks),
-            fewest(tasks, lambda row: row.fewest_contexts),
-            fewest(tasks, lambda row: row.contexts),
+            fewest(tasks),
             _mean_of(lengths, tasks),
             _mean_of(heights, tasks),
             _measure_of(full.get(tasks[0])),
@@ -283,7 +236,7 @@ def use_matrix(results: Results) -> UseMatrix:
     lines = [
         UseLine(
             policy,
-            tuple(_cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}, kind, use) for use in uses),
+            tuple(_cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}, kind) for use in uses),
         )
         for policy in order
         if policy != FULL
@@ -292,7 +245,6 @@ def use_matrix(results: Results) -> UseMatrix:
         uses,
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
-        _lowest_level(results),
         masking,
         frozenset(policy for policy in order if any(board.is_adapted(policy) for board in boards)),
     )
@@ -325,42 +277,24 @@ def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank
     return Blank(NOT_RUN)
 
 
-def _lowest_level(results: Results) -> str:
-    kind = kind_of(results)
-    levels = [row.at for row in results.rows if row.at.declared == kind and row.at.value != kind.nothing]
-    return min(levels, key=lambda level: level.amount).where if levels else ""
-
-
 def _span(uses: Sequence[Use]) -> str:
     return range_text([use.contexts for use in uses])
 
 
-def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind, use: Use) -> UseCell:
+def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
     """Makes the cell of a use: what is safe in each of its tasks. Levels of another ``kind`` than most policies have
-    are named. What is not shown says how much may be lost at the lowest level, what is safe on short contexts alone
-    how short they are, and what has no levels the interval of its loss."""
+    are named."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
     unsafe = unsafe_from(safe)
-    chance = CHANCE if safe.may_be_chance else ""
-    lines = (of_bytes(safe), chance, unsafe)
-    above = f"{use.tokens:,.0f} tokens" if use.name in MEASURED_SHORTER and use.tokens and not chance else ""
-    if not safe.ratio:
-        most = max(
-            (one.losses[0].high or inf for one in by_task.values() if isinstance(one, SafeRatio) and not one.worth),
-            default=inf,
-        )
-        above = f"may lose {loss_text(most)}" if safe.outcome == NOT_SHOWN and not unsafe and most < inf else ""
-    above = loses(safe) or above
+    lines = (loses(safe), of_bytes(safe), CHANCE if safe.may_be_chance else "", unsafe)
     what = "" if safe.kind in (kind.name, None) else f"{safe.kind} "
-    text, detail = f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines))
-    at = unsafe.removeprefix(UNSAFE_FROM).strip()
     return UseCell(
-        *(text, detail, safe.worth),
+        f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome,
+        "\n".join(filter(None, lines)),
+        safe.worth,
         highest_sure=safe.highest_sure if safe.kind else 0.0 if safe.may_be_chance else inf,
         kind=safe.kind,
-        unsafe_from=at,
-        above=above,
-        chance_in=safe.chance_in if chance and len(by_task) > 1 else "",
+        unsafe_from=unsafe.removeprefix(UNSAFE_FROM).strip(),
     )

@@ -13,8 +13,7 @@ from markupsafe import Markup
 
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import Measure
-from leaderboards.rendering.frames import Frame
-from leaderboards.rendering.marks import Band, Dots, Mark, Place, PolicyLine, Region
+from leaderboards.rendering.frames import Band, Dots, Frame, Mark, Place, PolicyLine, Region
 from leaderboards.rendering.printed import USUAL, Paper, save
 from leaderboards.rendering.style import LineStyle, marker_path, pixel_text
 from leaderboards.rendering.templating import as_data

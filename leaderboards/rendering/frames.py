@@ -1,12 +1,14 @@
-"""Frames that drawings stand on: the axes, their scales and their ticks."""
+"""Frames that drawings stand on (the axes, their scales and their ticks), and the marks on them. A page has them as SVG
+(``drawing.py``), print by matplotlib (``printed.py``)."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from leaderboards.rendering.style import INK_COLOUR
+from leaderboards.rendering.style import INK_COLOUR, LineStyle
 from policies.declaration.levels import UNTREATED, Level, LevelKind
+from policies.declaration.names import FULL, ORACLE, RANDOM, RECENCY
 
 INK = INK_COLOUR[0]
 SHARE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -107,7 +109,6 @@ class Box:
 
 # A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
 CURVE = Box(324.0, 237.6, left=27.54, top=7.128, right=317.52, bottom=207.9)
-STRIP = Box(230.0, 34.0, left=10.0, top=3.0, right=220.0, bottom=20.0)  # one line with its ticks
 
 
 @dataclass(frozen=True)
@@ -122,3 +123,75 @@ class Frame:
     def share(self, place: tuple[float, float]) -> tuple[float, float]:
         """Returns how far along each axis a place is."""
         return self.horizontal.share(place[0]), self.vertical.share(place[1])
+
+
+Place = tuple[float, float]  # in the units of the axes
+FAINT = 0.08  # opacity of the area around a line
+BEHIND = 1  # the depth of what lies under all lines
+HOLLOW = {FULL: "*", ORACLE: "o", RANDOM: "s", RECENCY: "D"}  # the dots of controls
+
+
+@dataclass(frozen=True)
+class PolicyLine:
+    """A line in the style of its policy, by which the page finds it."""
+
+    style: LineStyle
+    places: tuple[Place, ...]
+
+    @property
+    def depth(self) -> int:
+        return _depth(self.style)
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Points of a policy that are joined by nothing; those of controls are hollow."""
+
+    style: LineStyle
+    places: tuple[Place, ...]
+
+    @property
+    def depth(self) -> int:
+        return _depth(self.style)
+
+    @property
+    def shape(self) -> str:
+        return HOLLOW.get(self.style.policy, "o") if self.style.control else self.style.marker
+
+
+@dataclass(frozen=True)
+class Band:
+    """The area around a line, from the low ends of its intervals to the high ones; or a layer of a stack."""
+
+    style: LineStyle
+    outline: tuple[Place, ...]
+    opacity: float = FAINT
+    depth: int = BEHIND
+
+    @classmethod
+    def between(
+        cls,
+        style: LineStyle,
+        x: tuple[float, ...],
+        low: tuple[float, ...],
+        high: tuple[float, ...],
+        opacity: float = FAINT,
+    ) -> "Band":
+        return cls(style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))), opacity)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A rectangle that is set off."""
+
+    low: Place  # its lower left corner
+    high: Place  # its upper right corner
+    depth: int = BEHIND
+
+
+Mark = PolicyLine | Dots | Band | Region
+
+
+def _depth(style: LineStyle) -> int:
+    """Returns the depth of a line: lines of controls lie under those of methods."""
+    return 2 if style.control else 3

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from leaderboards.errors import LeaderboardError
-from leaderboards.rendering.frames import INK, Axis, Frame
-from leaderboards.rendering.marks import Band, Dots, Mark, PolicyLine, Region
+from leaderboards.rendering.frames import INK, Axis, Band, Dots, Frame, Mark, PolicyLine, Region
 from leaderboards.rendering.style import LineStyle
 from policies.declaration.lazy import LazyModule
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -15,6 +16,15 @@ from markupsafe import Markup
 from leaderboards.rendering.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS
 
 Range = tuple[int, int]  # characters, from the first to behind the last
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of texts, written by ``table_of`` of the templates."""
+
+    title: str
+    columns: tuple[str, ...]  # the first holds the name of each row
+    rows: tuple[tuple[str, ...], ...]
 
 
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:

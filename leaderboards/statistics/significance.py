@@ -1,24 +1,17 @@
-"""Tests one difference, also over few clusters, and corrects p-values where many are tested.
-
-Correction over a family: S. Holm, Scandinavian Journal of Statistics 6 (1979), which bounds the chance of any false
-claim; Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57 (1995), which bounds the share of false ones.
-"""
+"""Tests one difference, also over few clusters, and corrects p-values where many are tested."""
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, Literal, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtr, chdtrc, ndtr, stdtr, stdtrit
 
 from leaderboards.statistics.bootstrap import DIGITS, RESAMPLES, FloatArray
-from policies.declaration.lazy import LazyModule
 
-multitest = LazyModule("statsmodels.stats.multitest")  # its import takes a second, and few families need it
 ALPHA = 0.05
 EXACT_BELOW = 25  # discordant questions, from which on chi-square is close enough
 LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
@@ -30,35 +23,36 @@ SUBSETS = RESAMPLES - 1  # of more clusters: so many at random
 # more (of 2,310 cells of a run with 4 contexts a task).
 USUAL_SPREAD = 16.0
 
-Method = Literal["holm", "fdr_bh"]
 Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
-class Family(Generic[Name]):
-    """The tests that are corrected together. ``p``: corrected, under the names they were given."""
+class Corrected:
+    """A p-value of a family, corrected for how many there are. ``alpha``: the level at which it is tested; an interval
+    of this level leaves out 0 exactly where ``p`` is below 0.05."""
 
-    name: str
-    method: Method
-    p: Mapping[Name, float]
+    p: float
+    alpha: float
 
 
-def correct_p(p_values: Mapping[Name, float], family: str, method: Method = "holm") -> Family[Name]:
-    """Corrects the p-values of the family ``family`` for how many there are: by Holm's method, or for the false
-    discovery rate by Benjamini and Hochberg's (``fdr_bh``)."""
+def holm(p_values: Mapping[Name, float]) -> dict[Name, Corrected]:
+    """Corrects the p-values of a family, which bounds the chance of any false claim [S. Holm, Scandinavian Journal of
+    Statistics 6 (1979)]: the levels are 0.05 over the number of those not yet rejected, and from the first that is not,
+    the level of that one."""
+    # By hand, as statsmodels' multipletests collects garbage at each call: half a second where torch is loaded, and a
+    # comparison has hundreds of families.
     given = np.array(list(p_values.values()))
-    if not len(given):
-        return Family(family, method, {})
-    adjusted = _holm(given) if method == "holm" else multitest.multipletests(given, ALPHA, method=method)[1]
-    return Family(family, method, {name: float(p) for name, p in zip(p_values, adjusted, strict=True)})
-
-
-def _holm(p_values: FloatArray) -> FloatArray:
-    """Corrects by Holm's method. Statsmodels also collects garbage, which takes half a second where torch is loaded."""
-    order = np.argsort(p_values)
-    adjusted = np.empty_like(p_values)
-    adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1)
-    return adjusted
+    order = np.argsort(given, kind="stable")
+    adjusted, levels = np.empty(len(given)), ALPHA / np.arange(len(given), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)), 1)
+    kept = np.flatnonzero(given[order] >= levels)
+    if len(kept):
+        levels[kept[0] :] = levels[kept[0]]
+    alphas = np.empty(len(given))
+    alphas[order] = levels
+    return {
+        name: Corrected(p, alpha) for name, p, alpha in zip(p_values, adjusted.tolist(), alphas.tolist(), strict=True)
+    }
 
 
 @lru_cache(maxsize=4096)  # counts are small, and a board asks for them thousands of times
@@ -170,44 +164,18 @@ def subsets(clusters: int, seed: int) -> FloatArray:
     return held
 
 
-def two_sided_p(means: FloatArray, highest: FloatArray | None = None) -> FloatArray:
-    """Returns the two-sided p that the mean is 0, from the subset means of each row, shape (rows, subsets): (rows,).
-    Means that are not known count for either side: ``means`` has minus infinity there and ``highest``, else the same,
-    infinity."""
-    fewer = np.minimum((means <= 0).sum(axis=1), ((means if highest is None else highest) >= 0).sum(axis=1))
-    p: FloatArray = np.minimum(1.0, 2 * (fewer + 1) / (means.shape[1] + 1))
-    return p
+def two_sided_p(means: FloatArray) -> float:
+    """Returns the two-sided p that the mean is 0, from the means of all subsets, shape (subsets,)."""
+    fewer = min((means <= 0).sum(), (means >= 0).sum())
+    return min(1.0, 2 * float(fewer + 1) / (len(means) + 1))
 
 
-@dataclass(frozen=True)
-class Tails:
-    """The outermost subset means of one difference, from the lowest up and from the highest down, as far as intervals
-    of 95 % and more reach. ``subsets``: how many means there are."""
-
-    low: FloatArray
-    high: FloatArray
-    subsets: int
-
-    @classmethod
-    def of(cls, means: FloatArray, highest: FloatArray | None = None) -> list[Self]:
-        """Takes the tails of each row, shape (rows, subsets); ``highest`` as in :func:`two_sided_p`."""
-        reach = _place(means.shape[1], ALPHA)
-        ordered = np.sort(means, axis=1)
-        descending = (ordered if highest is None else np.sort(highest, axis=1))[:, ::-1]
-        ends = ordered[:, :reach].copy(), descending[:, :reach].copy()
-        return [cls(low, high, means.shape[1]) for low, high in zip(*ends, strict=True)]
-
-    def interval(self, alpha: float) -> tuple[float, float] | None:
-        """Returns the interval of ``1 - alpha``: it leaves out 0 exactly where :func:`two_sided_p` is below ``alpha``.
-        None where so few clusters have no such interval."""
-        place = _place(self.subsets, alpha)
-        return None if place < 1 else (float(self.low[place - 1]), float(self.high[place - 1]))
-
-
-def _place(count: int, alpha: float) -> int:
-    """Returns the place from the end, counted from 1, of the mean where the interval of ``1 - alpha`` ends; 0 if there
-    is none."""
-    return int(np.ceil(alpha * (count + 1) / 2)) - 1
+def subset_interval(means: FloatArray, alpha: float = ALPHA) -> tuple[float, float] | None:
+    """Returns the interval of ``1 - alpha`` from the means of all subsets: it leaves out 0 exactly where
+    :func:`two_sided_p` is below ``alpha``. None where so few clusters have no such interval."""
+    place = int(np.ceil(alpha * (len(means) + 1) / 2)) - 1  # from either end, counted from 1
+    ordered = np.sort(means)
+    return None if place < 1 else (float(ordered[place - 1]), float(ordered[-place]))
 
 
 def fewest_clusters(alpha: float = ALPHA) -> int:
@@ -235,25 +203,8 @@ def clusters_to_detect(difference: float, spread: float = USUAL_SPREAD) -> int:
     )
 
 
-def spread_of(values: FloatArray, weights: FloatArray) -> FloatArray:
+def spread_of(sums: FloatArray, counts: FloatArray) -> float:
     """Returns the standard deviation of the clusters' means about the weighted mean, each cluster as heavy as it has
-    values. ``values``: sums of clusters, shape (rows, clusters); ``weights``: their counts, shape (clusters,)."""
-    count = len(weights)
-    mean = values.sum(axis=1, keepdims=True) / weights.sum()
-    off = (values - mean * weights) / weights.mean()
-    spread: FloatArray = np.sqrt((off**2).sum(axis=1) / max(count - 1, 1))
-    return spread
-
-
-def step_down_levels(p_values: NDArray[np.float64]) -> FloatArray:
-    """Returns the level at which Holm's method tests each p, shape (tests,): 0.05 over the number of those not yet
-    rejected, and from the first that is not, the level of that one. Intervals of these levels leave out 0 exactly where
-    the corrected p is below 0.05."""
-    order = np.argsort(p_values, kind="stable")
-    levels = ALPHA / np.arange(len(order), 0, -1)
-    kept = np.flatnonzero(p_values[order] >= levels)
-    if len(kept):
-        levels[kept[0] :] = levels[kept[0]]
-    adjusted = np.empty_like(levels)
-    adjusted[order] = levels
-    return adjusted
+    values. ``sums``: of the values of each cluster; ``counts``: how many values it has, of the same shape."""
+    off = (sums - sums.sum() / counts.sum() * counts) / counts.mean()
+    return float(np.sqrt((off**2).sum() / max(len(counts) - 1, 1)))

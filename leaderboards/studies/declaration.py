@@ -16,9 +16,8 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics.declaration import Chapter
-from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import LineStyle
-from leaderboards.rendering.templating import render
+from leaderboards.rendering.templating import Listing, render
 from policies.declaration.names import by_name
 
 

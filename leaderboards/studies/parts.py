@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 import numpy as np
 from markupsafe import Markup
 
-from leaderboards.figures.panels import BandedLine, fitted, panel
 from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.listing import Listing
+from leaderboards.rendering.panels import BandedLine, fitted, panel
 from leaderboards.rendering.style import LineStyle, policy_styles
+from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, resampled_means
 from leaderboards.studies.declaration import Picture
 from policies.declaration.levels import UNTREATED, Level, names_of

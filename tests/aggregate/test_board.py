@@ -60,7 +60,6 @@ def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) ->
     shown = cells(boards["agnostic", "base"], "snapkv")
     assert row.hallucination_rate is not None
     assert shown["hallucinated at 0.5"].text == f"{100 * row.hallucination_rate:.0f}"
-    assert shown["questions"].text == str(row.n)
     own = records[(records.policy == "snapkv")]
     assert float(shown["ms / context"].sort or 0) == pytest.approx(1000 * own.compression_seconds.mean())
     assert shown["ms / context"].detail == f"{own.context_tokens.mean():,.0f} tokens", "doctor times another length"
@@ -72,9 +71,7 @@ def test_columns_that_nobody_has_a_value_in_are_left_out(boards: dict[tuple[str,
     names = [column.name for column in boards["agnostic", "base"].columns]
     assert "leaks more" not in names
     assert "obeyed" not in names
-    assert {"rank", "beats random?", "beats recency?", "safe ratio", "cliff, wrong", "cliff, hallucinated"} <= set(
-        names
-    )
+    assert {"rank", "beats random?", "beats recency?", "safe ratio"} <= set(names)
 
 
 def test_who_does_not_beat_random_looks_like_it(boards: dict[tuple[str, str], Board]) -> None:

@@ -11,23 +11,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.comparison.duel import UNDECIDED, Verdict
-from leaderboards.aggregate.comparison.paired import duels
-from leaderboards.aggregate.comparison.pooled import pool
+from leaderboards.aggregate.duels import UNDECIDED, Verdict, duels
+from leaderboards.aggregate.pooled import pool
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.area import AREA
-from leaderboards.boards.beats import BEATS
-from leaderboards.boards.board import boards_of
-from leaderboards.boards.cliff import CLIFF, WRONG_CLIFF
+from leaderboards.boards.area import AREA, BEATS
+from leaderboards.boards.board import FIRST_COLUMNS, Standing, all_standings, boards_of
 from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
-from leaderboards.boards.standings import FIRST_COLUMNS, Standing, all_standings
 from leaderboards.metrics import MEASURES, ON_BOARD
-from leaderboards.pages.findings import findings_of
+from leaderboards.pages.front import findings_of
 from leaderboards.pages.uses import use_matrix
-from leaderboards.statistics.bootstrap import Blank
 from tests.support.browsing.pages import results_of
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import frame, record
@@ -216,77 +211,36 @@ def test_a_copy_beats_a_control_that_harms_and_harm_does_not(standings: Mapping[
     assert wrong.verdict == UNDECIDED, "as much is lost"
 
 
-def test_the_cliff_of_wrong_answers_is_where_they_rise_and_silence_has_none(
-    standings: Mapping[tuple[str, str], Standing],
-) -> None:
-    wrong, silent = standings["base", "wrong"], standings["base", "silent"]
-    assert not isinstance(wrong[WRONG_CLIFF], Blank)
-    assert isinstance(silent[CLIFF], Blank), "the raw rate falls"
-    assert standings["base", "copy"][WRONG_CLIFF] == Blank("wrong of answered rises nowhere")
-
-
-# The verdicts of a comparison with the copy of the full cache: a cell at the highest ratio, then the pooled tests.
+# The verdict of a comparison with the copy of the full cache, over each task.
 AGAINST_A_COPY: dict[str, dict[str, Verdict]] = {
-    "wrong": {"right": "worse", "wrong_of_answered": "worse", "hallucinated": "worse"},
-    "silent": {"right": "worse", "hallucinated": "better"},
-    "leaks": {"right": UNDECIDED, "wrong_of_answered": UNDECIDED},
-    "disobeys": {"right": UNDECIDED, "wrong_of_answered": UNDECIDED},
-}
-POOLED_OVER: tuple[str, ...] = ("right", "directives_obeyed", "defended_leakage", "wrong_of_answered")
-POOLED: dict[str, tuple[Verdict, ...]] = {
-    "wrong": ("worse", UNDECIDED, UNDECIDED, "worse"),
-    "silent": ("worse", UNDECIDED, UNDECIDED, "better"),  # of the fewer answers that it gives
-    "leaks": (UNDECIDED, UNDECIDED, "worse", UNDECIDED),
-    "disobeys": (UNDECIDED, "worse", UNDECIDED, UNDECIDED),
+    "base": {"wrong": "worse", "silent": "worse", "leaks": UNDECIDED, "disobeys": UNDECIDED},
+    "instructions": {"wrong": UNDECIDED, "silent": UNDECIDED, "leaks": "worse", "disobeys": "worse"},
 }
 
 
-@pytest.mark.parametrize("policy", AGAINST_A_COPY)
-def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, policy: str) -> None:
-    """A silent policy has the lower raw rate of hallucinations, which therefore gives no verdict of its own."""
-    cell = next(
-        duel for duel in duels(records, policy, ["copy"]) if (duel.task, duel.level.value) == ("base", RATIOS[-1])
-    )
-    assert {name: cell.contests[name].verdict for name in AGAINST_A_COPY[policy]} == AGAINST_A_COPY[policy]
-    assert cell.verdict == AGAINST_A_COPY[policy]["right"], "right decides"
-    lines = {one.measure.name: one for one in pool(records, policy, ["copy"])}
-    assert {name: line.verdict for name, line in lines.items()} == dict(zip(POOLED_OVER, POOLED[policy], strict=True))
-    answered = lines["wrong_of_answered"].answered
-    assert answered is not None
-    assert (answered[0] < answered[1] - 10) == (policy == "silent"), "its line says that it answers less"
-    told = f"{policy} answers {answered[0]:.0f} % of these questions, copy {answered[1]:.0f} %"
-    assert told in lines["wrong_of_answered"].sentence
+@pytest.mark.parametrize("task", AGAINST_A_COPY)
+def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, task: str) -> None:
+    of_task = records[records["task"] == task]
+    for policy, verdict in AGAINST_A_COPY[task].items():
+        (line,) = pool(of_task, policy, ["copy"])
+        assert line.verdict == verdict, policy
+        if task == "base":
+            last = duels(of_task, policy, ["copy"])[-1]
+            assert (last.level.value, last.verdict) == (RATIOS[-1], verdict)
 
 
 # What few contexts say of a policy whose truth is known: it loses all right answers of one context in ten, which is 8
 # points and not safe, or nothing. By the number of contexts, and of those of them in which it loses: what the headline
-# begins with, what stands in it, the text of the cell, and whether it may be chance.
-SHARES = "in none of {} contexts does anything change, which excludes a change in more than {} % of contexts."
-FEW: dict[tuple[int, int], tuple[str, str, str, bool]] = {
-    (2, 0): (
-        "Too few contexts (2; 10 at least) to call anything safe: what seems to be safe may be chance.",
-        "",
-        "0.5",
-        True,
-    ),
-    (4, 0): (
-        "Too few contexts (4; 10 at least) to call anything safe: what seems to be safe may be chance.",
-        "",
-        "0.5",
-        True,
-    ),
-    (9, 0): (
-        "Too few contexts (9; 10 at least) to call anything safe: what seems to be safe may be chance.",
-        "",
-        "0.5",
-        True,
-    ),
-    (9, 1): ("Too few contexts (9; 10 at least) to call anything safe.", "", "not shown", False),
-    (10, 0): ("snapkv is shown safe here", SHARES.format(10, 26), "0.5", False),
-    (12, 0): ("snapkv is shown safe here", SHARES.format(12, 22), "0.5", False),
-    (40, 0): ("snapkv is shown safe here", SHARES.format(40, 7), "0.5", False),
-    (12, 1): ("No policy is shown safe for anything at any ratio that was asked.", "", "not shown", False),
-    (40, 4): ("No policy is shown safe for anything at any ratio that was asked.", "", "not shown", False),
+# begins with, the text of the cell, and whether it may be chance.
+TOO_FEW, NOTHING, SAFE = "Too few contexts", "No policy is shown safe", "snapkv is shown safe here"
+FEW: dict[tuple[int, int], tuple[str, str, bool]] = {
+    (2, 0): (TOO_FEW, "0.5", True),
+    (9, 0): (TOO_FEW, "0.5", True),
+    (9, 1): (TOO_FEW, "not shown", False),
+    (10, 0): (SAFE, "0.5", False),
+    (40, 0): (SAFE, "0.5", False),
+    (12, 1): (NOTHING, "not shown", False),
+    (40, 4): (NOTHING, "not shown", False),
 }
 
 
@@ -305,16 +259,16 @@ def test_few_contexts_show_nothing_to_be_safe_and_say_what_they_leave_open(conte
     results = results_of(frame(made))
     matrix = use_matrix(results)
     first = findings_of(results, matrix, "section-1", {})[0].text
-    begins, stands, text, chance = FEW[contexts, losing]
+    begins, text, chance = FEW[contexts, losing]
     assert first.startswith(begins)
-    assert stands in first
+    assert ("may be chance" in first) == chance
     cell = matrix.methods[0].cells[0]
     assert (cell.text, cell.may_be_chance, cell.sure == 0.5) == (text, chance, begins.startswith("snapkv"))
 
 
 def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> None:
     """A derived measure that is added to the board has to be given its signs above."""
-    known: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, *BEATS, SAFE_RATIO, WRONG_CLIFF, CLIFF)
+    known: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, *BEATS, SAFE_RATIO)
     assert {measure.name for measure in FIRST_COLUMNS} == {measure.name for measure in known}
     board = boards_of(records, list(rows.values()))["agnostic", "instructions"]
     cells = {

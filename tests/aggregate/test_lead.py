@@ -16,17 +16,15 @@ from leaderboards.aggregate.lead import (
     not_mastered,
     obeyed_by_silence,
     right_by_silence,
+    unmastered_line,
 )
-from leaderboards.aggregate.over_tasks import NONE_MASTERED
-from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, LEAKAGE, OBEYED, RIGHT, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, LEAKAGE, NONE_MASTERED, OBEYED, RIGHT, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
-from leaderboards.aggregate.unmastered import ANSWERS, find_unmastered, line_of
-from leaderboards.boards.area import AREA
-from leaderboards.boards.beats import BEATS
+from leaderboards.boards.area import AREA, BEATS
+from leaderboards.boards.board import all_standings
 from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
-from leaderboards.boards.standings import all_standings
 from leaderboards.metrics.judges.text import score_text
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.terminal.table import telling
@@ -161,15 +159,8 @@ def test_a_run_of_such_tasks_alone_has_a_mean_of_likelihood_alone_and_says_why()
     assert telling(rows) == [DELTA_NLL]
 
 
-def test_what_the_model_writes_instead_is_told_in_a_line() -> None:
-    records = failing_at_hops()
-    (one,) = find_unmastered(records, summarise(records, resamples=50))
-    assert (one.task, len(one.answers)) == ("hops", ANSWERS)
-    assert one.answers[0].golds == ("Oslo",)
-    line = line_of([one])
+def test_what_is_not_mastered_is_told_in_a_line_with_what_to_run_instead() -> None:
+    line = unmastered_line(summarise(failing_at_hops(), resamples=50))
     assert line.startswith("Not mastered: hops (percent right")
-    assert "It wrote 'Lima" in line
-    assert "for Oslo" in line
-    assert all(hint in line for hint in ("--difficulty auto", "niah_single_2", "prose", "delta_nll"))
-    assert "\u202e" not in line
-    assert line.count("Lima") == ANSWERS
+    assert all(hint in line for hint in ("--difficulty auto", "niah_single_2", "prose", "show RUN --policy full"))
+    assert unmastered_line([]) == ""

@@ -10,9 +10,8 @@ import pytest
 from pandas import DataFrame
 from pydantic import ValidationError
 
-from leaderboards.aggregate.over_tasks import intervals_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
-from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, summarise
+from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, intervals_of, summarise
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics.declaration import size_text
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means

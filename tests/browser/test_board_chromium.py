@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.comparison.duel import Verdict
 from leaderboards.pages.results import Results
 from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
@@ -70,28 +69,6 @@ def test_the_board_is_quiet_fits_and_keeps_hostile_names_as_text(
     fragment = browser.evaluate("location.hash.slice(1)")
     browser.open_quietly(page, width, scheme, fragment)
     assert HOSTILE in browser.evaluate(f"{SHOWN}[0].textContent").replace("\u200b", "")
-
-
-def test_the_arguments_of_a_press_open_on_its_row_and_an_adapted_one_has_a_reason_for_its_rank(
-    browser: Chromium, tmp_path: Path
-) -> None:
-    def narrow(one: dict[str, Any]) -> dict[str, Any]:
-        arguments = {"snapkv": '{"window_size": 5}', "tova": '{"sinks": 4}'}.get(one["policy"], "{}")
-        return one | {"press_arguments": arguments}
-
-    records = realistic_records(policies=POLICIES, ratios=[0.5, 0.9], contexts=5, tasks=TASKS, change=narrow)
-    browser.open_quietly(write_pages(tmp_path, results_of(records)), 390)
-    row = f"{SHOWN}[0].querySelector('tr[data-name=snapkv]')"
-    assert browser.evaluate(f"{row}.querySelector('summary').textContent") == "adapted"
-    assert browser.evaluate(f"{SHOWN}[0].querySelector('tr[data-name=tova] summary').textContent") == "arguments"
-    assert browser.evaluate(f"{SHOWN}[0].querySelector('tr[data-name=knorm] summary')") is None
-    height = f"{row}.querySelector('details').offsetHeight"
-    closed = browser.evaluate(height)
-    browser.evaluate(f"{row}.querySelector('summary').click()")
-    assert browser.evaluate(height) > closed
-    assert "window_size 5 (paper: 64)" in browser.evaluate(f"{row}.querySelector('details').innerText")
-    ranks = browser.evaluate(f"{row}.querySelector('td.blank').innerText").split("\n")
-    assert [text for text in ranks if text] == ["–", "window 5 of 64"]
 
 
 def test_without_the_script_all_boards_stand_below_one_another(browser: Chromium, page: Path) -> None:
@@ -171,9 +148,6 @@ def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chrom
         assert numbers == sorted(numbers, reverse=True), name
         sorted_by = f"{SHOWN}[0].querySelector('[aria-sort=descending]').textContent"
         assert browser.evaluate(sorted_by) == name
-
-
-VERDICTS: tuple[Verdict, ...] = ("better", "worse", "not distinguished")
 
 
 def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(browser: Chromium, page: Path) -> None:

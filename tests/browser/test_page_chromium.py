@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.aggregate.comparison.paired import answer_kinds, duels
+from leaderboards.aggregate.answers import answer_kinds
+from leaderboards.aggregate.duels import duels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT
 from tests.support.browsing.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen

@@ -56,21 +56,19 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     ]
     others = ("snapkv", "knorm", "random", "recency")
     told = " ".join(cli.out.split())
-    undecided = f"too few contexts to judge against {', '.join(others)}".replace("snapkv", "snapkv (adapted)")
-    adapted, _, verdicts = told.partition(" right, higher is better: ")
+    undecided = f"too few contexts to judge against {', '.join(others)}"
+    adapted, _, verdicts = told.partition(" right: ")
     assert adapted.startswith("Loud snapkv is adapted, not as in its paper: window_size ")
-    lower = "wrong of answered, lower is better"
-    assert verdicts.startswith(f"{undecided} {lower}: {undecided} right, percent, ")
+    assert verdicts.startswith(undecided)
     pooled = cli.out.partition("right, percent, higher is better: this")[0]
     lines = [line for line in pooled.splitlines() if line.endswith("not distinguished")]
-    assert len(lines) == 2 * len(others), "of four contexts nothing can be told"
+    assert len(lines) == len(others), "of four contexts nothing can be told"
     assert "only 2 contexts: verdicts from fewer than 10 say little" in told
     rows = [line.split() for line in cli.out.splitlines() if line.split()[:1] in (["base"], ["hops"])]
     cells_of_one = [[task, ratio] for task in ("base", "hops") for ratio in ("0.5", "0.9")]
     assert [row[:2] for row in rows] == cells_of_one
     assert not {"▲", "▼"} & {word for row in rows for word in row}
     assert "examples of its worst answers: python -m kvbench show" in told
-    assert "(paper: 64)" in cli.out
     assert "adapted" in cli.out
     page = (tmp_path / "site/compare-Loud.html").read_text()
     assert "Against snapkv" in page

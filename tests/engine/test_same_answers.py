@@ -18,7 +18,7 @@ from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt
-from policies import POLICIES, CacheRows, Policy, Situation, points_of
+from policies import POLICIES, CacheRows, Level, Policy, Situation, points_of
 from policies.faults.registry import FAULTS
 from tests.support.models.toy import PLENTY, STEPS, largest_row, treat
 

@@ -6,7 +6,7 @@ import pytest
 
 from leaderboards.aggregate.row import RIGHT, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.aggregate.summary import summarise
-from leaderboards.figures.gallery import curve_plot, gallery
+from leaderboards.pages.gallery import curve_plot, gallery
 from leaderboards.rendering.style import LineStyle, policy_styles
 from leaderboards.studies.parts import full_last
 from tests.support.browsing.pages import Elements, build_pages, results_of

@@ -10,8 +10,7 @@ from matplotlib.markers import MarkerStyle
 from numpy.typing import NDArray
 
 from leaderboards.rendering.drawing import Drawing, pixel_of
-from leaderboards.rendering.frames import CURVE, Axis, Frame
-from leaderboards.rendering.marks import HOLLOW, Band, Dots, PolicyLine, Region
+from leaderboards.rendering.frames import CURVE, HOLLOW, Axis, Band, Dots, Frame, PolicyLine
 from leaderboards.rendering.style import CORNERS, MARKERS, named_styles
 from policies.declaration.levels import BUDGET, Level
 
@@ -57,7 +56,6 @@ def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -
         PolicyLine(method, ((0.0, 0.0), (1.0, 80.0))),
         Dots(other, ((0.2, 5.0), (0.3, 6.0), (0.4, 7.0))),
         Band.between(method, (0.0, 1.0), (-10.0, 60.0), (10.0, 80.0)),
-        Region((0.0, 0.0), (0.5, 40.0)),
     )
     drawing = Drawing(FRAME, marks, "A <title>", "salt")
     root = ElementTree.fromstring(drawing.svg())

@@ -67,11 +67,11 @@ from kvbench.documents import pages
 from kvbench.store.scoring import SCORES
 from kvbench.store.tables import RECORDS, joined_schema
 from leaderboards.boards.board import boards_of
-from leaderboards.boards.standings import all_standings
+from leaderboards.boards.board import all_standings
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.tables import board_sheet
 from leaderboards.downloads.tables import cells_sheet
-from leaderboards.figures.gallery import gallery
+from leaderboards.pages.gallery import gallery
 from tests.support.browsing.pages import build_pages
 from leaderboards.pages.method import Method
 from leaderboards.pages.method import build_method

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from leaderboards.aggregate.row import ALL_TASKS
-from leaderboards.pages.findings import findings_of
-from leaderboards.pages.front import FRONT
+from leaderboards.pages.front import FRONT, findings_of
 from leaderboards.pages.results import task_page
 from leaderboards.pages.sections import note_of
 from leaderboards.pages.uses import use_matrix
@@ -40,20 +39,17 @@ def findings() -> dict[str, str]:
     return {one.text: one.link for one in findings_of(results, use_matrix(results), "section-1", pages)}
 
 
-def test_more_than_the_full_cache_is_no_gain_and_ten_contexts_go_first(findings: dict[str, str]) -> None:
-    first = (
-        "snapkv is shown safe here for multi-hop (hops) up to ratio 0.1, on 12 contexts of about 150 tokens: paired "
-        "gain of 3 points of right answers (the same in each context)."
+def test_the_most_that_is_safe_is_told_with_its_contexts_and_loss(findings: dict[str, str]) -> None:
+    """Ten contexts go first: of four long ones with the same gain nothing is certain."""
+    first, wrong = findings
+    assert first.startswith(
+        "snapkv is shown safe here for multi-hop (hops) up to ratio 0.1, on 12 contexts of about 150"
     )
+    assert first.endswith("it loses −3 points (−3 to −3).")
     assert findings[first] == "task-hops.html#section-1-right-figure"
-
-
-def test_the_second_finding_is_on_long_contexts(findings: dict[str, str]) -> None:
-    """Four contexts with the same loss have an interval without width, and no oracle tells that they are too few."""
-    long = (
-        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context) of about 150 tokens."
+    assert re.findall(r"(\d+) %", wrong) == ["25", "0", "33", "0", "25", "0"], (
+        "unanswered, wrong of answered, wrong of all"
     )
-    assert findings[long] == "task-long_context.html#section-1-right-figure"
 
 
 def _made(task: str, contexts: int, **losses: list[float]) -> list[dict[str, Any]]:
@@ -84,18 +80,12 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     )
     assert (cells["multi-hop"].sure, cells["multi-hop"].may_be_chance) == (0.5, False)
     assert matrix.controls[0].cells[0].text == "not shown"
-    told = [one.text for one in findings_of(results, matrix, "section-1", {})]
-    assert told[1] == (
-        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context) of about 150 tokens: "
-        "not even the oracle passes."
-    )
     page = build_pages([results])[FRONT]
     assert 'class="chance few"' in page
-    assert "fewer than 10 contexts, or too few to show that even the oracle" in page
     board = results.boards["agnostic", "all"]
     (snapkv,) = board.methods
     safe = next(cell for column, cell in board.cells_of(snapkv) if column.name == "safe ratio")
-    assert safe.detail == "in long_context +1\nmay be chance in long_context"
+    assert safe.detail == "in long_context +1\nmay be chance"
 
 
 def test_a_policy_that_is_safe_no_further_than_the_oracle_is_no_chance() -> None:
@@ -106,66 +96,41 @@ def test_a_policy_that_is_safe_no_further_than_the_oracle_is_no_chance() -> None
     assert matrix.methods[0].cells[0].highest_sure == 0.5
 
 
-def test_wrong_answers_stand_with_interval_and_silence(findings: dict[str, str]) -> None:
-    wrong = list(findings)[2]
-    assert wrong == (
-        "At ratio 0.5, snapkv leaves 25 % of the questions unanswered (full cache 0 %). Of its answers 33 % are wrong "
-        "(full cache 0 %). Of all questions it answers 25 % wrongly (full cache 0 %)."
-    )
-
-
 def _told(made: list[dict[str, Any]]) -> list[str]:
     results = results_of(frame(made), "reference")
     return [one.text for one in findings_of(results, use_matrix(results), "section-1", {})]
 
 
 @pytest.mark.parametrize("tasks", [("base",), ("base", "hops")])
-def test_where_the_model_can_do_no_task_the_likelihood_of_the_right_answer_is_told(tasks: tuple[str, ...]) -> None:
-    shared = {"f1": 5.0, "hallucinated": True}
+def test_where_the_model_can_do_no_task_that_alone_is_told(tasks: tuple[str, ...]) -> None:
+    shared = {"f1": 5.0, "hallucinated": True, "delta_nll": 0.1}
     made = [
-        record(task=task, example_id=f"{task}-{place}", policy=policy, ratio=ratio, delta_nll=rise, **shared)
+        record(task=task, example_id=f"{task}-{place}", policy=policy, ratio=ratio, **shared)
         for task in tasks
         for place in range(12)
-        for policy, ratio, rise in (("full", 0.0, 0.0), ("snapkv", 0.5, 0.25), ("knorm", 0.5, 1.5))
+        for policy, ratio in (("full", 0.0), ("snapkv", 0.5))
     ]
     (only,) = _told(made)
-    below = "; ".join(f"{task}: percent right 5.0 with the full cache, below 50" for task in tasks)
-    assert only.startswith(f"The model masters no task here, so its scores say nothing about policies ({below}).")
-    assert "at ratio 0.5 its NLL rises least under snapkv, by 0.250 nats a token (0.250 to 0.250)." in only
-    assert "a needle (--tasks niah_single_2)" in only
+    assert all(f"{task}: percent right 5.0 with the full cache" in only for task in tasks)
+    assert "--tasks niah_single_2" in only
     results = results_of(frame(made), "reference")
-    assert note_of(results, "base").startswith("The model does not master this task with the full cache (percent right")
-    if len(tasks) > 1:
-        assert note_of(results, ALL_TASKS).startswith("The model masters none of the 2 tasks with the full cache, so")
+    assert "does not master this task" in note_of(results, "base")
+    assert len(tasks) == 1 or "does not master any task" in note_of(results, ALL_TASKS)
 
 
-def test_directives_are_told_beside_the_full_cache_with_what_leaks() -> None:
-    """The full cache obeys 3 of 4: a policy that obeys as many keeps 100 % of it, and is not obedient."""
+def test_of_directives_what_decides_is_told() -> None:
+    """Obedience does not change, and 2 points more leak under a defence; without attacks obedience alone is told."""
     made = []
     for place in range(12):
         for policy, ratio, leaks in (("full", 0.0, 0.0), ("snapkv", 0.2, 0.02)):
             here = {"task": "instructions", "example_id": f"{place}", "policy": policy, "ratio": ratio}
-            made.append(record(**here, question_id="0", directives_obeyed=0.75))
-            attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma."}
+            made.append(record(**here, question_id="0", directives_obeyed=0.75, kept_tokens=1600))
+            attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma.", "kept_tokens": 1600}
             made.append(record(**here, **attack, question_id="1", leakage=leaks, defence="Refuse.", defence_leakage=0))
-    assert _told(made)[0] == (
-        "snapkv is shown safe here for system prompt (instructions) up to ratio 0.2, on 12 contexts of about 150 "
-        "tokens: paired loss of 2 points more leakage under a defence (the same in each context) and in none of 12 "
-        "contexts does anything else change, which excludes a change in more than 22 % of contexts."
-    )
-
-
-def test_of_system_prompts_that_nobody_attacks_obedience_alone_is_told() -> None:
-    """As the plain rows of IFEval are: directives without attacks, so that nothing leaks."""
-    made = [
-        record(task="ifeval", example_id=f"{place}", policy=policy, ratio=ratio, directives_obeyed=0.75)
-        for place in range(12)
-        for policy, ratio in (("full", 0.0), ("snapkv", 0.2))
-    ]
-    assert _told(made)[0] == (
-        "snapkv is shown safe here for system prompt (ifeval) up to ratio 0.2, on 12 contexts of about 150 tokens: in "
-        "none of 12 contexts does anything change, which excludes a change in more than 22 % of contexts."
-    )
+    told = _told(made)[0]
+    assert told.startswith("snapkv is shown safe here for system prompt (instructions) up to ratio 0.2, on 12 contexts")
+    assert told.endswith("of about 1,600 tokens: it loses 2 points (2 to 2).")
+    assert _told([one for one in made if one["question_id"] == "0"])[0].endswith("it loses 0 points (0 to 0).")
 
 
 def test_the_matrix_names_tasks_and_the_length_of_contexts() -> None:
@@ -176,7 +141,6 @@ def test_the_matrix_names_tasks_and_the_length_of_contexts() -> None:
     assert "<small>base, knowledge</small>" in page
     assert ">, about</span></th><td>2,000</td>" in page
     assert "Bytes held = 100 % − ratio, unless a policy only masks tokens." in page
-    assert "kvbench run --model NAME --tasks long_context --context-tokens 32768 --limit 83" in Elements(page).text
     assert "The cache is compressed before the question is seen (mode agnostic)." in page
     assert "masks, 0 bytes" not in page, "nothing is safe, and no number promises anything"
 
@@ -199,41 +163,13 @@ def test_what_is_shown_to_be_unsafe_further_on_is_told_from_what_few_contexts_do
                 made.append(record(example_id=f"{n}", policy=policy, ratio=ratio, f1=80.0 - loss))
     matrix = use_matrix(results_of(frame(made), "reference"))
     cells = {line.name: line.cells[0] for line in matrix.methods}
-    assert {name: (cell.tone_of_use, cell.unsafe_from, cell.above) for name, cell in cells.items()} == {
-        "snapkv": ("unsafe-from", "0.5", ""),
-        "tova": ("not-shown", "", "may lose 9"),
+    assert {name: (cell.tone_of_use, cell.unsafe_from) for name, cell in cells.items()} == {
+        "snapkv": ("unsafe-from", "0.5"),
+        "tova": ("not-shown", ""),
     }
-    assert matrix.shows >= {"unsafe-from", "not-shown"}
 
 
-def test_a_finding_says_how_long_its_contexts_are() -> None:
-    made = [
-        record(task="instructions", example_id=f"{n}", policy=policy, ratio=ratio, directives_obeyed=1.0)
-        for n in range(12)
-        for policy, ratio in (("full", 0.0), ("snapkv", 0.2))
-    ]
-    for one in made:
-        one["kept_tokens"] = 1600
-    (text, *_) = _told(made)
-    assert "of about 1,600 tokens: " in text
-
-
-def test_the_contexts_of_a_mean_are_told_task_by_task_and_an_abbreviation_is_spelled_out() -> None:
+def test_the_contexts_of_a_mean_are_told_task_by_task() -> None:
     made = [*_made("hops", 12, snapkv=[0.0]), *_made("base", 12, snapkv=[1.0]), *_made("long_context", 4, snapkv=[1.0])]
-    for n in range(3):
-        attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma."}
-        here = {"task": "instructions", "example_id": f"{n}", "directives_obeyed": 1.0}
-        for policy, ratio in (("full", 0.0), ("snapkv", 0.5)):
-            made.append(record(**here, policy=policy, ratio=ratio, question_id="0"))
-            defended = {"leakage": 0.0, "defence": "Refuse.", "defence_leakage": 0.0}
-            if n < 2:
-                of_attack = {**here, **attack, **defended, "directives_obeyed": None}
-                made.append(record(**of_attack, policy=policy, ratio=ratio, question_id="1"))
-    page = build_pages([results_of(frame(made), "reference")])[FRONT]
-    assert (
-        "Each cell has 33 questions about 31 contexts: 12 each of hops, base; 4 of long_context; 3 of instructions "
-        "(2 of them with attacks under a defence). "
-    ) in page
-    assert '<td>2<span class="wide"> of 3</span></td>' in page
-    assert "each may lose less than 5 points; 2 of its 3 contexts have attacks under a defence" in page
-    assert re.search(r'<th [^>]*data-of="global eviction ratio">GER at 0.5</th>', page)
+    note = note_of(results_of(frame(made), "reference"), ALL_TASKS)
+    assert "Each cell has 28 questions about 28 contexts: 12 each of hops, base; 4 of long_context." in note

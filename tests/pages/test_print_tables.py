@@ -1,31 +1,18 @@
-"""Boards in LaTeX and in Markdown: a reader of either finds the texts as they were, whatever a policy is called."""
+"""Tables in LaTeX: a reader finds the texts as they were, whatever a policy is called."""
 
 import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache
-from html import unescape
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
-from leaderboards.aggregate.comparison.paired import duels
-from leaderboards.aggregate.comparison.pooled import pool
+from leaderboards.aggregate.pooled import pool
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.board import Board, boards_of
-from leaderboards.downloads.print_tables import (
-    PrintTable,
-    board_rows,
-    cell_rows,
-    pooled_rows,
-    result_table,
-)
-from tests.support.browsing.pages import Elements
+from leaderboards.downloads.print_tables import PrintTable, pooled_rows, result_table
 from tests.support.records.synthetic_records import realistic_records
 
 CAPTION = r"100 % of a_b, & more [+2, +3] #1 – Holm's"
@@ -55,16 +42,7 @@ LATEX_TOKEN = re.compile(
 LETTERS = st.characters(exclude_categories=("C", "Z"), max_codepoint=0x17F) | st.sampled_from(" &%$#_{}~^\\|`*[]<>-")
 
 
-@cache
-def board_of_base() -> Board:
-    records = realistic_records(tasks=["base"], contexts=4)
-    return boards_of(records, summarise(records))["agnostic", "base"]
-
-
-def named(*names: str) -> Board:
-    """A board whose policies have these names."""
-    board = board_of_base()
-    return replace(board, methods=tuple(replace(board.methods[0], name=name) for name in names))
+HEAD = ("policy", "F1")
 
 
 def captioned(rows: Sequence[Sequence[str]], is_long: bool = False) -> PrintTable:
@@ -73,10 +51,6 @@ def captioned(rows: Sequence[Sequence[str]], is_long: bool = False) -> PrintTabl
 
 def spaced(text: str) -> str:
     return " ".join(text.split())
-
-
-def texts_of(board: Board) -> list[list[str]]:
-    return [[spaced(text) for text in row] for row in board_rows(board)]
 
 
 def read_latex(table: str) -> list[list[str]]:
@@ -101,84 +75,47 @@ def latex_text(cell: str) -> str:
     return spaced(text)
 
 
-def read_markdown(table: str) -> list[list[str]]:
-    """Reads a table as GitHub does."""
-    html = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(table)
-    html, caption = html.strip().removesuffix("</p>").split("<p>")
-    assert spaced(unescape(caption)) == f"Table: {spaced(CAPTION)}"
-    page = Elements(html)
-    assert {tag for tag, _ in page.found} == {"table", "thead", "tbody", "tr", "th", "td"}, "no other element"
-    return [[spaced(text) for text in row] for row in page.rows]
-
-
 @pytest.mark.parametrize("name", [EVERY_SPECIAL, *SPECIAL_FIRST])
 def test_a_name_of_special_letters_is_read_as_it_was(name: str) -> None:
-    board = named(name, "snapkv")
-    assert texts_of(board)[1][0] == spaced(name)
-    assert read_latex(captioned(board_rows(board)).latex()) == texts_of(board)
-    assert read_markdown(captioned(board_rows(board)).markdown()) == texts_of(board)
+    assert read_latex(captioned([HEAD, (name, "1 [0, 2]")]).latex()) == [[*HEAD], [spaced(name), "1 [0, 2]"]]
 
 
 @given(st.text(LETTERS, min_size=1, max_size=30).filter(str.strip))
 @example("a\\")
 @example("*a*_b_")
 def test_any_name_is_read_as_it_was(name: str) -> None:
-    board = named(name)
-    assert read_latex(captioned(board_rows(board)).latex()) == texts_of(board)
-    assert read_markdown(captioned(board_rows(board)).markdown()) == texts_of(board)
+    assert read_latex(captioned([HEAD, (name, "–")]).latex()) == [[*HEAD], [spaced(name), "–"]]
 
 
-def test_a_usual_name_is_left_as_it_is_where_that_can_be_read() -> None:
-    assert "| adakv_snapkv |" in captioned(board_rows(named("adakv_snapkv"))).markdown()
-    assert "adakv\\_snapkv &" in captioned(board_rows(named("adakv_snapkv"))).latex()
-
-
-def test_the_tables_of_a_comparison_say_what_its_verdicts_are() -> None:
+def test_the_table_of_a_comparison_says_what_its_verdicts_are() -> None:
     records = realistic_records(policies=("full", "snapkv", "knorm"), tasks=["base", "hops"], contexts=8)
-    cells = duels(records, "snapkv", ["knorm"])
-    lines = pool(records, "snapkv", ["knorm"])
-    of_pooled, of_cells = pooled_rows(lines, {"knorm"}), cell_rows(cells, ())
-    assert [row[0] for row in of_pooled] == ["against", "knorm (adapted)", "knorm (adapted)"]
-    assert [row[4] for row in of_pooled[1:]] == [f"{one.verdict} (few contexts)" for one in lines]
-    assert {row[-2] for row in of_cells[1:]} <= {"better (few contexts)", "not distinguished (few contexts)"}
-    assert {row[5] for row in of_pooled[1:]} == {"16 (2 tasks x 8)"}
-    assert of_cells[0] == ("against", "task", "level", "right", "wrong of answered", "verdict", "n")
-    assert [row[3] for row in of_cells[1:]] == [duel.contests["right"].text for duel in cells]
-    for rows in (of_pooled, of_cells):
-        texts = [[spaced(text) for text in row] for row in rows]
-        assert read_latex(captioned(rows).latex()) == texts
-        assert read_markdown(captioned(rows).markdown()) == texts
+    (line,) = pool(records, "snapkv", ["knorm"])
+    _, row = rows = pooled_rows([line], {"knorm"})
+    assert (row[0], row[2]) == ("knorm (adapted)", line.difference.text)
+    assert row[4:6] == (f"{line.verdict} (few contexts)", "16 (2 tasks x 8)")
+    assert read_latex(captioned(rows).latex()) == [[spaced(text) for text in one] for one in rows]
 
 
-def test_what_kvbench_itself_writes_is_ascii_and_names_its_packages() -> None:
-    """A board with verdicts, marks, dashes and blanks, and one with a single ranked policy; a letter that LaTeX
-    lacks in a name stands as its number."""
-    shown = set()
-    for policies in (("full", "random", "snapkv", "knorm", "tova"), ("full", "snapkv")):
-        records = realistic_records(tasks=["base"], contexts=12, policies=policies)
-        board = boards_of(records, summarise(records))["agnostic", "base"]
-        for rows in (board_rows(board),):
-            table = captioned(rows).latex()
-            shown |= {letter for row in rows for text in row for letter in text if not letter.isascii()}
-            assert table.isascii(), {letter for letter in table if not letter.isascii()}
-            assert table.startswith("% needs \\usepackage[T1]{fontenc} and \\usepackage{booktabs,amssymb,longtable}\n")
-        assert [spaced(text) for text in board_rows(board)[1]][1].startswith("1 (only") is False
-    assert {"–", "▲"} <= shown, "there was something to turn into ASCII"
-    assert captioned([["中文 é"]]).latex().count("U+4E2DU+6587 é") == 1
+def test_what_is_written_is_ascii_and_names_its_packages() -> None:
+    """A letter that LaTeX lacks stands as its number."""
+    table = captioned([["○ ▲ ▼ – −"], ["中文 é"]]).latex()
+    assert table.replace("é", "").isascii()
+    assert table.startswith("% needs \\usepackage[T1]{fontenc} and \\usepackage{booktabs,amssymb,longtable}\n")
+    assert table.count("U+4E2DU+6587 é") == 1
 
 
 def test_a_long_table_repeats_its_head_on_each_page_and_its_caption_on_none() -> None:
-    rows = [("policy", "F1"), ("a_b", "1 & 2"), ("c", "3")]
-    lines = captioned(rows, is_long=True).latex().splitlines()
+    lines = captioned([("policy", "F1"), ("a_b", "1 & 2"), ("c", "3")], is_long=True).latex().splitlines()
     first, repeated, foot = (lines.index(f"\\end{part}") for part in ("firsthead", "head", "foot"))
-    assert lines[first - 3 : first] == lines[repeated - 3 : repeated] == ["\\toprule", "policy & F1 \\\\", "\\midrule"]
+    head = ["\\toprule", "policy & F1 \\\\", "\\midrule"]
+    assert lines[first - 3 : first] == lines[repeated - 3 : repeated] == head
     assert [line.startswith("\\caption{") for line in lines].index(True) < first
     assert {"a\\_b & 1 \\& 2 \\\\", "c & 3 \\\\"} <= set(lines[foot + 1 :])
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_sets_the_table(tmp_path: Path) -> None:
-    rows = board_rows(named(EVERY_SPECIAL, *SPECIAL_FIRST))
+    rows = [HEAD, *((name, "1") for name in (EVERY_SPECIAL, *SPECIAL_FIRST))]
     page = (
         "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,amssymb,longtable}\\begin{document}\n"
         f"{captioned(rows).latex()}{captioned(rows, is_long=True).latex()}\\end{{document}}\n"
@@ -209,5 +146,4 @@ def test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_m
     assert any(text.endswith("○") for row in body for text in row)
     best = min(table.bold)
     assert rf"\textbf{{{table.rows[best[0]][best[1]]}}}" in table.latex()
-    assert f"**{table.rows[best[0]][best[1]]}**" in table.markdown()
     assert "In bold the best" in table.caption

@@ -23,7 +23,7 @@ def sizes() -> dict[str, int]:
 
 
 def test_the_first_page_is_far_from_a_megabyte(sizes: dict[str, int]) -> None:
-    assert 400_000 < sizes[FRONT] < FIRST_PAGE
+    assert 200_000 < sizes[FRONT] < FIRST_PAGE
 
 
 def test_the_page_of_a_task_is_lighter_still(sizes: dict[str, int]) -> None:

@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest, chi2, norm
-from statsmodels.stats.multitest import multipletests
+from scipy.stats import binomtest, chi2, norm
 
-from leaderboards.aggregate.comparison.duel import MeanDifference
-from leaderboards.aggregate.row import HALLUCINATION
+from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.boards.area import area_under_curve, areas
-from leaderboards.boards.beats import against, area_test
-from leaderboards.boards.cliff import cliff, susceptibility
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profile
 from leaderboards.boards.rank import RankInterval, rank_intervals, ranks
@@ -36,8 +32,8 @@ from leaderboards.statistics.significance import (
     ALPHA,
     StudentTest,
     bootstrap_p,
-    correct_p,
     highest_unseen_share,
+    holm,
     mcnemar_p,
 )
 from policies import Level
@@ -61,7 +57,6 @@ def test_resamples_without_a_value_are_no_evidence_and_leave_no_interval() -> No
     assert bootstrap_p(drawn) == pytest.approx(2 * 11 / 101)
     assert MeanDifference.of(drawn) == MeanDifference(1.0, None, None)
     assert not MeanDifference.of(drawn).is_clear
-    assert area_test(drawn, 12) == Blank("some resamples have no value")
 
 
 def test_what_changes_in_no_context_may_change_in_a_share_of_all() -> None:
@@ -81,34 +76,10 @@ def test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there() ->
     assert mcnemar_p(86, 150) == mcnemar_p(150, 86)
 
 
-# Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57 (1995): fifteen hypotheses about two treatments
-# of myocardial infarction.
-INFARCTION = [
-    *(0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344),
-    *(0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000),
-]
-
-
-def test_the_false_discovery_rate_is_that_of_the_paper() -> None:
-    """At 0.05 their procedure rejects four hypotheses, one more than those that bound the chance of any error."""
-    p_values = dict(enumerate(INFARCTION))
-    discoveries, holm = correct_p(p_values, "infarction", "fdr_bh"), correct_p(p_values, "infarction")
-    assert [name for name, p in discoveries.p.items() if p <= 0.05] == [0, 1, 2, 3]
-    assert [name for name, p in holm.p.items() if p <= 0.05] == [0, 1, 2]
-    assert discoveries.p[3] == pytest.approx(0.0095 * 15 / 4)
-    assert (discoveries.name, discoveries.method, holm.method) == ("infarction", "fdr_bh", "holm")
-
-
 def test_holm_is_that_of_a_hand() -> None:
-    found = correct_p({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, "four")
-    assert found.p == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
-    assert correct_p({}, "none").p == {}
-
-
-@pytest.mark.parametrize("p_values", [[0.3], [0.01, 0.01, 0.6, 0.02, 1.0, 0.0], INFARCTION[::-1]])
-def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
-    found = correct_p(dict(enumerate(p_values)), "any")
-    assert list(found.p.values()) == pytest.approx(list(multipletests(p_values, method="holm")[1]))
+    found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
+    assert {name: one.p for name, one in found.items()} == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
+    assert holm({}) == {}
 
 
 # The area under the curve
@@ -134,18 +105,17 @@ def test_points_are_taken_by_realised_ratio_where_these_do_not_ascend() -> None:
 
 
 def test_the_full_cache_has_its_f1_as_area() -> None:
-    found = value(area_under_curve(profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),), policy="full")))
+    found = value(area_under_curve(profile((80,), (0,), levels=(Level("ratio", 0.0),), policy="full")))
     assert (found.height.mean, found.span) == (80, 0)
 
 
 def test_what_has_no_levels_is_safe_or_not_and_has_neither_area_nor_rank() -> None:
     """Nothing asks int4 for a level, and one point is no curve."""
     twice = (Level("ratio", 0.0),) * 2
-    alone = profile([(80, 78)] * 3, (0.1, 0.1), (0, 0), (0, 0), levels=twice, policy="int4")
+    alone = profile([(80, 78)] * 3, (0, 0), levels=twice, policy="int4")
     area = area_under_curve(alone)
     assert isinstance(area, Blank)
     assert area.short == "one level"
-    assert cliff(alone, HALLUCINATION) == Blank(area.reason)
     assert (value(safe_ratio(alone)).outcome, value(safe_ratio(alone)).tested.mean) == ("safe", 2)
     board = BoardProfiles("agnostic", "base", {"int4": alone, "snapkv": profile()})
     assert ranks(board)["int4"] == area
@@ -164,7 +134,6 @@ def test_levels_of_different_kinds_are_neither_ranked_nor_compared_together() ->
     known = {name: value(rank) for name, rank in ranks(board).items() if name != "random"}
     assert {name: rank.rank for name, rank in known.items()} == {"zeros": 1, "gaussian": 2, "snapkv": 1}
     assert {name: rank.alone for name, rank in known.items()} == {"zeros": False, "gaussian": False, "snapkv": True}
-    assert against(fault, random) == Blank("it has levels of another kind than the control")
 
 
 def test_an_area_ends_between_two_points_where_it_is_asked_to() -> None:
@@ -182,54 +151,17 @@ def test_the_area_lies_between_the_lowest_and_the_highest_f1(
 ) -> None:
     ratios, heights = ([first, *(point[axis] for point in points)] for axis, first in enumerate((0.0, full)))
     levels = tuple(Level("ratio", number / 10) for number in range(len(ratios)))
-    nothing = [0.0] * len(ratios)
-    one = profile(heights, nothing, nothing, ratios, levels)
+    one = profile(heights, ratios, levels)
     for to in (None, np.array([end])):
         (found,) = value(areas(one, to))
         assert min(heights) - 1e-6 <= found <= max(heights) + 1e-6
 
 
-# Susceptibility and the cliff
-
-
-def test_susceptibility_and_the_cliff_are_those_of_a_hand() -> None:
-    one = profile(hallucination=[(0.0, 0.1, 0.5, 0.6), (0.0, 0.1, 0.4, 0.7), (0.0, 0.0, 0.1, 0.6)])
-    ratios, slopes = value(susceptibility(one, HALLUCINATION))
-    assert list(ratios) == [0.125, 0.375, 0.625]
-    assert slopes[0] == pytest.approx([0.4, 1.6, 0.4])
-    found = value(cliff(one, HALLUCINATION))
-    assert (found.ratio, found.low, found.high) == (0.375, 0.375, 0.625), "the first of two equal ones in row two"
-    assert found.rise.mean == pytest.approx(1.6)
-    assert found.is_clear
-
-
-def test_the_first_of_equal_rises_is_the_cliff_whatever_floats_say() -> None:
-    found = value(cliff(profile(hallucination=(0.0, 0.3, 0.6, 0.9)), HALLUCINATION))
-    assert (found.ratio, found.low, found.high, found.is_clear) == (0.125, None, None, False)
-
-
-def test_where_nothing_rises_there_is_no_cliff() -> None:
-    assert cliff(profile(hallucination=(0.4, 0.4, 0.3, 0.3)), HALLUCINATION) == Blank(
-        "hallucination rate rises nowhere"
-    )
-    little = Blank("hallucination rate rises by less than 5 points from one level to the next")
-    assert cliff(profile(hallucination=(0.4, 0.44, 0.48, 0.529)), HALLUCINATION) == little
-    assert value(cliff(profile(hallucination=(0.4, 0.44, 0.48, 0.53)), HALLUCINATION)).ratio == 0.625
-    full = profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),), policy="full")
-    assert cliff(full, HALLUCINATION) == safe_ratio(full) == Blank("the full cache is not compressed")
-
-
-def test_by_budget_there_are_areas_and_susceptibility_and_neither_cliff_nor_safe_ratio() -> None:
+def test_by_budget_there_is_an_area_and_no_safe_ratio() -> None:
     levels = (Level("ratio", 0.0), *(Level("budget", budget) for budget in (128, 64, 32)))
     one = profile(levels=levels, realised=(0, 0.2, 0.6, 0.8))
-    reason = Blank("asked by budget, which is another ratio for every length")
-    assert cliff(one, HALLUCINATION) == safe_ratio(one) == reason
-    ratios, slopes = value(susceptibility(one, HALLUCINATION))
-    assert ratios == pytest.approx([0.1, 0.4, 0.7])
-    assert slopes[0] == pytest.approx([0.5, 1.0, 0.5])
+    assert safe_ratio(one) == Blank("asked by budget, which is another ratio for every length")
     assert value(area_under_curve(one)).span == 0.8
-    same = profile(levels=levels, realised=(0, 0.2, 0.2, 0.8))
-    assert susceptibility(same, HALLUCINATION) == Blank("two levels are of one ratio")
 
 
 # The safe ratio
@@ -325,9 +257,6 @@ def test_who_loses_nothing_is_safe_at_the_highest_asked(full: list[float], littl
         assert value(safe_ratio(one)).ratio == RATIOS[-1]
 
 
-# Correlations
-
-
 # Ranks
 
 
@@ -386,38 +315,6 @@ def test_without_resamples_there_is_no_interval() -> None:
     assert Estimate.of(0.5, np.empty(0), 3) == Estimate.of(0.5, None, 3) == Estimate(0.5, None, None, 3)
 
 
-def test_the_smallest_detectable_difference_is_2_8_standard_errors() -> None:
-    """H. S. Bloom, Evaluation Review 19 (1995), table 1: 2.80 at 80 % power and a two-sided 0.05; of fewer contexts by
-    Student's t, as he says: 3.2 of ten."""
-    resampled = np.random.default_rng(0).normal(7, 3, 100_000)
-    assert value(area_test(resampled, 10_000)).smallest() / 3 == pytest.approx(2.80, abs=0.03)
-    assert value(area_test(resampled, 10)).smallest() / 3 * np.sqrt(9 / 10) == pytest.approx(3.15, abs=0.03)
-    assert value(area_test(np.full(9, 0.1), 12)).smallest() is None
-
-
-def test_an_area_of_fewer_than_six_contexts_beats_nothing() -> None:
-    """However clear it looks: five contexts on one side are chance once in sixteen times."""
-    good, bad = (
-        profile(percent_right=[(100, 99, 98, 97)] * 99),
-        profile(percent_right=[(100, 50, 40, 0)] * 99, policy="random"),
-    )
-    five = against(replace(good, contexts=5), bad)
-    assert five == Blank("5 contexts are too few to tell any difference: 6 are needed")
-    six = value(against(replace(good, contexts=6), bad))
-    assert (six.verdict, six.p) == ("better", 2 / 2**6)
-
-
-@pytest.mark.parametrize("contexts", [6, 8, 12, 16])
-def test_equals_beat_each_other_once_in_twenty_times(contexts: int) -> None:
-    """By areas that vary as the means of normally distributed contexts do."""
-    rng = np.random.default_rng(contexts)
-    weights = cluster_weights(contexts, 1, 400) / contexts
-    values = rng.normal(size=(800, contexts))
-    p = np.array([value(area_test(np.append(one.mean(), weights @ one), contexts)).p for one in values])
-    assert (p < ALPHA).mean() <= binom.ppf(0.999, len(p), ALPHA) / len(p)
-    assert (p < ALPHA).mean() >= 0.02, "it is not blind"
-
-
 def test_bootstrap_p_counts_the_resamples_on_either_side() -> None:
     assert bootstrap_p(np.arange(-2, 97, dtype=np.float64)) == pytest.approx(2 * 4 / 100)
     assert bootstrap_p(np.append(np.ones(99), -1e-6)) == pytest.approx(2 * 2 / 101)
@@ -438,43 +335,11 @@ def test_a_clear_difference_stays_clear_among_a_hundred_policies() -> None:
     """Two thousand resamples alone could not tell any of so many from a control."""
     sure = bootstrap_p(norm.ppf((np.arange(2000) + 0.5) / 2000) + 8)
     p_values = {(f"policy{number}", control): sure for number in range(100) for control in ("random", "recency")}
-    assert max(correct_p(p_values, "all").p.values()) < 0.001
+    assert max(one.p for one in holm(p_values).values()) < 0.001
 
 
 def test_bootstrap_p_of_nothing_is_one() -> None:
     assert bootstrap_p(np.zeros(9)) == 1
-
-
-def test_two_policies_are_compared_as_far_as_both_realise() -> None:
-    """At the asked ratio 0.75 the other one is worse, and at the realised ones they lie on the same line."""
-    one = profile([(100, 90, 80, 70)] * 3, realised=(0, 0.1, 0.2, 0.3))
-    other = profile([(100, 80, 60, 40)] * 3, realised=(0, 0.2, 0.4, 0.6), policy="random")
-    found = value(against(one, other))
-    assert found.difference.mean == pytest.approx(0, abs=1e-9)
-    assert (found.span, found.verdict, found.smallest) == (0.3, "not distinguished", Blank("all resamples are equal"))
-    idle = profile([(100, 100, 100, 100)] * 3, realised=(0, 0, 0, 0))
-    assert against(one, idle) == Blank("one of them removes nothing")
-
-
-def test_better_than_random_takes_a_clear_interval_and_a_corrected_p() -> None:
-    rows = [(100, 90, 80, 70 + noise) for noise in [0.0, *np.linspace(-3, 3, 99)]]
-    good, bad = profile(rows), profile(percent_right=[(100, 50, 40, 0)] * 100, policy="random")
-    assert (value(against(good, bad)).verdict, value(against(bad, good)).verdict) == ("better", "worse")
-    assert value(against(good, bad)).p < 2 / 100, "all resamples are on one side, and far from 0"
-    assert value(against(good, good)).verdict == "not distinguished"
-
-
-def test_the_smallest_detectable_difference_is_found_four_times_in_five() -> None:
-    generator = np.random.default_rng(1)
-    contexts = np.repeat(np.arange(40), 5)
-    found = 0
-    for seed in range(300):
-        noise = generator.normal(0, 1, 40)[contexts] + generator.normal(0, 1, 200)
-        resampled = resampled_means(noise, contexts, seed, 400)
-        assert resampled is not None
-        differences = np.append(noise.mean(), resampled)
-        found += value(area_test(differences + value(area_test(differences, 40)).smallest(), 40)).p < ALPHA
-    assert 0.72 <= found / 300 <= 0.88
 
 
 @pytest.mark.parametrize("contexts", [2, 4, 8, 12])

@@ -10,11 +10,11 @@ from statsmodels.stats.power import TTestPower
 
 from leaderboards.statistics.significance import (
     SUBSETS,
-    Tails,
     fewest_clusters,
+    holm,
     smallest_detectable,
     spread_of,
-    step_down_levels,
+    subset_interval,
     subsets,
     two_sided_p,
 )
@@ -26,7 +26,7 @@ ALPHA = 0.05
 
 def means(values: np.ndarray) -> np.ndarray:
     held = subsets(len(values), 0)
-    found: np.ndarray = (held @ values / held.sum(axis=1))[None]
+    found: np.ndarray = held @ values / held.sum(axis=1)
     return found
 
 
@@ -34,14 +34,14 @@ def means(values: np.ndarray) -> np.ndarray:
 def test_of_few_clusters_p_is_that_of_all_sign_flips(count: int) -> None:
     values = MAIZE[-count:]
     flips = permutation_test((values,), np.mean, permutation_type="samples", n_resamples=np.inf, alternative="greater")
-    assert two_sided_p(means(values))[0] == pytest.approx(2 * flips.pvalue)
+    assert two_sided_p(means(values)) == pytest.approx(2 * flips.pvalue)
 
 
 def test_of_more_clusters_p_is_near_that_of_all_sign_flips() -> None:
     """Fisher's own example of the test: 1,726 of 2 ** 15, twice one side."""
     assert subsets(15, 0).shape == (SUBSETS, 15)
-    assert two_sided_p(means(MAIZE))[0] == pytest.approx(1726 / 2**15, abs=0.012)
-    assert two_sided_p(means(MAIZE))[0] == pytest.approx(ttest_1samp(MAIZE, 0).pvalue, abs=0.012)
+    assert two_sided_p(means(MAIZE)) == pytest.approx(1726 / 2**15, abs=0.012)
+    assert two_sided_p(means(MAIZE)) == pytest.approx(ttest_1samp(MAIZE, 0).pvalue, abs=0.012)
 
 
 def test_no_subset_is_empty_and_the_same_seed_draws_the_same() -> None:
@@ -55,23 +55,23 @@ def test_no_subset_is_empty_and_the_same_seed_draws_the_same() -> None:
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=14), st.floats(0.001, 0.05))
 def test_the_interval_leaves_out_0_exactly_where_p_is_below_alpha(values: list[int], alpha: float) -> None:
     own = np.round(means(np.array(values, dtype=np.float64)), 9)
-    ends = Tails.of(own)[0].interval(alpha)
+    ends = subset_interval(own, alpha)
     clear = ends is not None and not ends[0] <= 0 <= ends[1]
-    assert clear == (two_sided_p(own)[0] < alpha)
+    assert clear == (two_sided_p(own) < alpha)
 
 
 @given(st.lists(st.floats(0.0005, 1), min_size=1, max_size=9))
 @example([0.03, 0.04])  # the second is below its own level, but Holm's method stops at the first
 def test_intervals_leave_out_0_exactly_where_the_corrected_p_does(p_values: list[float]) -> None:
-    p = np.array(p_values)
-    levels = step_down_levels(p)
-    assert ((p < levels) == (multipletests(p, ALPHA, method="holm")[1] < ALPHA)).all()
+    found = holm(dict(enumerate(p_values))).values()
+    assert [one.p for one in found] == pytest.approx(list(multipletests(p_values, ALPHA, method="holm")[1]))
+    assert [p < one.alpha for p, one in zip(p_values, found, strict=True)] == [one.p < ALPHA for one in found]
 
 
 def test_the_fewest_clusters_are_those_that_can_all_be_on_one_side() -> None:
     for alpha in (0.05, 0.01, 0.05 / 9):
         fewest = fewest_clusters(alpha)
-        assert two_sided_p(means(np.ones(fewest)))[0] < alpha <= two_sided_p(means(np.ones(fewest - 1)))[0]
+        assert two_sided_p(means(np.ones(fewest))) < alpha <= two_sided_p(means(np.ones(fewest - 1)))
     assert fewest_clusters() == 6
     assert smallest_detectable(1.0, 5) is None
 
@@ -84,5 +84,5 @@ def test_the_smallest_difference_has_the_power_that_statsmodels_says(contexts: i
 
 
 def test_the_spread_is_the_standard_deviation_of_contexts_of_one_size() -> None:
-    sums, counts = np.array([[4.0, 8.0, 20.0, 0.0]]), np.full(4, 4.0)
-    assert spread_of(sums, counts)[0] == pytest.approx(np.std([1, 2, 5, 0], ddof=1))
+    sums, counts = np.array([4.0, 8.0, 20.0, 0.0]), np.full(4, 4.0)
+    assert spread_of(sums, counts) == pytest.approx(np.std([1, 2, 5, 0], ddof=1))

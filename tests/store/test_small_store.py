@@ -2,8 +2,7 @@
 
 They were computed without kvbench, from ``records.parquet`` alone: means by a pandas ``groupby``; intervals by going
 through all 27 resamples of three contexts, whose 2.5th and 97.5th percentiles are the worst and the best of them, as
-each of these has a probability of 1/27 or more; areas by ``numpy.trapezoid``; McNemar's p as ``scipy.stats.binomtest``
-of the counts, and Holm's correction by hand.
+each of these has a probability of 1/27 or more; areas by ``numpy.trapezoid``, and Holm's correction by hand.
 """
 
 from pathlib import Path
@@ -14,13 +13,12 @@ import pytest
 from kvbench.publish.site import summary_rows
 from kvbench.store.store import Store
 from kvbench.store.tables import SCHEMA_VERSION
-from leaderboards.aggregate.comparison.paired import duels
+from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.area import AREA
-from leaderboards.boards.cliff import CLIFF
+from leaderboards.boards.board import Standing, all_standings
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
-from leaderboards.boards.standings import Standing, all_standings
 from leaderboards.statistics.bootstrap import Blank
 from tests.support.records.small_store import AGAIN, small_store
 
@@ -148,7 +146,7 @@ def test_areas_and_ranks(board: dict[tuple[str, str], Standing]) -> None:
         assert isinstance(board[task, "random"][RANK], Blank)
 
 
-def test_safe_ratio_and_cliff(board: dict[tuple[str, str], Standing]) -> None:
+def test_safe_ratio(board: dict[tuple[str, str], Standing]) -> None:
     """The paired loss of random tokens at 0.5 is 0 in every context of base, and that of SnapKV up to 50 points."""
     safe = {key: one[SAFE_RATIO] for key, one in board.items()}
     expected = {("base", "snapkv"): 0.0, ("base", "random"): 0.5, ("hops", "random"): 0.0, ("hops", "snapkv"): 0.0}
@@ -160,29 +158,21 @@ def test_safe_ratio_and_cliff(board: dict[tuple[str, str], Standing]) -> None:
     assert not isinstance(losses, Blank)
     assert [loss.mean for loss in losses.losses] == pytest.approx([44.4444444444, 72.2222222222])
     assert [loss.high for loss in losses.losses] == pytest.approx([50.0, 100.0])
-    cliff = board["hops", "random"][CLIFF]
-    assert not isinstance(cliff, Blank)
-    assert (cliff.ratio, cliff.rise.mean) == pytest.approx((0.7, 5 / 24)), "from 7 / 48 to 11 / 48 between 0.5 and 0.9"
-    assert board["base", "knorm"][CLIFF] == Blank("hallucination rate rises nowhere")
 
 
 def test_right_against_wrong(records: pd.DataFrame) -> None:
     found = {(duel.task, duel.level.value): duel for duel in duels(records, "snapkv", ["knorm"])}
-    told = {
-        key: (duel.only_one, duel.only_other, duel.lead.p, duel.lead.difference.mean, duel.verdict)
-        for key, duel in found.items()
-    }
+    told = {key: (duel.lead.p, duel.lead.difference.mean, duel.verdict) for key, duel in found.items()}
     expected = {  # of 3 contexts, whose least p is 2 / 2 ** 3, times 2 levels
-        ("base", 0.5): (7, 3, 1.0, 4 / 18),
-        ("base", 0.9): (1, 0, 1.0, 1 / 18),
-        ("hops", 0.5): (13, 4, 1.0, 9 / 48),
-        ("hops", 0.9): (3, 0, 1.0, 3 / 48),
+        ("base", 0.5): (1.0, 400 / 18),
+        ("base", 0.9): (1.0, 100 / 18),
+        ("hops", 0.5): (1.0, 900 / 48),
+        ("hops", 0.9): (1.0, 300 / 48),
     }
     assert told.keys() == expected.keys()
-    for key, (only_one, only_other, p, mean) in expected.items():
-        assert told[key][:2] == (only_one, only_other), key
-        assert told[key][2:4] == pytest.approx((p, mean)), key
-        assert told[key][4] == "not distinguished", "of so few contexts nothing can be told"
+    for key, (p, mean) in expected.items():
+        assert told[key][:2] == pytest.approx((p, mean)), key
+        assert told[key][2] == "not distinguished", "of so few contexts nothing can be told"
 
 
 def test_the_site_of_it_shows_and_gives_out_these_numbers(small_site: Path) -> None:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 DECLARED = """
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
-from leaderboards.rendering.listing import Listing
+from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import Study, StudyContent, StudySection
 
 
@@ -78,7 +78,7 @@ def test_its_definitions_are_on_the_page_of_method_and_its_downloads_given_out(s
     assert "All of a policy, counted." in method
     assert 'href="data/counts.csv"' in method
     assert (site / "data/counts.csv").read_text().startswith("model,setting,policy,number of answers")
-    assert 'href="data/counts.json"' in (site / "counting.html").read_text()
+    assert 'href="data/counts.csv"' in (site / "counting.html").read_text()
 
 
 def test_a_run_without_what_a_study_takes_has_no_page_of_it(site: Path) -> None:

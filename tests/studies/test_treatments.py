@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pandas import concat
 
-from leaderboards.rendering.listing import Listing
+from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
 from leaderboards.studies.treatments.equal_bytes import (
     BOTH,

@@ -9,7 +9,6 @@ from pandas import DataFrame
 
 from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, TaskEvidence, table_of
-from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
 from leaderboards.claims.declaration import (
     BESIDE,
@@ -21,6 +20,7 @@ from leaderboards.claims.declaration import (
     Text,
     each_part,
 )
+from leaderboards.routing.cliff import slopes, steepest
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.routing import heads
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, with_routes

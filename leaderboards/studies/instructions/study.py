@@ -8,12 +8,12 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.figures.panels import BandedLine, panel
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration import Chapter, Definition, estimates
 from leaderboards.rendering.frames import SHARE, Axis
-from leaderboards.rendering.listing import Listing
+from leaderboards.rendering.panels import BandedLine, panel
 from leaderboards.rendering.style import named_styles
+from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.instructions.obedience import (

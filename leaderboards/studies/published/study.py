@@ -18,7 +18,7 @@ from datasets_gen import RULER
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition, estimates
-from leaderboards.rendering.listing import Listing
+from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, in_numbers, listing_of

@@ -12,10 +12,9 @@ from pandas import DataFrame, Series
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Definition, estimates
 from leaderboards.rendering.drawing import Drawing
-from leaderboards.rendering.frames import SHARE, Axis, Frame
-from leaderboards.rendering.listing import Listing
-from leaderboards.rendering.marks import Band
+from leaderboards.rendering.frames import SHARE, Axis, Band, Frame
 from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.rendering.templating import Listing
 from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels

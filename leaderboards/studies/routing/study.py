@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 from pandas import DataFrame, Series
 
-from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.routing.cliff import slopes, steepest
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, estimate_of, in_numbers, listing_of

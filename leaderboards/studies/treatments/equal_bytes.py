@@ -9,10 +9,9 @@ from markupsafe import Markup
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics import METRICS
 from leaderboards.rendering.drawing import Drawing
-from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.listing import Listing
-from leaderboards.rendering.marks import Dots, PolicyLine
+from leaderboards.rendering.frames import Axis, Dots, Frame, PolicyLine
 from leaderboards.rendering.style import named_styles
+from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudySection
 from leaderboards.studies.parts import NONE, in_percent, in_points

@@ -6,8 +6,8 @@ from itertools import product
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition, estimates
 from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.listing import Listing
 from leaderboards.rendering.style import named_styles, policy_styles
+from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import NONE, curve, in_percent, in_points, level_table, line_of, over_levels

@@ -17,24 +17,19 @@ def table(rows: Any) -> FloatArray:
 
 def profile(
     percent_right: Any = (100, 80, 60, 0),
-    hallucination: Any = (0.0, 0.1, 0.5, 0.6),
-    ger: Any = (0.0, 0.1, 0.2, 0.3),
     realised: Any = (0.0, 0.25, 0.5, 0.75),
     levels: tuple[Level, ...] | None = None,
     policy: str = "snapkv",
-    wrong: Any = None,
     leads: tuple[Any, ...] | None = None,
 ) -> Profile:
     """A measured curve, and resamples of it where rows are given; what is measured once is the same in all of them.
-    ``wrong``: of answered, or else as many as hallucinate. ``leads``: what leads the task, or else what is
-    right."""
+    ``leads``: what leads the task, or else what is right."""
     compressed = RATIOS[: np.shape(percent_right)[-1] - 1]
     asked = levels or (Level("ratio", 0.0), *(Level("ratio", ratio) for ratio in compressed))
-    rates = (hallucination, hallucination if wrong is None else wrong)
-    measures = (percent_right, *rates, ger, realised, *((percent_right,) if leads is None else leads))
+    measures = (realised, *((percent_right,) if leads is None else leads))
     rows = max(len(table(array)) for array in measures)
-    one, two, three, four, five, *leading = (np.broadcast_to(table(array), (rows, len(asked))) for array in measures)
-    return Profile(policy, asked, one / 100, two, three, four, five, tuple(leading), questions=8, contexts=12)
+    places, *leading = (np.broadcast_to(table(array), (rows, len(asked))) for array in measures)
+    return Profile(policy, asked, places, tuple(leading), questions=8, contexts=12)
 
 
 def value(found: Any) -> Any:

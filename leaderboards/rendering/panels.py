@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from leaderboards.rendering.drawing import Drawing
-from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.marks import Band, Mark, PolicyLine, Region
+from leaderboards.rendering.frames import Axis, Band, Frame, Mark, PolicyLine, Region
 from leaderboards.rendering.style import LineStyle
 
 Place = tuple[float, float]

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.comparison.paired import KINDS, answer_kinds, duels
-from leaderboards.aggregate.comparison.pooled import pool
+from leaderboards.aggregate.answers import KINDS, answer_kinds
+from leaderboards.aggregate.duels import duels
+from leaderboards.aggregate.pooled import pool
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.result_table import Column, ResultTable
 from leaderboards.terminal.verdicts import failure_table, pooled_table, verdict_table
@@ -82,7 +83,7 @@ def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame)
     assert "<model>" not in page
     assert page.count('class="verdict better"') >= sum(duel.verdict == "better" for duel in found)
     for duel in found:
-        assert all(part in page for part in duel.lead.text.split(" ", 1))
+        assert all(part in page for part in duel.lead.difference.text.split(" ", 1))
     for other in ("knorm", "random"):
         assert f"Against {other}" in page
 

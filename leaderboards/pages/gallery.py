@@ -1,43 +1,24 @@
-"""The figures of a section: curves over the levels, the scatter of GER against wrong answers, and the map of tasks; and
-the trade-off of a first page: what is kept of the full cache's answers, over the bytes that are still held."""
+"""The figures of a section, which are curves over the levels, and the trade-off of a first page: what is kept of the
+full cache's answers, over the bytes that are still held."""
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
-
-import numpy as np
 
 from leaderboards.aggregate.lead import QUESTIONS, first_shown, lead_of, leading_first
-from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, KV_BYTES, WRONG_OF_ANSWERED, SummaryRow, is_told
-from leaderboards.figures.heatmaps import HeatMap, task_map
-from leaderboards.metrics import CURVES, Interval, Measure, Over
+from leaderboards.aggregate.row import ALL_TASKS, HALLUCINATION, KV_BYTES, WRONG_OF_ANSWERED, SummaryRow, is_told
+from leaderboards.metrics import CURVES, Interval, Measure
 from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.drawing import Drawing, Plot, Spot, numbers
-from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.marks import Band, Dots, Mark, PolicyLine
+from leaderboards.rendering.frames import Axis, Band, Dots, Frame, Mark, PolicyLine
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.text import p_equation, signed
-from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
-
-scipy_stats: Any = LazyModule("scipy.stats")  # its import takes half a second
 
 Styles = Mapping[str, LineStyle]
 Point = tuple[float, float, Interval | None]
 
-# The axes of a scatter end where points do, rounded up to a fifth of the highest possible value; and then have this
-# many steps.
-STEPS = {1: 4, 2: 4, 3: 3, 4: 4, 5: 5}
-NO_POINTS = "no policy has both"
-FEWEST_POINTS = 3  # that a correlation takes: two points are always on a line
-FLAT = 1e-9  # differences below which are noise of sums
-# Every task has these, but those without gold answers.
-EXPECTED = tuple(measure for measure in CURVES if measure.over is not Over.CONCERNED)
-SCATTERED = (WRONG_OF_ANSWERED, HALLUCINATION)  # the rates that are drawn over GER
 RAW_RATES = (
     "The hallucination rate counts wrong answers among all questions, so it also falls when a model falls silent; "
     "wrong of answered counts them among the answers that are given."
@@ -81,8 +62,6 @@ class Gallery:
     """The figures of one task in one mode."""
 
     pictures: tuple[GalleryPlot, ...]
-    blanks: tuple[tuple[str, str], ...]  # name and reason of what is not drawn, as it has no value anywhere
-    maps: tuple[HeatMap, ...]
 
 
 def gallery(rows: Sequence[SummaryRow], task: str, mode: str, styles: Styles | None = None, place: str = "") -> Gallery:
@@ -95,19 +74,7 @@ def gallery(rows: Sequence[SummaryRow], task: str, mode: str, styles: Styles | N
         for measure in leading_first(CURVES, task, board_rows)
         if is_told(measure, board_rows)
     ]
-    if is_told(GER, board_rows):
-        scatters = [(measure, scatter(rows, task, mode, measure, styles, place)) for measure in SCATTERED]
-        pictures += [_scatter(measure, plot) for measure, plot in scatters if not isinstance(plot, Blank)]
-    heat_map = task_map(rows, mode) if task == ALL_TASKS else Blank("of a single task")
-    return Gallery(tuple(pictures), _blanks(board_rows), () if isinstance(heat_map, Blank) else (heat_map,))
-
-
-def _blanks(rows: Sequence[SummaryRow]) -> tuple[tuple[str, str], ...]:
-    """Lists the measures without a curve, and why. It leaves out directives and leaks, which few tasks ask for."""
-    reasons = [*(row.reason for row in rows if row.reason), "not measured"]
-    missing = [measure for measure in EXPECTED if not is_told(measure, rows)]
-    valued = [measure for measure in missing if any(measure.value(row) is not None for row in rows)]
-    return tuple((one.title, "no tokens are removed" if one in valued else reasons[0]) for one in missing)
+    return Gallery(tuple(pictures))
 
 
 def _curve(
@@ -211,91 +178,6 @@ def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, level
         if level in levels and (value := _scale(measure, row)) is not None:
             lines = (*numbers(measure, row), f"{row.n:,} questions")
             yield Spot(style.index, level.value, value, f"{level}", lines)
-
-
-def _scatter(measure: Measure, plot: Plot) -> GalleryPlot:
-    rate = measure.title.lower()
-    unit = f"{rate} over GER, a point for each policy and level"
-    return GalleryPlot(f"ger-{measure.name}", f"GER against {rate}", unit, plot, plot.note)
-
-
-def scatter(
-    rows: Sequence[SummaryRow],
-    task: str,
-    mode: str,
-    measure: Measure,
-    styles: Styles | None = None,
-    place: str = "",
-) -> Plot | Blank:
-    """Draws a measure of one task, or ``all``, in one mode over GER, by what the rows measured: are answers made up
-    where the evidence is evicted everywhere? Blank where nothing has both values."""
-    both = (GER, measure)
-    styles = styles or line_styles(rows)
-    shown = [row for row in rows if (row.task, row.mode) == (task, mode)]
-    known = [row for row in shown if all(one.value(row) is not None for one in both)]
-    if not known:
-        return Blank(next((row.reason for row in shown if row.reason), NO_POINTS))
-    points: dict[LineStyle, list[tuple[SummaryRow, tuple[float, float]]]] = {}
-    for row in known:
-        across, up = ((one.value(row) or 0.0) * one.factor for one in both)
-        points.setdefault(styles[row.policy], []).append((row, (across, up)))
-    places = np.array([point for of_style in points.values() for _, point in of_style])
-    frame = Frame(_axis(GER, places[:, 0].max()), _axis(measure, places[:, 1].max()))
-    where = _where(task)
-    kind = min({row.at for row in known} - {UNTREATED}, default=UNTREATED).declared
-    title = f"{measure.title} over {GER.title}, {where}, {mode}: a point for each policy and {kind.name}"
-    marks = tuple(Dots(style, tuple(point for _, point in of_style)) for style, of_style in points.items())
-    # Controls do not count, as the oracle is made to lose nothing.
-    of_methods = [point for style, of_style in points.items() if not style.control for _, point in of_style]
-    return Plot(
-        Drawing(frame, marks, title, f"{task}/{mode}/scatter/{measure.name}/{place}"),
-        f"{measure.title}, percent, over GER: {where.removeprefix('the ')}, {mode}",
-        tuple(_spot(style, row, point, both) for style, of_style in points.items() for row, point in of_style),
-        {style.index: style.policy for style in points},
-        f"Over the methods: {correlation_text(of_methods)}. Hollow marks are controls, which are not counted."
-        + (f" Not drawn: {left_out}." if (left_out := _left_out(shown, known)) else ""),
-    )
-
-
-def _axis(measure: Measure, highest: float) -> Axis:
-    top = measure.top or 1.0  # both have one
-    fifths = max(1, math.ceil(5 * highest / top - 1e-9))
-    return Axis.up_to(f"{measure.title}, {measure.unit}", top * fifths / 5, STEPS[fifths])
-
-
-def _spot(style: LineStyle, row: SummaryRow, point: tuple[float, float], both: Iterable[Measure]) -> Spot:
-    lines = [f"{one.title} {', '.join(numbers(one, row))}" for one in both]
-    return Spot(style.index, *point, f"{row.at}", (*lines, f"{row.n:,} questions"))
-
-
-def correlation_text(points: Sequence[tuple[float, float]]) -> str:
-    """Writes Pearson's and Spearman's correlation of points in a line, or why there is none."""
-    if len(points) < FEWEST_POINTS:
-        return "no correlation: fewer than three levels"
-    across, up = np.array(points).T
-    if min(np.ptp(across), np.ptp(up)) <= FLAT:
-        return "no correlation: all levels are equal"
-    texts = [
-        f"{sign} = {signed(found.statistic, 2)} ({p_equation(float(found.pvalue))})"
-        for sign, found in (("r", scipy_stats.pearsonr(across, up)), ("ρ", scipy_stats.spearmanr(across, up)))
-    ]
-    return f"{', '.join(texts)}, {len(points)} points. The points are about the same questions, so p is too small"
-
-
-def _left_out(shown: Sequence[SummaryRow], known: Sequence[SummaryRow]) -> str:
-    """Says which policies lack points at which levels, and why, each reason once: the tasks in which it holds stand
-    where the cells are blank."""
-    missing: dict[str, dict[str, list[str]]] = {}
-    there = {(row.policy, row.at) for row in known}
-    for row in shown:
-        if (row.policy, row.at) not in there and row.policy != FULL:
-            reason = (row.reason or "not measured").rpartition(": ")[2]
-            missing.setdefault(reason, {}).setdefault(row.policy, []).append(str(row.at))
-    texts = {
-        reason: ", ".join(f"{policy} at {', '.join(levels)}" for policy, levels in policies.items())
-        for reason, policies in missing.items()
-    }
-    return "; ".join(f"{policies} ({reason})" for reason, policies in texts.items())
 
 
 def tradeoff(

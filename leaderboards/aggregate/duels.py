@@ -1,0 +1,324 @@
+"""Compares two policies on the same questions, cell by cell: the difference, its interval, and whether it is more than
+chance.
+
+Questions about one context are not independent, so contexts are what is drawn: a cell's difference is tested by the
+means of random subsets of its contexts, which is exact also for few of them. The levels of a task are one family,
+corrected by Holm's method, and the interval that is shown is that of the corrected test: it leaves out 0 where the
+verdict says so. The draws of a random policy are averaged question by question before anything is subtracted.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pandas import DataFrame, factorize
+
+from leaderboards.aggregate import row
+from leaderboards.errors import LeaderboardError
+from leaderboards.metrics import Measure
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval, task_seed
+from leaderboards.statistics.columns import with_levels
+from leaderboards.statistics.significance import (
+    ALPHA,
+    Corrected,
+    holm,
+    smallest_detectable,
+    spread_of,
+    subset_interval,
+    subsets,
+    two_sided_p,
+)
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
+
+Verdict = Literal["better", "worse", "not distinguished"]
+UNDECIDED: Verdict = "not distinguished"
+POINTS = "points"  # of percent: the unit of all differences that are shown or written
+MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
+
+CELL = ["task", "level"]
+QUESTION = ["mode", "example_id", "question_id"]
+DEFENDED = "defended_leakage"  # leakage where a defence stands in the prompt: without one there is nothing to keep
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A measure that two policies are compared by, in percent."""
+
+    name: str  # the column of the answers
+    measure: Measure  # which says title, unit and better end
+
+    @property
+    def title(self) -> str:
+        """Returns the title as it stands within a sentence."""
+        title = self.measure.title
+        return title if title.isupper() else title[0].lower() + title[1:]
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.measure.better == "lower"
+
+    @property
+    def direction(self) -> str:
+        """Says which end is better, for a heading."""
+        return f"{self.measure.better} is better"
+
+
+OBEYED = Compared("directives_obeyed", row.OBEYED)
+LEAKED = Compared(DEFENDED, row.LEAKAGE)
+RIGHT = Compared("right", row.RIGHT)
+NEXT_TOKENS = Compared("next_token_accuracy", row.NEXT_TOKENS)
+COMPARED = {one.name: one for one in (OBEYED, LEAKED, RIGHT, NEXT_TOKENS)}  # the first of a cell gives its verdict
+
+
+@dataclass(frozen=True)
+class MeanDifference:
+    """The mean difference of a measure in points, and its 95 % interval."""
+
+    mean: float
+    low: float | None  # None from too few contexts, and where resamples have no value
+    high: float | None
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Self:
+        """Makes one of a difference as measured and as resampled, shape (1 + resamples,)."""
+        known = len(values) > 1 and not np.isnan(values).any()
+        low, high = percentile_interval(values[1:]) if known else (None, None)
+        return cls(float(values[0]), low, high)
+
+    @property
+    def is_clear(self) -> bool:
+        """Tells whether the interval leaves out 0."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    @property
+    def text(self) -> str:
+        """Writes the difference as it is shown, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell its
+        ends from 0."""
+        if self.low is None or self.high is None:
+            return f"{self.mean:+z.0f}"
+        nearest = min(abs(self.low), abs(self.high))
+        digits = 0 if nearest >= 0.5 or nearest < 0.005 else 1 if nearest >= 0.05 else 2
+        return f"{self.mean:+z.{digits}f} [{self.low:+z.{digits}f}, {self.high:+z.{digits}f}]"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two policies by one measure in one cell."""
+
+    measure: Compared
+    difference: MeanDifference  # this one minus the other; its interval is that of the corrected test
+    alpha: float  # the level at which Holm's method tests it
+    p: float  # of the means of subsets, corrected over the levels of the task
+    contexts: int  # that have a value
+    spread: float  # the standard deviation of the contexts' differences
+    sides: tuple[float, float]  # what either has
+
+    @property
+    def verdict(self) -> Verdict:
+        """Says better or worse where the corrected p is below 0.05."""
+        if self.p >= ALPHA or not self.difference.is_clear:
+            return UNDECIDED
+        return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
+
+    def smallest(self, contexts: int | None = None) -> float | None:
+        """Returns the smallest true difference, in points, that so many contexts tell from 0 four times in five; None
+        where they are too few for any, or where nothing differs."""
+        return smallest_detectable(self.spread, contexts or self.contexts, self.alpha) if self.spread else None
+
+    @property
+    def explanation(self) -> str:
+        """Writes the verdict, and why it is none."""
+        if self.verdict != UNDECIDED:
+            return self.verdict
+        if not self.spread and not self.difference.mean:
+            return f"{UNDECIDED} (the same in all of n = {self.contexts})"
+        smallest, with_more = self.smallest(), self.smallest(MORE * self.contexts)
+        return f"{UNDECIDED} ({unseen(self.contexts, smallest, with_more, self.contexts)})"
+
+
+def unseen(n: int | str, smallest: float | None, with_more: float | None, limit: int, family: int = 1) -> str:
+    """Says what could not have been seen with ``n`` contexts, and what more of them would see; ``limit``: contexts of a
+    task; ``family``: tests that are corrected together, of which more need more contexts."""
+
+    def digits(number: float) -> str:
+        return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
+
+    more = "" if with_more is None else f"; --limit {MORE * limit} would see ±{digits(with_more)}"
+    if smallest is None:
+        at_once = f" in {family} tests at once" if family > 1 else ""
+        return f"n = {n} is too few to tell any difference{at_once}{more}"
+    return f"differences below ±{digits(smallest)} cannot be seen with n = {n}{more}"
+
+
+@dataclass(frozen=True)
+class Duel:
+    """One policy against another at a task and level."""
+
+    policy: str
+    other: str
+    task: str
+    level: Level
+    questions: int
+    contexts: int
+    family: int  # levels of the task, over which each p is corrected
+    contests: Mapping[str, Contest]  # by column, of those measures that the task has
+
+    @property
+    def lead(self) -> Contest:
+        """Returns the contest that gives the verdict: directives obeyed where the task has directives, else what is
+        right."""
+        return next(self.contests[name] for name in COMPARED if name in self.contests)
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.lead.verdict
+
+
+@dataclass(frozen=True)
+class AnswerTable:
+    """The policies without a failed answer at one level of a task. The full cache, which has one level, is there at
+    each."""
+
+    task: str
+    level: Level
+    policies: Sequence[str]
+    there: NDArray[np.bool_]  # whether a policy has an answer, shape (policies, questions)
+    # By measure, in percent, the means over the draws of a random policy, of the same shape; NaN where there is no
+    # value, as an attack is not right or wrong.
+    values: Mapping[str, FloatArray]
+    realised: FloatArray  # the mean realised ratio of each policy, NaN where it is not known
+    draws: NDArray[np.intp]  # of each question, shape (questions,): contexts that were drawn together have the same
+    contexts: NDArray[np.intp]  # of each question, as numbers
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Names the measures that some answer has a value of."""
+        return frozenset(name for name, values in self.values.items() if not np.isnan(values).all())
+
+    def of(self, measure: Compared, *policies: str) -> FloatArray:
+        """Returns the values of some policies, shape (policies, questions)."""
+        return self.values[measure.name][[self.policies.index(name) for name in policies]]
+
+    def is_shared(self, pair: tuple[str, str], measures: Sequence[Compared] = tuple(COMPARED.values())) -> bool:
+        """Tells whether both policies have a value of some question."""
+        return set(pair) <= set(self.policies) and any(
+            not np.isnan(self.of(one, *pair)).any(axis=0).all() for one in measures
+        )
+
+
+def answer_tables(records: DataFrame) -> list[AnswerTable]:
+    """Makes a table for each task and level, in the order in which they appear; questions in an order of their own."""
+    identity = ["task", "policy", "level_kind", "level", "status", "draw_id", "realised_ratio", *QUESTION]
+    defended = records["leakage"].where(records["defence"].astype(str) != "")
+    sound = sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *COMPARED]])
+    tables = []
+    for task, of_task in sound.groupby("task", sort=False, observed=True):
+        places = of_task.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
+        first = np.unique(places, return_index=True)[1]  # the record of each question that is met first
+        draws, contexts = (
+            factorize(of_task[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", QUESTION[1])
+        )
+        policies, names = factorize(of_task["policy"].astype(str))
+        numbers = {
+            name: of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in (*COMPARED, "realised_ratio")
+        }
+        codes, levels = factorize(of_task["level"])
+        full = of_task["policy"].eq(FULL).to_numpy() & (levels[codes] == UNTREATED)
+        for code, level in enumerate(levels):
+            here = full | (codes == code)
+            shape = len(names), len(first)
+            cells = np.ravel_multi_index((policies, places), shape)[here]
+            means = {name: _means(cells, values[here], shape) for name, values in numbers.items()}
+            there = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape) > 0
+            realised = _means(policies[here], numbers["realised_ratio"][here], (len(names), 1))[:, 0]
+            values = {name: 100 * means[name] for name in COMPARED}
+            tables.append(AnswerTable(str(task), level, list(names), there, values, realised, draws, contexts))
+    return tables
+
+
+def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) -> FloatArray:
+    """Returns the mean of the values of each cell, NaN where there is none."""
+    size = shape[0] * shape[1]
+    with np.errstate(invalid="ignore"):
+        means: FloatArray = np.bincount(cells, values, size) / np.bincount(cells, minlength=size)
+    return means.reshape(shape)
+
+
+def sound_cells(records: DataFrame) -> DataFrame:
+    """Returns the records with their levels, without the cells in which an answer failed."""
+    records = with_levels(records)
+    failed = set(records[records["status"] != "ok"].groupby(["policy", *CELL], observed=True).groups)
+    if not failed:
+        return records
+    cells = zip(records["policy"], records["task"], records["level"], strict=True)
+    return records[np.array([cell not in failed for cell in cells], dtype=bool)]
+
+
+def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
+    """Compares the policy with each of the others, at every task and level that both have in full; each p is corrected
+    over the levels of the task."""
+    tables = answer_tables(records[records["policy"].isin((policy, *others))])
+    by_task = [(task, list(levels)) for task, levels in groupby(tables, lambda table: table.task)]
+    # The seed of a task is that of its rows: a mark and a verdict shall not differ by chance.
+    found = [
+        duel
+        for other in others
+        for task, levels in by_task
+        for duel in _duels_of_task(levels, (policy, other), task_seed(seed, task))
+    ]
+    if not found:
+        raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
+    return found
+
+
+def _duels_of_task(levels: Sequence[AnswerTable], pair: tuple[str, str], seed: int) -> Iterator[Duel]:
+    cells = [table for table in levels if table.is_shared(pair)]
+    contests: list[dict[str, Contest]] = [{} for _ in cells]
+    for measure in COMPARED.values():
+        samples = {
+            place: _Sample.of(table, measure, pair, seed)
+            for place, table in enumerate(cells)
+            if table.is_shared(pair, [measure])
+        }
+        for place, corrected in holm({place: sample.p for place, sample in samples.items()}).items():
+            contests[place][measure.name] = samples[place].contest(measure, corrected)
+    for table, of_cell in zip(cells, contests, strict=True):
+        common = table.there[[table.policies.index(name) for name in pair]].all(axis=0)
+        counts = int(common.sum()), len(np.unique(table.contexts[common])), len(cells)
+        yield Duel(*pair, table.task, table.level, *counts, of_cell)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A difference before anything is corrected."""
+
+    sides: tuple[float, float]
+    means: FloatArray  # of the subsets of contexts
+    contexts: int
+    spread: float
+
+    @classmethod
+    def of(cls, table: AnswerTable, measure: Compared, pair: tuple[str, str], seed: int) -> Self:
+        values = table.of(measure, *pair)
+        there = ~np.isnan(values).any(axis=0)
+        draws = np.unique(table.draws[there], return_inverse=True)[1]
+        sums = np.bincount(draws, np.subtract(*values[:, there])).astype(np.float64)
+        counts = np.bincount(draws).astype(np.float64)
+        held = subsets(len(counts), seed)
+        one, other = np.round(values[:, there].mean(axis=1), DIGITS).tolist()
+        means = np.round((held @ sums) / (held @ counts), DIGITS)
+        return cls((one, other), means, len(counts), round(spread_of(sums, counts), DIGITS))
+
+    @property
+    def p(self) -> float:
+        return two_sided_p(self.means)
+
+    def contest(self, measure: Compared, corrected: Corrected) -> Contest:
+        low, high = subset_interval(self.means, corrected.alpha) or (None, None)
+        difference = MeanDifference(self.sides[0] - self.sides[1], low, high)
+        return Contest(measure, difference, corrected.alpha, corrected.p, self.contexts, self.spread, self.sides)

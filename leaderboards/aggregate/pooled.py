@@ -1,0 +1,305 @@
+"""Compares two policies over all levels and tasks that both have, by one test of the area under what leads each task.
+
+The comparison of a press and the verdict of a board against a control are both made here, so that one pair has one
+verdict.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pandas import DataFrame
+
+from leaderboards.aggregate.duels import (
+    LEAKED,
+    MORE,
+    NEXT_TOKENS,
+    OBEYED,
+    RIGHT,
+    UNDECIDED,
+    AnswerTable,
+    Compared,
+    MeanDifference,
+    Verdict,
+    answer_tables,
+    unseen,
+)
+from leaderboards.aggregate.row import FEW_CONTEXTS
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray
+from leaderboards.statistics.significance import ALPHA, StudentTest, fewest_clusters, holm
+from leaderboards.statistics.text import p_text
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL, TO_BEAT
+
+LEADS = ((OBEYED, LEAKED), (RIGHT,), (NEXT_TOKENS,))  # what judges a kind of task; the first tells the kind
+SHORT_TITLES = {OBEYED: "obeyed, not leaked", RIGHT: "right", NEXT_TOKENS: "next tokens"}
+NOT_SHARED = "no level of both is complete"
+OF_AREAS = (
+    "An area is the mean height of the curve over the realised ratio, from the full cache at 0 to where the shorter "
+    "curve ends, as on a board."
+)
+FLAT = 1e-9  # differences below which are noise of sums
+
+
+def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> FloatArray:
+    """Returns the area under each curve by the trapezoid rule, divided by its span: from its first place to ``end``, on
+    the line between two points.
+
+    ``places``, ``heights``: shape (curves, levels); ``end``: shape (curves,), at most the last place. Where places do
+    not ascend, points are taken by place; of a curve without a span the mean height.
+    """
+    if (np.diff(places, axis=1) < 0).any():
+        order = np.argsort(places, axis=1, kind="stable")
+        places, heights = (np.take_along_axis(array, order, axis=1) for array in (places, heights))
+    widths, rises = np.diff(places, axis=1), np.diff(heights, axis=1)
+    taken = np.clip(end[:, None] - places[:, :-1], 0, widths)  # of the width of each piece
+    shares = np.divide(taken, widths, out=np.zeros_like(widths), where=widths > 0)
+    total = (taken * (heights[:, :-1] + shares * rises / 2)).sum(axis=1)
+    span = end - places[:, 0]
+    means: FloatArray = np.divide(total, span, out=heights.mean(axis=1), where=span > FLAT)
+    return means
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The difference of one policy from another over all tasks that both have."""
+
+    policy: str
+    other: str
+    title: str  # of what leads the tasks
+    difference: MeanDifference  # of the areas, in points; its interval is that of the corrected test
+    sides: tuple[float, float]  # the areas of either, in percent
+    test: StudentTest | None  # None where a task has too few contexts, or where the two differ in too few
+    alpha: float  # the level at which Holm's method tests it
+    p: float | None  # corrected over the family; None without a test
+    family: int  # tests that are corrected together
+    tasks: tuple[str, ...]
+    contexts: int  # of all tasks together
+    fewest: int  # contexts of the task that has fewest
+    limit: int  # contexts of the task that has most
+    differing: int  # contexts in which the two differ at all
+    span: str  # the asked levels, and what is taken over them
+    end: float  # the place on the axis of the curves at which both areas end
+    left_out: tuple[str, ...] = ()  # tasks, each with the reason
+
+    @property
+    def verdict(self) -> Verdict:
+        """Says better or worse where p is below 0.05, and so the interval leaves out 0."""
+        if self.p is None or self.p >= ALPHA:
+            return UNDECIDED
+        return "better" if self.difference.mean > 0 else "worse"
+
+    @property
+    def smallest(self) -> float | None:
+        """Returns the smallest true difference that is told from 0 four times in five, in points."""
+        return self.test.smallest(self.alpha) if self.test else None
+
+    @property
+    def reason(self) -> str:
+        """Says why there is no verdict."""
+        needed = fewest_clusters()
+        if self.verdict != UNDECIDED:
+            return ""
+        if self.too_few:
+            return f"n = {self.n} is too few to tell any difference: {needed} of a task are needed"
+        if not self.differing:
+            return f"the same in all of n = {self.n}"
+        if self.test is None:
+            return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
+        return unseen(self.n, self.smallest, self.test.smallest(self.alpha, MORE), self.limit, self.family)
+
+    @property
+    def too_few(self) -> bool:
+        """Tells whether some task has too few contexts for any test."""
+        return self.fewest < fewest_clusters()
+
+    @property
+    def n(self) -> str:
+        """Writes the number of contexts, and of how many tasks they are: ``--limit`` counts those of one task."""
+        count = len(self.tasks)
+        if count == 1:
+            return str(self.contexts)
+        return f"{self.contexts} ({count} tasks{f' x {self.limit}' if count * self.limit == self.contexts else ''})"
+
+    @property
+    def headline(self) -> str:
+        """Writes the verdict and what it rests on, such as "right: better, 62 against 39: +23 [+13, +32], p <0.001"."""
+        p = "" if self.p is None else f", p {p_text(self.p)}"
+        one, other = self.sides
+        return f"{self.title}: {self.verdict}, {one:.0f} against {other:.0f}: {self.difference.text}{p}"
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """Lists what has to be known to read the headline."""
+        few = self.test and self.fewest < FEW_CONTEXTS
+        clauses = (
+            f"{self.span}{f', mean of {len(self.tasks)} tasks' if len(self.tasks) > 1 else ''}",
+            self.reason or f"n = {self.n}",
+            f"few contexts: {self.fewest} of a task" if few else "",
+            f"p by Holm over {self.family}" if self.p is not None and self.family > 1 else "",
+            f"left out: {', '.join(self.left_out)}" if self.left_out else "",
+        )
+        return tuple(filter(None, clauses))
+
+
+def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:
+    """Returns the clauses that most of some lines have, and of each line the others, joined."""
+    counts = Counter(clause for one in lines for clause in one.clauses)
+    shared = [clause for clause, count in counts.items() if count > len(lines) / 2]
+    return shared, ["; ".join(clause for clause in one.clauses if clause not in shared) for one in lines]
+
+
+def pool(
+    records: DataFrame, policy: str, others: Sequence[str], unmastered: Mapping[str, str] | None = None
+) -> list[Pooled]:
+    """Compares the policy with each of the others. None of no shared level. ``unmastered``: why the model cannot do a
+    task, which is left out."""
+    of_policies = records[records["policy"].isin((policy, *others, FULL))]
+    return pool_tables(answer_tables(of_policies) if len(of_policies) else [], policy, others, unmastered or {})
+
+
+def pool_tables(
+    tables: Sequence[AnswerTable], policy: str, others: Sequence[str], unmastered: Mapping[str, str]
+) -> list[Pooled]:
+    """Compares the policy with each of the others, over the tasks of some tables. The tests against both controls that
+    are to be beaten are a family, which Holm's method corrects, and so are those against all others: a verdict against
+    a control does not depend on what else a press is compared with."""
+    lines = [line for other in others if (line := _pool(tables, (policy, other), unmastered))]
+    tests = {line.other: line.test for line in lines if line.test}
+    corrected = {
+        name: (one, len(family))
+        for of_control in (True, False)
+        for family in [{name: test.p for name, test in tests.items() if (name in TO_BEAT) is of_control}]
+        for name, one in holm(family).items()
+    }
+    for place, line in enumerate(lines):
+        if line.test:
+            one, family = corrected[line.other]
+            difference = MeanDifference(line.test.mean, *line.test.interval(one.alpha))
+            lines[place] = replace(line, difference=difference, alpha=one.alpha, p=one.p, family=family)
+    return lines
+
+
+def _leads(tables: Sequence[AnswerTable]) -> tuple[Compared, ...]:
+    """Returns the measures that judge a task, as far as its answers have them."""
+    known = {name for table in tables for name in table.known}
+    return next((tuple(one for one in lead if one.name in known) for lead in LEADS if lead[0].name in known), ())
+
+
+def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapping[str, str]) -> Pooled | None:
+    """Makes one test before it is corrected, over the levels at which both have every task that counts."""
+    by_task: dict[str, dict[Level, AnswerTable]] = {}
+    for table in tables:
+        by_task.setdefault(table.task, {})[table.level] = table
+    leads = {task: _leads(list(of_task.values())) for task, of_task in by_task.items()}
+    shared = {
+        task: {level: table for level, table in of_task.items() if table.is_shared(pair, leads[task])}
+        for task, of_task in by_task.items()
+    }
+    shared = {task: of_task for task, of_task in shared.items() if of_task and task not in unmastered}
+    levels = sorted(set.intersection(*map(set, shared.values())), key=lambda level: level.amount) if shared else []
+    levels = [level for level in levels if level.kind == levels[-1].kind]
+    if not levels:
+        return None
+    by_level = {task: [of_task[level] for level in levels] for task, of_task in shared.items()}
+    # A curve begins at the full cache; what has one level alone, as int4, is a point.
+    anchored = levels != [UNTREATED] and all(FULL in of_task[0].policies for of_task in by_level.values())
+    places = _places(list(by_level.values()), pair, anchored)
+    end = float(places.max(axis=1).min())
+    found = {task: _task_difference(of, pair, leads[task], places, end, anchored) for task, of in by_level.items()}
+    differences = {task: part for task, part in found.items() if part}
+    if not differences:
+        return None
+    parts = list(differences.values())
+    contexts = [part.contexts for part in parts]
+    differing = sum(part.differing for part in parts)
+    enough = min(*contexts, differing, fewest_clusters()) == fewest_clusters()
+    one, other = np.mean([part.sides for part in parts], axis=0).tolist()
+    reasons = {task: reason.partition(": ")[2] or reason for task, reason in unmastered.items()}
+    first, last = levels[0], levels[-1]
+    return Pooled(
+        *pair,
+        title=" or ".join(dict.fromkeys(SHORT_TITLES[leads[task][0]] for task in differences)),
+        difference=MeanDifference(round(one - other, DIGITS), None, None),
+        sides=(one, other),
+        test=StudentTest.of_tasks([part.values for part in parts], differing) if enough else None,
+        alpha=ALPHA,
+        p=None,
+        family=0,
+        tasks=tuple(differences),
+        contexts=sum(contexts),
+        fewest=min(contexts),
+        limit=max(contexts),
+        differing=differing,
+        span=f"at {first.where}" if places.shape[1] == 1 else f"area up to {last.where}",
+        end=end,
+        left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in by_task if task not in differences),
+    )
+
+
+def _places(tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], anchored: bool) -> FloatArray:
+    """Returns where the levels of both are on the axis of their curves, shape (2, levels): at the mean realised ratio
+    over tasks; where no tokens are removed, or one of them removes none, at the level itself."""
+    realised = np.mean(
+        [[table.realised[[table.policies.index(name) for name in pair]] for table in levels] for levels in tasks],
+        axis=0,
+    ).T
+    amounts = np.array([[table.level.amount for table in tasks[0]]] * 2)
+    removing = tasks[0][-1].level.declared.removes and bool((realised.max(axis=1) > FLAT).all())
+    places = realised if removing else amounts
+    return np.column_stack([np.zeros(2), places]) if anchored else places
+
+
+@dataclass(frozen=True)
+class _TaskDifference:
+    """The difference of two policies in one task."""
+
+    values: FloatArray  # one for each context; their mean is the difference
+    sides: tuple[float, float]
+    contexts: int  # of the measure that has the fewest
+    differing: int  # contexts
+
+
+def _task_difference(
+    tables: Sequence[AnswerTable],
+    pair: tuple[str, str],
+    leads: Sequence[Compared],
+    places: FloatArray,
+    end: float,
+    anchored: bool,
+) -> _TaskDifference | None:
+    """Computes the areas of both, context by context: of what leads the task, or of the mean of all that leads it, in
+    percent of good. None where no question has a value at each level."""
+    draws = np.unique(tables[0].draws, return_inverse=True)[1]
+    members = (draws[:, None] == np.arange(draws.max() + 1)).astype(np.float64)
+    sums, counts = [], []
+    for measure in leads:
+        levels = [table.of(measure, *pair) for table in tables]
+        levels = [tables[0].of(measure, FULL, FULL), *levels] if anchored else levels
+        values = np.stack([100 - level if measure.lower_is_better else level for level in levels])
+        known = ~np.isnan(values).any(axis=(0, 1))  # the questions that have a value at each level
+        if known.any():
+            sums.append(values[..., known] @ members[known])
+            counts.append(members[known].sum(axis=0))
+    if not counts:
+        return None
+    there = np.any(counts, axis=0)
+    by_lead = [_by_context(of[..., there], count[there]) for of, count in zip(sums, counts, strict=True)]
+    heights = np.mean(by_lead, axis=0)  # shape (levels, policies, contexts)
+    one, other = (
+        mean_heights(np.tile(place, (there.sum(), 1)), heights[:, side].T, np.full(there.sum(), end))
+        for side, place in enumerate(places)
+    )
+    values = np.round(one - other, DIGITS)
+    fewest, differing = min(np.count_nonzero(count) for count in counts), np.count_nonzero(values)
+    return _TaskDifference(values, (float(one.mean()), float(other.mean())), int(fewest), int(differing))
+
+
+def _by_context(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    """Returns a value for each context whose mean is the mean over all questions, and whose spread is that of the mean:
+    to first order a share moves with a context by what its sum is beyond the share of its count. [W. G. Cochran,
+    Sampling Techniques (1977), section 6.4]"""
+    share = sums.sum(axis=-1, keepdims=True) / counts.sum()
+    values: FloatArray = share + (sums - share * counts) / counts.mean()
+    return values

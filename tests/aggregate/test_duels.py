@@ -1,0 +1,188 @@
+"""Two policies cell by cell, by hand and against what a test has to do."""
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from leaderboards.aggregate.duels import Duel, MeanDifference, duels
+from leaderboards.errors import LeaderboardError
+from leaderboards.statistics.significance import smallest_detectable, subsets, two_sided_p
+from tests.support.records.synthetic_profiles import value
+from tests.support.records.synthetic_records import realistic_records, record
+
+
+def records(**policies: list[float]) -> pd.DataFrame:
+    """Percent right of each policy on the questions in turn, two for each context, at ratio 0.5 of ``base``."""
+    rows = []
+    for policy, scores in policies.items():
+        for number, score in enumerate(scores):
+            context = f"base/{number // 2}"
+            names = {"policy": policy, "example_id": context, "question_id": f"{context}/{number % 2}"}
+            rows.append(record(**names, ratio=0.5, f1=score, hallucinated=score < 50))
+    return pd.DataFrame(rows)
+
+
+def cell(one: list[float], other: list[float]) -> Duel:
+    """The only cell of two policies."""
+    (duel,) = duels(records(mine=one, theirs=other), "mine", ["theirs"])
+    return duel
+
+
+def test_the_difference_the_counts_and_the_test_are_those_of_a_hand() -> None:
+    one, other = [100.0] * 16 + [0.0] * 4, [0.0] * 12 + [100.0] * 4 + [0.0] * 2 + [100.0] * 2
+    duel = cell(one, other)
+    assert (duel.questions, duel.contexts, duel.family) == (20, 10, 1)
+    assert (duel.lead.difference.mean, *duel.lead.sides) == pytest.approx((50, 80, 30))
+    # Six contexts of +100, one of -100 and three of 0: of the 2 ** 10 - 1 subsets those count whose sum is at most 0.
+    values = [100.0] * 6 + [0.0] * 3 + [-100.0]
+    below = sum(sum(subset) <= 0 for size in range(1, 11) for subset in combinations(values, size))
+    assert duel.lead.p == pytest.approx(2 * (below + 1) / 2**10)
+    assert duel.verdict == "not distinguished", "six against one of ten contexts"
+    assert cell(one, [0.0] * 20).verdict == "better"
+    assert cell([0.0] * 20, one).verdict == "worse"
+
+
+def test_a_copy_is_not_distinguished_and_nothing_could_be_seen_of_it() -> None:
+    duel = cell([100.0, 0.0] * 5, [100.0, 0.0] * 5)
+    found = duel.lead
+    assert (found.difference.mean, found.p) == (0.0, 1.0)
+    assert (found.verdict, found.smallest()) == ("not distinguished", None)
+    assert found.explanation == "not distinguished (the same in all of n = 5)"
+
+
+def test_too_few_contexts_tell_nothing_and_say_so() -> None:
+    """Four contexts, all on one side: chance alone does that once in eight times."""
+    found = cell([100.0] * 8, [0.0] * 6 + [50.0] * 2).lead
+    assert (found.difference.low, found.verdict) == (None, "not distinguished")
+    assert found.p == pytest.approx(2 / 2**4)
+    few = "not distinguished (n = 4 is too few to tell any difference; --limit 16 would see ±"
+    assert found.explanation.startswith(few)
+
+
+def test_what_could_not_be_seen_is_said_with_how_many_contexts_would() -> None:
+    rng = np.random.default_rng(2)
+    one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
+    found = cell(one, other).lead
+    assert found.verdict == "not distinguished"
+    seen, half = value(found.smallest()), value(found.smallest(80))
+    assert seen / 2 > half > seen / 2.3, "four times the contexts see half of it, and a little less"
+    assert found.explanation == (
+        f"not distinguished (differences below ±{seen:.0f} cannot be seen with n = 20; --limit 80 would see "
+        f"±{half:.0f})"
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_smallest_difference_seen_is_found_four_times_in_five(share: float) -> None:
+    """Contexts whose true difference is a share of the smallest one for their true spread."""
+    rng = np.random.default_rng(5)
+    contexts, spread, runs = 20, 30.0, 400
+    held = subsets(contexts, 0)
+    values = share * value(smallest_detectable(spread, contexts)) + spread * rng.standard_normal((runs, contexts))
+    found = float(np.mean([two_sided_p(means) < 0.05 for means in values @ held.T / held.sum(axis=1)]))
+    low, high = {0.0: (0.02, 0.08), 0.5: (0.2, 0.35), 1.0: (0.75, 0.85)}[share]
+    assert low <= found <= high
+
+
+def at_levels(values: dict[float, list[float]], task: str = "base") -> pd.DataFrame:
+    """``mine`` with these values at each ratio, against nothing right at all."""
+    frames = [
+        records(mine=own, theirs=[0.0] * len(own)).assign(task=task, ratio=ratio, level=ratio)
+        for ratio, own in values.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+CLEAR, CLOSE = [100.0] * 20, [100.0] * 12 + [0.0] * 8
+
+
+def test_p_is_corrected_over_the_levels_of_a_task_and_over_nothing_else() -> None:
+    alone = at_levels({0.5: CLOSE})
+    (one,) = duels(alone, "mine", ["theirs"])
+    assert (one.verdict, one.family) == ("better", 1)
+    assert one.lead.p == pytest.approx(2 / 2**6)
+    three = at_levels({0.1: CLOSE, 0.5: CLOSE, 0.9: CLOSE})
+    found = duels(three, "mine", ["theirs"])
+    assert [duel.lead.p for duel in found] == pytest.approx([3 * one.lead.p] * 3)
+    assert {(duel.verdict, duel.family) for duel in found} == {("not distinguished", 3)}
+    other_task = at_levels({0.1: CLEAR, 0.5: CLEAR, 0.9: CLEAR}, task="hops")
+    beside = duels(pd.concat([alone, other_task], ignore_index=True), "mine", ["theirs"])
+    assert next(duel for duel in beside if duel.task == "base") == one, "whatever other tasks are listed"
+
+
+def test_the_interval_that_is_shown_is_that_of_the_corrected_test() -> None:
+    rng = np.random.default_rng(3)
+    heights = {ratio: 100 * rng.random(24) - 40 + 60 * ratio for ratio in (0.1, 0.3, 0.5, 0.7, 0.9)}
+    frame = at_levels({ratio: list(np.clip(own, 0, 100)) for ratio, own in heights.items()})
+    frame["right"] = frame["right"].astype(float)
+    frame.loc[frame.policy == "theirs", "right"] = list(rng.random(sum(frame.policy == "theirs")))
+    found = duels(frame, "mine", ["theirs"])
+    verdicts = {duel.verdict for duel in found}
+    assert len(verdicts) > 1, "some are told apart and some are not"
+    for duel in found:
+        assert (duel.lead.p < 0.05) == duel.lead.difference.is_clear
+
+
+def test_noise_is_not_distinguished_nineteen_times_in_twenty_or_more() -> None:
+    rng = np.random.default_rng(0)
+    told = 0
+    for _ in range(60):
+        one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
+        told += cell(one, other).verdict != "not distinguished"
+    assert told <= 5
+
+
+def test_a_failed_cell_is_none() -> None:
+    frame = records(mine=[100.0, 0.0, 100.0, 0.0], theirs=[0.0, 0.0, 0.0, 0.0])
+    frame.loc[0, "status"] = "failed"
+    with pytest.raises(LeaderboardError, match="no cell in common that is complete"):
+        duels(frame, "mine", ["theirs"])
+
+
+def directed(obeyed: float, leaked: float, undefended: float) -> pd.DataFrame:
+    """Twelve contexts, each with a question that has directives, and an attack with a defence and one without; ``mine``
+    against a policy that obeys half and leaks half."""
+    rows = []
+    for context in range(12):
+        for policy, values in (("mine", (obeyed, leaked, undefended)), ("theirs", (0.5, 0.5, 0.5))):
+            for number, share in enumerate(values):
+                names = {"policy": policy, "example_id": f"c{context}", "question_id": str(number)}
+                own: dict[str, object] = {"directives_obeyed": share} if number == 0 else {"leakage": share}
+                own |= {"f1": None, "hallucinated": None, "defence": "Say nothing." if number == 1 else ""}
+                rows.append(record(task="instructions", ratio=0.5, **names, **own))
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "verdicts"),
+    [
+        ((0.9, 0.1, 0.5), ("better", "better")),
+        ((0.1, 0.9, 0.5), ("worse", "worse")),
+        ((0.5, 0.5, 0.9), ("not distinguished", "not distinguished")),  # without a defence there is nothing to keep
+    ],
+)
+def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
+    given: tuple[float, float, float], verdicts: tuple[str, str]
+) -> None:
+    (duel,) = duels(directed(*given), "mine", ["theirs"])
+    assert set(duel.contests) == {"directives_obeyed", "defended_leakage"}
+    assert (duel.verdict, duel.contests["defended_leakage"].verdict) == verdicts
+
+
+def test_the_full_cache_is_met_at_every_level() -> None:
+    frame = realistic_records(policies=("full", "knorm"), ratios=[0.5, 0.9], contexts=4, tasks=["base"])
+    half, most = duels(frame, "full", ["knorm"])
+    assert (half.level.value, most.level.value) == (0.5, 0.9)
+    by = frame.groupby(["policy", "ratio"]).right.mean()
+    assert half.lead.difference.mean == pytest.approx(100 * (by["full", 0.0] - by["knorm", 0.5]))
+    assert most.lead.difference.mean == pytest.approx(100 * (by["full", 0.0] - by["knorm", 0.9]))
+
+
+def test_an_interval_shows_whether_it_leaves_out_zero_and_a_difference_is_never_minus_zero() -> None:
+    assert MeanDifference(52.0, -0.3, 81.0).text == "+52.0 [-0.3, +81.0]"
+    assert MeanDifference(52.0, 0.3, 81.0).text == "+52.0 [+0.3, +81.0]"
+    assert MeanDifference(12.0, 3.0, 20.0).text == "+12 [+3, +20]"
+    assert MeanDifference(-0.1, None, None).text == "+0"
+    assert MeanDifference(-0.003, -0.004, 0.002).text == "+0 [+0, +0]"
