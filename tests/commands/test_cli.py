@@ -188,6 +188,6 @@ def test_every_file_of_a_model_counts_in_its_fingerprint(checkpoint: Path) -> No
 
 
 def test_a_fault_of_ours_is_one_clear_line(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvbench.run.unit.collect", lambda *_: dict[str, int]()["missing\nhere"])
+    monkeypatch.setattr("kvbench.run.execute.collect", lambda *_: dict[str, int]()["missing\nhere"])
     assert cli(*cli.words()) == 1
     assert re.search(r"error: unexpected KeyError: .*test_cli.py:\d+\)\n$", cli.err)

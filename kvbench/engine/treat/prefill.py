@@ -104,14 +104,14 @@ def _masks(model: LoadedModel) -> Masks:
 
 
 def _groups_alone(groups: Sequence[Group]) -> Iterator[list[Branch]]:
-    """Lists the branches that one prefill of their own serves: all ratios of a press whose scores do not depend on
-    them, else one."""
+    """Lists the branches that one prefill of their own serves: all ratios of a press that scores a context and then
+    compresses once, by scores that do not depend on the ratio; else one."""
     for scoring, branches in groups:
         sound = [branch for branch in branches if branch.error is None]
         if scoring.policy.prefill != "private" or not sound:
             continue
         evicting = [branch for branch in sound if branch.treatment.ratio > 0]
-        if scoring.policy.ratio_free_score and len(evicting) > 1:
+        if len(evicting) > 1 and scoring.policy.ratio_free_score and hasattr(evicting[0].press, "compress_post"):
             yield evicting
             sound = [branch for branch in sound if branch.treatment.ratio == 0]
         yield from ([branch] for branch in sound)
@@ -149,8 +149,10 @@ def _remembering(model: LoadedModel) -> Iterator[Full]:
             layer = kwargs["past_key_values"].layers[module.layer_idx]
             full[module.layer_idx] = layer.keys.clone(), layer.values.clone()
 
-    hooks = [module.register_forward_hook(remember, with_kwargs=True) for module in attention_modules(model)]
+    hooks = []
     try:
+        for module in attention_modules(model):
+            hooks.append(module.register_forward_hook(remember, with_kwargs=True))
         yield full
     finally:
         for hook in hooks:
