@@ -29,24 +29,13 @@ def test_a_task_is_exported_with_its_spans(tmp_path: Path) -> None:
         assert answers == list(row.golds)
 
 
-@every_task
-@pytest.mark.parametrize("phrasings", ["common", "held-out"])
+@pytest.mark.parametrize(("name", "phrasings"), [("knowledge", "common"), ("instructions", "held-out")])
 def test_an_exported_folder_is_a_dataset_with_a_card(
-    task: Task, phrasings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, phrasings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    task = TASKS[name]
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    options = [
-        "--limit",
-        "2",
-        "--seed",
-        "4",
-        "--split",
-        "train",
-        "--phrasings",
-        phrasings,
-        "--out",
-        str(tmp_path / "set"),
-    ]
+    options = f"--limit 2 --seed 4 --split train --phrasings {phrasings} --out {tmp_path / 'set'}".split()
     assert main(["export", "--task", task.name, *options]) == 0
     loaded = load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))
     assert list(loaded) == ["train"]
@@ -55,15 +44,9 @@ def test_an_exported_folder_is_a_dataset_with_a_card(
     assert rows == [row for example in examples for row in rows_of(task, example)]
     card = (tmp_path / "set" / "README.md").read_text()
     assert card.startswith("---\nlicense: apache-2.0\n")
-    for said in (
-        task.full_version,
-        f"| by tag | forward {sum('forward' in row['tags'] for row in rows):,}",
-        "| seed | 4 |",
-        f"| questions | {len(rows)} |",
-        f"{task.chance:.1f} % right",
-        phrasings,
-    ):
-        assert said in card
+    assert task.full_version in card
+    assert f"{task.chance:.1f} % right" in card
+    assert f"2 contexts with {len(rows)} questions, seed 4, {phrasings} phrasings" in card
     command = re.search(r"python -m kvbench (export .*)", card)
     assert command
     assert main([*command[1].split(), "--out", str(tmp_path / "again")]) == 0
