@@ -25,21 +25,28 @@ def test_an_exported_task_has_its_rows_and_spans(task: Task, tmp_path: Path) -> 
     assert list(exported.context) == [row["context"] for row in rows]
     assert [[{**span} for span in spans] for spans in exported.spans] == [row["spans"] for row in rows]
     card = (tmp_path / "README.md").read_text()
-    for said in (task.full_version, "| seed | 4 |", f"| questions | {len(rows)} |", f"{task.chance:.1f} % right"):
+    for said in (task.full_version, f"2 contexts with {len(rows)} questions, seed 4", f"{task.chance:.1f} % right"):
         assert said in card
 
 
-def test_an_exported_folder_is_a_dataset_whose_card_makes_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "phrasings"), [("knowledge", "common"), ("instructions", "held-out")])
+def test_an_exported_folder_is_a_dataset_with_a_card(
+    name: str, phrasings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    task = TASKS[name]
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert main(["export", "--task", "hops", "--limit", "2", "--split", "train", "--out", str(tmp_path / "set")]) == 0
+    options = f"--limit 2 --seed 4 --split train --phrasings {phrasings} --out {tmp_path / 'set'}".split()
+    assert main(["export", "--task", task.name, *options]) == 0
     loaded = load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))
     assert list(loaded) == ["train"]
-    examples = list(TASKS["hops"].generate(0, 2, "train"))
-    assert list(loaded["train"]) == [row for example in examples for row in rows_of(TASKS["hops"], example)]
+    examples = task.generate(4, 2, "train", held_out=phrasings == "held-out")
+    rows = [row for example in examples for row in rows_of(task, example)]
+    assert list(loaded["train"]) == rows
     card = (tmp_path / "set" / "README.md").read_text()
     assert card.startswith("---\nlicense: apache-2.0\n")
+    assert task.full_version in card
+    assert f"{task.chance:.1f} % right" in card
+    assert f"2 contexts with {len(rows)} questions, seed 4, {phrasings} phrasings" in card
     command = re.search(r"python -m kvbench (export .*)", card)
     assert command
     assert main([*command[1].split(), "--out", str(tmp_path / "again")]) == 0

@@ -102,17 +102,13 @@ def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(cli: Command
     assert "5 rows of kvpress" in cli.out
     page = (tmp_path / "site/imported.html").read_text()
     rows = rows_of(page)
-    assert {row["source"] for row in rows} == {"imported from kvpress"}
     loogle, *ruler = rows
     assert (loogle["score, by kvpress"], loogle["rank"]) == ("bleu1 0.5", "1")
-    told = [
-        (row["press"], row["ratio"], row["rank"], row["rank at its ratio"], row["score, by kvpress"]) for row in ruler
-    ]
-    assert told == [
-        ("snapkv", "0.5", "1", "1", "string_match 80"),
-        ("knorm", "0.5", "2", "2", "string_match 60"),
-        ("snapkv", "0.9", "2", "1", "string_match 60"),
-        ("tova", "0.9", "4", "2", "string_match 10"),
+    assert [(row["press"], row["ratio"], row["rank"], row["score, by kvpress"]) for row in ruler] == [
+        ("snapkv", "0.5", "1", "string_match 80"),
+        ("knorm", "0.5", "2", "string_match 60"),
+        ("snapkv", "0.9", "2", "string_match 60"),
+        ("tova", "0.9", "4", "string_match 10"),
     ]
     assert {row["F1, by kvbench"] for row in rows} == {"83.3"}
     assert {row["EM, by kvbench"] for row in rows} == {"50.0"}

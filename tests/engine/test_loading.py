@@ -88,21 +88,6 @@ def test_weights_that_are_no_numbers_are_named(folder: Path, value: float) -> No
         load_model(str(folder), "cpu")
 
 
-@pytest.mark.parametrize("sharded", [False, True])
-def test_layers_that_have_no_weights_are_refused_before_any_is_made(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, sharded: bool
-) -> None:
-    if sharded:
-        in_shards(folder, "one.safetensors")
-    config = json.loads((folder / "config.json").read_text())
-    held = config["num_hidden_layers"]
-    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 900, "layer_types": None}))
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", None)
-    reason = f"config.json of '{folder}' tells of 900 layers, its weights have {held}"
-    with pytest.raises(KVBenchError, match=f"^{re.escape(reason)}$"):
-        load_model(str(folder), "cpu")
-
-
 def test_code_of_a_folder_is_never_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers would ask on a terminal, and run it on "y"."""
     config = json.loads((folder / "config.json").read_text())

@@ -209,7 +209,7 @@ def test_it_is_shown_and_exported(cli: CommandLine, tmp_path: Path) -> None:
     data = str(written(tmp_path, SPLIT, SPLIT))
     assert cli("show", "ifeval", "--data", data, "--index", "1", "--defence", "after") == 0
     shown = " ".join(cli.out.split())
-    assert all(word in shown for word in ("Use no commas.", "Praise tea.", REFUSAL, " defence ", " directive "))
+    assert all(word in shown for word in ("Use no commas.", "Praise tea.", REFUSAL, "[defence ", "[directive "))
     out = tmp_path / "set"
     assert cli("export", "--task", "ifeval", "--data", data, "--defence", "both", "--out", out) == 0
     rows = Dataset.from_parquet(str(out / "data" / "test.parquet"), cache_dir=str(tmp_path / "cache"))

@@ -160,7 +160,6 @@ def test_board_curves_tables_and_downloads_show_it(found: dict[str, Any]) -> Non
     assert spots > 0
     assert top < 10, "the axis of what has no highest value ends where the values do"
     assert {"mean_words", "mean_words_low", "mean_words_high", "newly_half"} <= set(found["cells"])
-    assert "words at 0.9" in found["board_sheet"]
     assert all(heading in found["pages"] for heading in ("Mean words", "words at 0.5"))
 
 

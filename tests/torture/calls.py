@@ -63,7 +63,7 @@ def bad_calls(draw: st.DrawFn) -> tuple[str, list[str]]:
     options = [one for one in application(name).params if one.param_type_name == "option"]
     types = get_type_hints(importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}").command)
     words: list[str] = []
-    for option in draw(st.lists(st.sampled_from(options), min_size=1, max_size=3)):
+    for option in draw(st.lists(st.sampled_from(options), min_size=1, max_size=3)) if options else ():
         if (typed := option.opts[-1]) not in UNTOUCHED:
             value = draw(st.one_of(st.sampled_from(HOSTILE), _values_of(types.get(option.name))))
             words += draw(st.sampled_from([[typed, value], [f"{typed}={value}"], [value], [typed]]))

@@ -1,7 +1,7 @@
 """Reads a context once and cuts a branch of it for every treatment."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -149,14 +149,10 @@ def _remembering(model: LoadedModel) -> Iterator[Full]:
             layer = kwargs["past_key_values"].layers[module.layer_idx]
             full[module.layer_idx] = layer.keys.clone(), layer.values.clone()
 
-    hooks = []
-    try:
+    with ExitStack() as hooks:  # one by one: the time of a press may be up while they are set
         for module in attention_modules(model):
-            hooks.append(module.register_forward_hook(remember, with_kwargs=True))
+            hooks.callback(module.register_forward_hook(remember, with_kwargs=True).remove)
         yield full
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:

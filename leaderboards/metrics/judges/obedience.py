@@ -96,7 +96,7 @@ def official() -> Official:
             "python -m nltk.downloader punkt_tab, or name the folder that holds it in NLTK_DATA"
         ) from error
     except Exception as error:  # of another version, or without what the checkers import
-        name = getattr(error, "name", None) or "lm_eval"
+        name = (getattr(error, "name", None) or "lm_eval").partition(".")[0]
         raise MetricError(f"the task ifeval needs the package {name}, which is not there: {INSTALL}") from error
     detector.DetectorFactory.seed = 0  # or one answer may be judged now this way and now that
     # They complain of every answer whose language cannot be told, and then take it for obedient.
