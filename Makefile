@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test pytest test-all mutants lint torture bench claims readme docs pictures small-store clean
+.PHONY: run test pytest test-all mutants lint torture bench published claims readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +60,13 @@ mutants: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m kvbench bench
+
+# Do presses keep needles in the order of kvpress's public board? Half an hour a model and core, on each natural model.
+PUBLISHED := --suite published --context-tokens 1000 --max-new-tokens 48 --limit 8
+published: $(INSTALLED)
+	for model in smollm2 gemma3; do $(BIN)/python -m kvbench fetch $$model --accept-terms \
+		&& $(BIN)/python -m kvbench run --model $$model $(PUBLISHED) --name published-$$model || exit 1; done
+	$(BIN)/python -m kvbench site runs/published-smollm2 runs/published-gemma3 --site site/published
 
 # The verdicts on the reference models that the README and docs/claims.md show: an hour on two cores.
 claims: $(INSTALLED)
