@@ -86,7 +86,3 @@ def _figures(shown: Gallery, task: str, mode: str, paper: Paper | None) -> Itera
     place = f"{file_name(task)}-{file_name(mode)}"
     for picture in shown.pictures:
         yield picture.name, f"{picture.name}-{place}", partial(picture.plot.save, paper=paper or USUAL)
-
-
-def _place_text(task: str, mode: str) -> str:
-    return f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}"

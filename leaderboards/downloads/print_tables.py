@@ -1,16 +1,15 @@
 """Writes the results of a run or of a comparison as a LaTeX table for a paper."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pandas import DataFrame
 
 from leaderboards.aggregate.lead import lead_of, mark_of
-from leaderboards.aggregate.pooled import Pooled
-from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, MODES, RIGHT, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, MODES, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
-from leaderboards.statistics.text import count_text, p_text
+from leaderboards.statistics.text import count_text
 from policies.declaration.levels import UNTREATED, kind_name, names_of
 from policies.declaration.names import CONTROLS, FULL
 
@@ -121,18 +120,3 @@ def _columns_of(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
 def _heading(task: str, measure: Measure) -> str:
     name = "mean" if task == ALL_TASKS else task
     return name if measure is RIGHT else f"{name}, {measure.title.lower()}"
-
-
-def pooled_rows(pooled: Iterable[Pooled], adapted: Collection[str]) -> list[Sequence[str]]:
-    """Returns the pooled differences of a comparison, with the intervals of the corrected tests."""
-    rows = [
-        (
-            *(_with_mark(one.other, one.other in adapted), f"{one.title}, {one.span}", one.difference.text),
-            "–" if one.p is None else p_text(one.p),
-            f"{one.verdict} (few contexts)" if one.fewest < FEW_CONTEXTS else one.verdict,
-            one.n,
-            ", ".join(one.left_out) or "none",
-        )
-        for one in pooled
-    ]
-    return [("against", "measure", "difference", "p", "verdict", "n", "tasks left out"), *rows]

@@ -23,10 +23,6 @@ class ModelShape:
     def slots(self) -> int:
         return (self.layers - len(self.windows)) * self.kv_heads
 
-    def window_rows(self, tokens: int) -> list[int]:
-        """Returns the rows that each head of each sliding layer holds of so many tokens."""
-        return [min(tokens, window - 1) for window in self.windows for _ in range(self.kv_heads)]
-
     @property
     def number_bytes(self) -> int:
         return 4 if self.dtype == "float32" else 2

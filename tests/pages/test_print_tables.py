@@ -10,9 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leaderboards.aggregate.pooled import pool
 from leaderboards.aggregate.summary import summarise
-from leaderboards.downloads.print_tables import PrintTable, pooled_rows, result_table
+from leaderboards.downloads.print_tables import PrintTable, result_table
 from tests.support.records.synthetic_records import realistic_records
 
 CAPTION = r"100 % of a_b, & more [+2, +3] #1 – Holm's"
@@ -85,15 +84,6 @@ def test_a_name_of_special_letters_is_read_as_it_was(name: str) -> None:
 @example("*a*_b_")
 def test_any_name_is_read_as_it_was(name: str) -> None:
     assert read_latex(captioned([HEAD, (name, "–")]).latex()) == [[*HEAD], [spaced(name), "–"]]
-
-
-def test_the_table_of_a_comparison_says_what_its_verdicts_are() -> None:
-    records = realistic_records(policies=("full", "snapkv", "knorm"), tasks=["base", "hops"], contexts=8)
-    (line,) = pool(records, "snapkv", ["knorm"])
-    _, row = rows = pooled_rows([line], {"knorm"})
-    assert (row[0], row[2]) == ("knorm (adapted)", line.difference.text)
-    assert row[4:6] == (f"{line.verdict} (few contexts)", "16 (2 tasks x 8)")
-    assert read_latex(captioned(rows).latex()) == [[spaced(text) for text in one] for one in rows]
 
 
 def test_what_is_written_is_ascii_and_names_its_packages() -> None:
