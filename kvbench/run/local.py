@@ -197,7 +197,9 @@ class LocalExecutor:
 
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
-        each = sum(len(unit.contexts) for unit in units) // (AHEAD * Workers(self.model, AHEAD).count)
+        contexts = sum(len(unit.contexts) for unit in units)
+        most = Workers(self.model, contexts).count
+        each = contexts // (AHEAD * most)
         parts = [
             (unit, replace(unit, contexts=unit.contexts[start : start + size]))
             for unit in units
@@ -205,7 +207,6 @@ class LocalExecutor:
             for start in range(0, len(unit.contexts), size)
         ]
         bound = self.grid.setting.kv_bound(self.model.device)
-        most = Workers(self.model, len(parts)).count
         workers = Workers(self.model, len(parts), processes_within(self.model, self.grid, bound, most))
         share = bound // workers.count
         console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)

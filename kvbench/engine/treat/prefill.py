@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from kvpress import KVzipPress
 from transformers import DynamicCache
 
 from kvbench.engine.treat.branch import (
@@ -105,13 +106,13 @@ def _masks(model: LoadedModel) -> Masks:
 
 def _groups_alone(groups: Sequence[Group]) -> Iterator[list[Branch]]:
     """Lists the branches that one prefill of their own serves: all ratios of a press that scores a context and then
-    compresses once, by scores that do not depend on the ratio; else one."""
+    compresses once (KVzip and its kin), by scores that do not depend on the ratio; else one."""
     for scoring, branches in groups:
         sound = [branch for branch in branches if branch.error is None]
         if scoring.policy.prefill != "private" or not sound:
             continue
         evicting = [branch for branch in sound if branch.treatment.ratio > 0]
-        if len(evicting) > 1 and scoring.policy.ratio_free_score and hasattr(evicting[0].press, "compress_post"):
+        if len(evicting) > 1 and scoring.policy.ratio_free_score and isinstance(evicting[0].press, KVzipPress):
             yield evicting
             sound = [branch for branch in sound if branch.treatment.ratio == 0]
         yield from ([branch] for branch in sound)
