@@ -1,4 +1,4 @@
-"""What can be said of a person, and facts written as prose with the places of every subject and value.
+"""Relations of a person, and facts written as prose with the places of every subject and value.
 
 In a template ``{subject}`` is a full name or, in a chain, a phrase such as "the mentor of Ada Falbrook".
 """

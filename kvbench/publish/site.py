@@ -101,7 +101,7 @@ def publish_sites(stores: Sequence[Store], folder: Path | None, every_task: bool
 
 @dataclass(frozen=True)
 class _Part:
-    """What a board of a site is made from: runs that may be compared, and what they come to."""
+    """Holds runs that may be compared with their results, from which a board of a site is made."""
 
     group: RunGroup
     given: StudyInput

@@ -1,4 +1,4 @@
-"""What metrics are computed from: an answer, how it ended beside the full cache's own, and what the cache had kept."""
+"""Inputs of metrics: an answer, how it ended beside the full cache's own, and what the cache had kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
