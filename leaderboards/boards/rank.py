@@ -19,7 +19,7 @@ A_CONTROL = "a control has no rank"
 
 @dataclass(frozen=True)
 class RankInterval:
-    """A rank, of which 1 is best, with its 95 % interval, widened to hold it."""
+    """A rank, of which 1 is best, with its 95 % interval, widened to hold it and the places of the tied."""
 
     rank: int  # policies of one value share the better rank
     low: int | None  # None from a single context
@@ -49,7 +49,11 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
         tied = tuple(
             other for other, lead in by_other.items() if other != policy and not MeanDifference.of(lead).is_clear
         )
-        ends = (None if low is None else int(low), None if high is None else int(high))
+        best = 1 + sum(lead[0] < 0 for other, lead in by_other.items() if other not in tied)
+        ends = (
+            None if low is None else int(min(low, best)),
+            None if high is None else int(max(high, best + len(tied))),
+        )
         intervals[policy] = RankInterval(rank, *ends, tied, len(by_other))
     return intervals
 
@@ -110,9 +114,9 @@ RANK = DerivedMeasure(
         "compared over the realised ratios that both reach, so that one that removes less than it is asked to keeps "
         "its rank and cuts nobody short; policies with levels of different kinds, as faults and evictions, are ranked "
         "each among their own. The interval holds 95 % of the ranks in the same resamples of contexts for "
-        "all, widened to hold the rank measured. Tied are those whose paired difference may be 0. Controls have none, "
-        "nor has a press whose window is under half of its paper’s on one of the tasks (adapted). Where nobody else "
-        "has one, there is none: “only one ranked”.",
+        "all, widened to hold the rank measured and the places of the tied, whose paired difference may be 0. "
+        "Controls have none, nor has a press whose window is under half of its paper’s on one of the tasks (adapted). "
+        "Where nobody else has one, there is none: “only one ranked”.",
         source="H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4",
         chapter="board",
     ),

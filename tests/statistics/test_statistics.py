@@ -278,8 +278,8 @@ def test_ranks_and_their_intervals_are_those_of_a_hand() -> None:
 
 def test_equals_share_the_better_rank_and_are_tied() -> None:
     found = rank_intervals(ahead({"a": [5.0, 5.0], "b": [5.0, 5.0 + 1e-12], "c": [1.0, 1.0]}))
-    assert found["a"] == RankInterval(1, 1, 1, ("b",), 3)
-    assert found["b"] == RankInterval(1, 1, 1, ("a",), 3)
+    assert found["a"] == RankInterval(1, 1, 2, ("b",), 3)
+    assert found["b"] == RankInterval(1, 1, 2, ("a",), 3)
     assert found["c"].rank == 3
     assert rank_intervals({}) == {}
 
