@@ -1,10 +1,10 @@
 """A finding is the result of one check; ``doctor`` and ``check-submission`` show theirs in the same table."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from kvbench.system.console import console, printable
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -42,22 +42,24 @@ def silent(_: str) -> None:
 
 def progress_bar() -> Progress:
     """Returns a bar that a terminal shows while something takes long, with the time that is left."""
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     left = (TextColumn("left"), TimeRemainingColumn())
     return Progress(*columns, *left, console=console, disable=not console.is_terminal, transient=True)
 
 
-def findings_of(checks: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
-    """Returns all findings, and shows in a terminal which of so many checks runs. ``examine`` reports the name of each
-    check before it runs."""
+def findings_of(
+    total: float, examine: Callable[[Begin], Iterator[Finding]], sizes: Mapping[str, float] | None = None
+) -> list[Finding]:
+    """Returns all findings, and shows in a terminal which check runs. ``examine`` reports the name of each check before
+    it runs. ``sizes``: of the checks by name, which take time in proportion and sum up to ``total``; else each is 1."""
     with progress_bar() as progress:
-        task = progress.add_task("", total=checks)
-        started = 0
+        task = progress.add_task("", total=total)
+        started = 0.0
 
         def begin(check: str) -> None:
             nonlocal started
             progress.update(task, description=check, completed=started)
-            started += 1
+            started += sizes[check] if sizes else 1
 
         return list(examine(begin))
 

@@ -1,8 +1,9 @@
 """Finds what a model is fit for: which tasks it masters with the full cache, at which level, and where it reads."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pandas as pd
 from scipy.stats import binomtest
@@ -310,11 +311,18 @@ class Examination:
     masteries: list[Mastery] = field(default_factory=list)
     profiles: list[ReadProfile] = field(default_factory=list)
 
+    @cached_property
+    def sizes(self) -> Mapping[str, float]:
+        """Returns the tokens of a context of each task, which tell how long it takes."""
+        return {task.name: float(self.model.count_tokens(task.example(self.seed, 0).context)) for task in self.tasks}
+
     @property
-    def steps(self) -> int:
-        """Counts the contexts that are asked about, at most."""
-        asked = sum((task.top_level + 1) * enough(task, self.contexts) for task in self.tasks)
-        return asked + self.contexts * len(PARTS)
+    def size(self) -> float:
+        """Counts the tokens of all contexts that are asked about, at most."""
+        asked = {task.name: (task.top_level + 1) * enough(task, self.contexts) for task in self.tasks}
+        for name, _ in PARTS:
+            asked[name] = asked.get(name, 0) + self.contexts
+        return sum(asked.get(name, 0) * tokens for name, tokens in self.sizes.items())
 
     def findings(self, begin: Begin) -> Iterator[Finding]:
         """Yields all findings in turn, and measures what they rest on."""
