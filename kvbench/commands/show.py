@@ -1,6 +1,6 @@
 """``python -m kvbench show`` shows one example of a task, or the worst answers of a run, with their spans marked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -113,15 +113,22 @@ def command(
     return Result(result)
 
 
-def mark_spans(context: str, spans: Sequence[Span], stretches: Sequence[tuple[int, int]] = ()) -> Text:
+def mark_spans(
+    context: str, spans: Sequence[Span], stretches: Sequence[tuple[int, int]] = (), protected: Collection[str] = ()
+) -> Text:
     """Writes the spans of a context in brackets with their kinds, ``[fact Ada lives in [answer Rome].]``, and in
-    colours where the output has any. ``stretches``: what is shown of the context, or nothing for all of it."""
+    colours where the output has any. ``stretches``: what is shown of the context, or nothing for all of it.
+    ``protected``: texts that must not leak, which are stored as directives."""
     text = Text(printable(context))
     marks: list[tuple[int, int, int, str, str]] = []
     for kind, style in STYLES.items():
         for span in dict.fromkeys(span for span in spans if span.kind == kind):
+            is_protected = context[span.start : span.end] in protected
+            if is_protected and kind == "answer":  # of an attack, which stands there as protected already
+                continue
             text.stylize(style, span.start, span.end)
-            marks.append((span.start, 1, -span.end, f"[{kind} ", style))
+            name = "protected" if is_protected else kind
+            marks.append((span.start, 1, -span.end, f"[{name} ", style))
             marks.append((span.end, 0, -span.start, "]", style))  # before what opens at the same place
     marks.sort()
     parts = []
@@ -281,7 +288,8 @@ def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
         spans = [span for answer in of_context for span in answer.spans]
         evidence = [(span.start, span.end) for span in dict.fromkeys(spans) if span.kind != "distractor"]
         text = of_context[0].context.context
-        parts += [Text(), mark_spans(text, spans, excerpt(text, evidence, AROUND, LONG)), Text()]
+        protected = {answer.question.protected for answer in of_context}
+        parts += [Text(), mark_spans(text, spans, excerpt(text, evidence, AROUND, LONG), protected), Text()]
         if not of_context[0].is_generated:
             parts.append(Text("the example cannot be generated here: all of its evidence is shown as fact", "yellow"))
     return Group(*parts)
@@ -327,7 +335,7 @@ def verdict(record: Record) -> str:
         parts.append(f"hallucinated, {record.hallucination_kind}")
     elif record.abstained:
         parts.append("abstained")
-    elif record.f1 is not None:
+    elif record.f1 is not None and record.leakage is None:
         parts.append("empty")
     if record.directives_obeyed is not None:
         parts.append(f"{100 * record.directives_obeyed:.0f} % of its directives obeyed")
