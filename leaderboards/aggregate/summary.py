@@ -280,9 +280,11 @@ def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
 def _answers_over(cell: Columns, over: Over) -> Columns | str:
     """Returns the questions that some measures are taken over, or why there are none."""
     if over in (Over.GOLDS, Over.STATEMENTS):
-        if not cell["marked"].all():  # of the attacks among them there would be a mean, which says nothing of others
-            return NO_GOLDS
-        return cell if over is Over.GOLDS else cell.where(np.isnan(cell["leakage"]))
+        is_attack = ~np.isnan(cell["leakage"])
+        if over is Over.GOLDS and cell["marked"].all():
+            return cell
+        facts = cell.where(cell["marked"] & ~is_attack)
+        return facts if len(facts) else NO_GOLDS
     if over in (Over.CACHE, Over.ANSWERABLE):
         if np.isnan(cell["eviction_rate"]).all():
             return REWRITES

@@ -73,8 +73,8 @@ class Over(Enum):
     """The questions of a cell that a measure is taken over. A board goes through them in this order."""
 
     ALL = "all questions"
-    GOLDS = "all questions, if each has gold answers"
-    STATEMENTS = "the same without attacks, which ask for nothing that the text says"
+    GOLDS = "all questions, if each has gold answers; else those that have, without attacks"
+    STATEMENTS = "the questions with gold answers, without attacks, which ask for nothing that the text says"
     CONCERNED = "the questions that have a value, such as attacks or questions with directives"
     CONTEXTS = "all contexts: each weighs the same, however many questions it has"
     CACHE = "all questions, unless the policy rewrites the cache"
