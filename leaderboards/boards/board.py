@@ -22,6 +22,7 @@ from leaderboards.aggregate.row import (
     WRONG_OF_ANSWERED,
     SummaryRow,
     is_of_eviction,
+    is_told,
     share_as_count,
 )
 from leaderboards.boards.area import AREA, BEATS
@@ -125,6 +126,7 @@ LEADING = (
     *SAFE_HEADINGS,
     "right",
     "next tokens",
+    "NLL rise",
     "wrong of answered",
     "GER",
     "bytes saved",
@@ -265,7 +267,8 @@ def _board(
     levels = sorted({row.at for row in rows if row.policy != FULL})
     kinds = list({level.declared.name: level.declared for level in levels if level != UNTREATED}.values())
     shown = shown_of(list(names))
-    columns, lines = _table(_columns(shown, names, kinds or [UNTREATED.declared]), ordered)
+    measures = [(measure, heading) for measure, heading in ON_BOARD if is_told(measure, rows)]
+    columns, lines = _table(_columns(shown, names, measures, kinds or [UNTREATED.declared]), ordered)
     return Board(
         columns,
         tuple(line for line in lines if line.name not in CONTROLS),
@@ -299,7 +302,12 @@ def _place(policy: _Policy) -> float:
     return float("inf") if isinstance(rank, Blank) else rank.rank
 
 
-def _columns(shown: Sequence[Level], names: Mapping[Level, str], kinds: Sequence[LevelKind] = ()) -> list[Column]:
+def _columns(
+    shown: Sequence[Level],
+    names: Mapping[Level, str],
+    measures: Sequence[tuple[Measure, Heading]],
+    kinds: Sequence[LevelKind],
+) -> list[Column]:
     """Lays out the columns of the board. ``shown``: of which columns there are one for each level; others are of the
     first. ``names``: of levels. ``kinds``: of all levels."""
     first = shown[0] if shown else UNTREATED
@@ -315,7 +323,7 @@ def _columns(shown: Sequence[Level], names: Mapping[Level, str], kinds: Sequence
         *(_right_column(level, at[level]) for level in shown),
         *(
             _measure_column(measure, heading, level, at[level], "" if heading.single else at[level])
-            for measure, heading in ON_BOARD
+            for measure, heading in measures
             for level in ((first,) if heading.single else shown)
         ),
         (BoardColumn(COST, "time of the press’s own work on a context"), _cost),

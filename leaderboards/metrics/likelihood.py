@@ -109,6 +109,7 @@ METRICS = (
                 better="lower",
                 curve=True,
                 table=True,
+                board=Heading("NLL rise", "rise of the right answer’s NLL"),
                 heading="delta-nll",
             ),
         ),

@@ -123,10 +123,9 @@ def note_of(results: Results, task: str) -> str:
     if most.obeyed_by_silence is not None:
         sentences.append(f"Saying so obeys {most.obeyed_by_silence:.0f} % of the directives")
     if most.few_contexts:
-        sentences.append(
-            f"With as few as {most.fewest_contexts} contexts of a task, intervals are too narrow and verdicts too "
-            "sure: their cells are hatched"
-        )
+        contexts = count_text(most.fewest_contexts, "context")
+        verdicts = "" if most.not_mastered else " and verdicts too sure: their cells are hatched"
+        sentences.append(f"With as few as {contexts} of a task, intervals are too narrow{verdicts}")
     return " ".join(f"{sentence}." for sentence in sentences)
 
 

@@ -158,10 +158,9 @@ class UseMatrix:
             return ""
         contexts, names = _span(few), ", ".join(use.name for use in few)
         which = "each use" if len(few) == len(self.uses) > 1 else names
-        return (
-            f"Only {contexts} context{'s' * (contexts != '1')} for {which}: verdicts say little, and their cells are "
-            "hatched"
-        )
+        has_verdicts = any(not cell.reason for line in (*self.methods, *self.controls) for cell in line.cells)
+        hatched = ": verdicts say little, and their cells are hatched" if has_verdicts else ""
+        return f"Only {contexts} context{'s' * (contexts != '1')} for {which}{hatched}"
 
     @property
     def reasons(self) -> list[str]:
