@@ -41,6 +41,7 @@ def command(
         str | None, typer.Option(help="Texts by their letters and claims, such as F,E2. Default: all.")
     ] = None,
     limit: options.Limit = None,
+    difficulty: options.Difficulty = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -55,7 +56,7 @@ def command(
     if limit is not None:
         check_count("--limit", limit)
     jobs = {
-        name: job_of(experiment, size, limit, seed, device, dtype)
+        name: job_of(experiment, size, limit, seed, device, dtype, difficulty)
         for name, experiment, size in experiments_of(claims, model, beside)
     }
     for job in jobs.values():
@@ -65,7 +66,7 @@ def command(
     stores: dict[str, Store] = {}
     for size in dict.fromkeys((model, beside)):  # one after the other: both may not fit into memory
         stores |= _run({name: job for name, job in jobs.items() if job.model == size}, out)
-    register = published.publish_register(claims, model, stores, seed, site, beside)
+    register = published.publish_register(claims, model, stores, seed, site, beside, difficulty)
     return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
 
 
@@ -83,9 +84,22 @@ def experiments_of(
     return list(experiments.values())
 
 
-def job_of(experiment: "Experiment", model: str, limit: int | None, seed: int, device: str, dtype: str) -> Job:
-    """Returns the options of the run that an experiment asks for; it has no controls but the full cache."""
+def job_of(
+    experiment: "Experiment",
+    model: str,
+    limit: int | None,
+    seed: int,
+    device: str,
+    dtype: str,
+    difficulty: str | None = None,
+) -> Job:
+    """Returns the options of the run that an experiment asks for; it has no controls but the full cache, and of the
+    levels of ``difficulty`` those of its own tasks."""
+    levels, tasks = difficulty, experiment.tasks.split(",")
+    if levels and "=" in levels:
+        levels = ",".join(part for part in levels.split(",") if part.partition("=")[0].strip() in tasks)
     return Job(
+        difficulty=levels or None,
         model=model,
         device=device,
         dtype=dtype,

@@ -35,6 +35,7 @@ def publish_register(
     seed: int,
     site: Path | None,
     beside: str | None = None,
+    difficulty: str | None = None,
 ) -> Register:
     """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
     evidence = {
@@ -48,6 +49,7 @@ def publish_register(
     content = {
         "model": model,
         "beside": beside,
+        "difficulty": difficulty,
         "runs": {name: str(store.folder) for name, store in stores.items()},
         "claims": register_rows(judgements),
     }
@@ -58,7 +60,7 @@ def publish_register(
     runs = {
         name: Run(store.folder.name, site_of_run(folder, store), str(store.folder)) for name, store in stores.items()
     }
-    write_text_atomically(page, build_claims(model, judgements, runs, [sheet], beside))
+    write_text_atomically(page, build_claims(model, judgements, runs, [sheet], beside, difficulty))
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)
     counts = Counter(one.verdict for one in judgements)

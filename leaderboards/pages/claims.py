@@ -64,15 +64,18 @@ def build_claims(
     runs: Mapping[str, Run],
     sheets: Sequence[Sheet],
     beside: str | None = None,
+    difficulty: str | None = None,
 ) -> str:
     """Builds the page as text; the same input gives the same bytes. ``runs``: by the name of the experiment.
-    ``sheets``: tables that lie in ``data`` beside it. ``beside``: the model of another architecture."""
+    ``sheets``: tables that lie in ``data`` beside it. ``beside``: the model of another architecture. ``difficulty``:
+    the levels of tasks."""
     sections = [_section(list(group), runs) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
     counts = Counter(one.verdict for one in judgements)
     return render(
         "claims.html.j2",
         model=model,
         beside=beside,
+        difficulty=difficulty,
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
         columns=COLUMNS,
         texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section.claim.text)],

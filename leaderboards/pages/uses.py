@@ -57,13 +57,12 @@ A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = "adapted: the press ran with other arguments than its paper’s, such as a smaller window: see the method"
 DEFINITION = Definition(
     "What is safe for what",
-    "The safe ratio of a policy in each task; of a use with several tasks the lowest of theirs, since what is safe has "
-    "to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of them has too few "
-    "contexts to show it. n: the contexts of its task with the fewest; of directives, those of obedience or leakage, "
-    "whichever has fewer. “May be chance”: of fewer than "
-    f"{FEW_CONTEXTS} contexts, which show nothing to be safe for certain, or higher than what the same contexts show "
-    "of the oracle, which keeps the evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is "
-    "safe saves nothing.",
+    "The safe ratio of a policy in each task; of a use with several tasks the lowest of those that the model masters, "
+    "since what is safe has to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of "
+    "them has too few contexts to show it. n: the contexts of its task with the fewest; of directives, those of "
+    f"obedience or leakage, whichever has fewer. “May be chance”: of fewer than {FEW_CONTEXTS} contexts, which show "
+    "nothing to be safe for certain, or higher than what the same contexts show of the oracle, which keeps the "
+    "evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe saves nothing.",
     names=tuple(USES),
 )
 
@@ -73,7 +72,8 @@ class Use:
     """A column of the matrix."""
 
     name: str
-    tasks: tuple[str, ...]  # those of the results
+    tasks: tuple[str, ...]  # those of the results that the model masters; all of them where it masters none
+    left_out: tuple[str, ...]  # those that it does not master, of the others
     contexts: int  # of the task, and of its leading measure, that has the fewest
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
     full: float | None  # of the measure that leads, in percent: what the full cache has, mean over its tasks
@@ -171,7 +171,10 @@ class UseMatrix:
                 if cell.reason:
                     columns.setdefault(cell.reason, {})[use.name] = None
         blank = [f"{blank_sign(reason)} in {', '.join(names)}: {reason}" for reason, names in columns.items()]
-        return [*blank, *([ADAPTED_NOTE] if self.adapted else [])]
+        left_out = [
+            f"left out of {use.name}: {', '.join(use.left_out)}, not mastered" for use in self.uses if use.left_out
+        ]
+        return [*blank, *left_out, *([ADAPTED_NOTE] if self.adapted else [])]
 
 
 def with_use(task: str) -> str:
@@ -197,16 +200,20 @@ def uses_of(results: Results) -> tuple[Use, ...]:
         for task, row in full.items()
         if (value := _measure_of(row).value(row)) is not None
     }
+    mastered = {
+        use: [task for task in tasks if task in results.mastered] or tasks for use, tasks in tasks_by_use.items()
+    }
     return tuple(
         Use(
             name,
             tuple(tasks),
+            tuple(task for task in tasks_by_use[name] if task not in tasks),
             fewest(tasks),
             _mean_of(lengths, tasks),
             _mean_of(heights, tasks),
             _measure_of(full.get(tasks[0])),
         )
-        for name, tasks in tasks_by_use.items()
+        for name, tasks in mastered.items()
         if tasks
     )
 

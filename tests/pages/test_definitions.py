@@ -22,7 +22,7 @@ from leaderboards.downloads.tables import (
     kinds_sheet,
     register_sheet,
 )
-from leaderboards.metrics import CURVES, METRICS, TABLES
+from leaderboards.metrics import CURVES, METRICS, ON_BOARD, TABLES
 from leaderboards.pages.claims import build_claims
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.definitions import chapters
@@ -113,9 +113,9 @@ def test_every_measure_metric_and_column_of_the_records_is_defined() -> None:
 
 def test_every_column_of_the_board_is_defined_at_every_level() -> None:
     """Also those in which no policy of a run has a value."""
-    at_half_and_most = _columns(HALF_AND_MOST, names_of(HALF_AND_MOST))
+    at_half_and_most = _columns(HALF_AND_MOST, names_of(HALF_AND_MOST), ON_BOARD, ())
     mixed = [*HALF_AND_MOST, Level("bits", 2.0)]
-    of_kinds = _columns(mixed, names_of(mixed))
+    of_kinds = _columns(mixed, names_of(mixed), ON_BOARD, ())
     names = [column.name for columns in (at_half_and_most, of_kinds) for column, _ in columns]
     assert {"right at 0.5", "F1 at ratio 0.5", "right at bits 2"} <= set(names)
     assert len(names) > 18
