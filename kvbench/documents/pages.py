@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from datasets_gen import unknown_name
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
-from kvbench.models.names import SHIPPED
+from kvbench.models.names import CLAIMS
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
 from policies.faults.options import FaultOptions
@@ -96,10 +96,11 @@ def texts() -> str:
 
 
 def verdicts_in_short() -> str:
-    """Counts the verdicts on all claims on the default model, in a sentence."""
-    verdicts = list(_verdicts("reference").values())
+    """Counts the verdicts on all claims on the first model, in a sentence."""
+    model = examined()[0]
+    verdicts = list(_verdicts(model).values())
     counts = ", ".join(f"{verdicts.count(verdict)} {words}" for verdict, words in COUNTED.items())
-    return f"Of {len(verdicts)} claims on `reference`: {counts}."
+    return f"Of {len(verdicts)} claims on `{model}`: {counts}."
 
 
 def verdicts() -> str:
@@ -113,8 +114,8 @@ def verdicts() -> str:
 
 
 def examined() -> list[str]:
-    """Lists the shipped models on which claims were put to the test."""
-    return [model for model in SHIPPED if (MEASURED / f"{model}.json").is_file()]
+    """Lists the models on which claims were put to the test, natural ones first."""
+    return [model for model in CLAIMS if (MEASURED / f"{model}.json").is_file()]
 
 
 def _rows(model: str) -> Sequence[Mapping[str, Any]]:
