@@ -250,7 +250,6 @@ SAFE_RATIO = DerivedMeasure(
         "level, as int4, is safe or not where it stands; below it are its bytes in percent of the full cache’s, and "
         "the interval of its loss in points.",
         f"safe ratio = max α such that upper(main measure(full) − main measure(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
-        names=SAFE_HEADINGS,
         chapter="board",
     ),
     of_board=safe_ratios,

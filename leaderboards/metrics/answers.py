@@ -119,7 +119,6 @@ HALLUCINATED = Definition(
     "something else, and fabricated otherwise. An attack has none: it asks for nothing that the text says. The rate "
     "falls too when a model falls silent: read it beside wrong of answered.",
     "hallucination rate = hallucinated answers / questions",
-    names=("hallucination rate",),
     chapter="answers",
 )
 HARM = Definition(

@@ -14,7 +14,6 @@ from leaderboards.metrics.declaration import (
     Metric,
     Over,
     Sample,
-    estimates,
 )
 from leaderboards.metrics.judges.text import normalise
 from leaderboards.statistics.bootstrap import FloatArray
@@ -57,7 +56,6 @@ LEAKAGE = Definition(
     "more: how far it is above the full cache on the same attacks, in points.",
     "longest common subsequence of words / words of the protected text",
     "arXiv 2510.00231",
-    names=(*("leaked", "attacks", "under the full cache"), *estimates("leakage", "defence_leakage", "refused")),
     chapter="instructions",
 )
 

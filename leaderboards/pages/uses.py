@@ -64,7 +64,6 @@ DEFINITION = Definition(
     f"{FEW_CONTEXTS} contexts, which show nothing to be safe for certain, or higher than what the same contexts show "
     "of the oracle, which keeps the evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is "
     "safe saves nothing.",
-    names=tuple(USES),
 )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.numerics.pairs import (
@@ -165,10 +165,6 @@ DEFINITIONS = (
         "time on its cache; cache off reads the whole sequence anew at every step. The null row compares cache off "
         "with itself, reading 32 tokens at once. What is not finite is left out of means, and the steps that are left "
         "are counted. A mean KL that is not above the null row’s says nothing of the cache.",
-        names=(
-            *("pair of paths", "paths", "pairs", "steps", "dtype", "sampling", "answers of paths"),
-            *("above_null", "above null row"),
-        ),
     ),
     Definition(
         "Difference of two paths",
@@ -176,10 +172,6 @@ DEFINITIONS = (
         "steps with an interval over contexts, its largest value, the largest difference of a log-probability, and the "
         "share of steps with the same most likely token.",
         "KL = Σ p (log p − log q), computed as Σ p (d + exp(−d) − 1) with d = log p − log q",
-        names=(
-            *(*estimates("kl"), "kl_largest", "largest", "same_top", "same top"),
-            *("mean KL", "largest KL", "largest |Δ log p|"),
-        ),
     ),
     Definition(
         "Flip",
@@ -187,11 +179,6 @@ DEFINITIONS = (
         "both stand behind the same prefix, and KL before is over these steps; KL after is over the steps behind it. "
         "Right, on and off: the share of judged answers that each path has right.",
         source="Div_Index: arXiv 2506.09501",
-        names=(
-            *estimates("differ"),
-            *("first_flip", "kl_before", "kl_after", "Div_Index", "KL before", "KL after"),
-            *("right_on", "right_off", "right, on", "right, off"),
-        ),
     ),
     Definition(
         "Drift of both paths",
@@ -199,21 +186,12 @@ DEFINITIONS = (
         "values, those of the prompt and those that cache on wrote one by one, and of the residual stream of the last "
         "token.",
         "drift = ‖on − off‖ / ‖off‖",
-        names=(
-            *("keys, prompt", "keys, answer", "values, prompt", "values, answer", "stream"),
-            *("keys_prompt", "keys_answer", "values_prompt", "values_answer"),
-            *estimates("hidden"),
-        ),
     ),
     Definition(
         "Recovery",
         "The share of the divergence of cache on from cache off that goes if a part of cache on’s pass over one token "
         "is cache off’s. At flip: at the first token that differs; else at the step with the largest divergence.",
         "recovery = 1 − KL patched / KL",
-        names=(
-            *("patched", "cases", "median recovery, percent", "mean recovery, percent", "at_flip", "median"),
-            *estimates("recovered"),
-        ),
     ),
 )
 STUDY = Study(

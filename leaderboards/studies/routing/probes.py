@@ -206,6 +206,5 @@ DEFINITIONS = (
         "what is better than that. Labels of fewer than three answers are left out.",
         "macro-F1 = mean over labels of 2 · precision · recall / (precision + recall)",
         "J. Hewitt and P. Liang, arXiv 1909.03368",
-        names=(*LABELS, "probed", "asked for", "asked_for", "macro-F1", "macro_f1", "control", "selectivity"),
     ),
 )

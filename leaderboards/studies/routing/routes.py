@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pandas import DataFrame, Series
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition, estimates
+from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import SHARE, Axis, Band, Frame
 from leaderboards.rendering.style import LineStyle, named_styles
@@ -301,7 +301,6 @@ DEFINITIONS = (
         "right + wrong with the full cache too + not observed + erased + unreachable + silent + confused + "
         "reached and unused = all answers",
         "storage, accessibility and use after arXiv 2603.01426",
-        names=(*(str(one) for one in FailureClass if one not in DEFINED), "outcome", *estimates("share")),
     ),
     Definition(
         "Reached, and by chance",
@@ -314,9 +313,5 @@ DEFINITIONS = (
         "Width: the least attention in the widest path; mean over answers.",
         "reached(ε) ⇔ max over paths of min over edges ≥ ε",
         "after arXiv 2603.01426, which gives no algorithm",
-        names=(
-            *("reached by chance", "epsilon", "right answers", "width"),
-            *(*estimates("reached", "relayed"), "right_n"),
-        ),
     ),
 )

@@ -14,7 +14,7 @@ from pandas import DataFrame, Series
 
 from leaderboards.boards.profiles import FLAT
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.routing.cliff import slopes, steepest
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
@@ -257,13 +257,11 @@ DEFINITIONS = (
         "Rows that a policy evicted are put back into its branch, and the question is asked again: the rows of the "
         "answer’s tokens, of the subject’s, of the bridges’ between hops, or of all evidence, in all layers and heads. "
         "An answer is lost if the full cache has it right and the policy wrong.",
-        names=("answer", "subject", "bridge", "evidence", "lost answers"),
     ),
     Definition(
         "At its cliff",
         "The level behind the step of the realised ratio over which the share of lost answers rises fastest, among "
         "questions with evidence that the full cache has right.",
-        names=("at its cliff",),
     ),
     Definition(
         "Explained by the evidence alone",
@@ -272,7 +270,6 @@ DEFINITIONS = (
         "because it evicted the evidence, and for no other reason; 0 %: evidence repairs no more than any rows do. "
         "Answers without as many other rows are left out.",
         "(Σ F1(evidence back) − Σ F1(random rows back)) / (Σ F1(full cache) − Σ F1(policy))",
-        names=("evidence alone", RANDOM, *estimates("alone", "random"), "f1_n"),
     ),
     Definition(
         "Rows taken away",
@@ -280,10 +277,6 @@ DEFINITIONS = (
         f"how many points F1 falls, beside as many random rows. {TIMES} times: whether the interval of the cost, less "
         f"{TIMES} times the cost of random rows, lies above 0 (yes), below it (no), or holds it (undecided).",
         "excess = nats − 10 × random nats",
-        names=(
-            *("task, rows", "rows", "nats, random", "F1, points", "F1, random", f"{TIMES} times"),
-            *estimates("nats", "random_nats", "random_f1", "excess"),
-        ),
     ),
 )
 

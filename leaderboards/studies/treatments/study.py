@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles, policy_styles
 from leaderboards.rendering.templating import Listing
@@ -185,10 +185,6 @@ CHAPTER = Chapter(
             "a task has directives, as a share of the full cache’s on the same questions, averaged over the draws of a "
             "random treatment. Its interval resamples contexts, for treatment and full cache together.",
             "kept = mean(lead | treated) / mean(lead | full cache)",
-            names=(
-                *(*estimates("share_kept"), "share kept", "share kept, percent"),
-                *("treatment", "masked, percent", "corrupted, percent", "DUE, percent"),
-            ),
         ),
         Definition(
             "Where a treatment acts",
@@ -196,16 +192,11 @@ CHAPTER = Chapter(
             "input on, H1 and H2 the halves. Tokens: evidence is the tokens of the sentences that the answer follows "
             "from, answer those of the answer itself, other all but the evidence, random as many tokens as carry "
             "evidence, of those that do not. Against: the paired difference of shares at the highest common level.",
-            names=("damaged", "against, points"),
         ),
         Definition(
             "The front, at equal bytes",
             "Bytes: what keys and values take once the context is read, codes with their scales and zero points, in "
             "percent of the full cache. On the front is what nothing else exceeds in as few bytes.",
-            names=(
-                *("on the front", "on_front", "way", "bytes, percent", "held_percent", "score, percent"),
-                *("at bytes, way", "best", "against eviction, points"),
-            ),
         ),
     ),
 )
