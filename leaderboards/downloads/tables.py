@@ -6,10 +6,9 @@ A sheet's columns are named as the fields that they come from. ``leaderboards/me
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from leaderboards.aggregate.answers import AnswerKind
 from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
@@ -129,11 +128,6 @@ def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
         for one in pooled
     ]
     return Sheet.of(name, "Pooled differences", rows)
-
-
-def kinds_sheet(name: str, kinds: Sequence[AnswerKind]) -> Sheet:
-    """Makes the sheet that tells how two policies answer."""
-    return Sheet.of(name, "How they answer", [asdict(one) for one in kinds], [one.name for one in fields(AnswerKind)])
 
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:

@@ -95,7 +95,7 @@ STATISTICS = Chapter(
             "Paired difference",
             "Two policies on the same questions in the same resamples: what makes a question hard for both cancels. "
             "Differences of measures are in points, whatever the unit of the measure; beside them stands what either "
-            "policy has. How they answer: how often either gives answers of a kind.",
+            "policy has.",
         ),
         Definition(
             "Means of subsets",

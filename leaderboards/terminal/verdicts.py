@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group
 from rich.text import Text
 
-from leaderboards.aggregate.answers import KINDS, AnswerKind
 from leaderboards.aggregate.arguments import Arguments, adapted_presses
 from leaderboards.aggregate.duels import UNDECIDED, Contest, Duel, Verdict
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.declaration import SIGNS
 from leaderboards.claims.verdict import Judgement, number_text
-from leaderboards.downloads.tables import duels_sheet, kinds_sheet, pooled_sheet
-from leaderboards.statistics.text import count_text, p_text, percent
+from leaderboards.downloads.tables import duels_sheet, pooled_sheet
+from leaderboards.statistics.text import count_text, p_text
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level
 
@@ -150,25 +149,6 @@ def summary_line(duels: Sequence[Duel]) -> str:
     counts = Counter(duel.verdict for duel in duels)
     words = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS)
     return f"{words} of {len(duels)} cells" if duels else NOTHING_MASTERED
-
-
-def failure_table(kinds: Sequence[AnswerKind]) -> ResultTable:
-    """Tells how often either of two policies answers in which way. A policy that shares other questions with one
-    opponent than with the next has a row for each."""
-    rows: dict[tuple[object, ...], None] = {}
-    for side in ("rate", "other_rate"):
-        for other in dict.fromkeys(one.other for one in kinds):
-            of_other = [one for one in kinds if one.other == other]
-            name = of_other[0].policy if side == "rate" else other
-            rows[name, of_other[0].answers, *(getattr(one, side) for one in of_other)] = None
-    columns = (
-        Column("policy"),
-        Column("answers", right=True),
-        *(Column(kind, text=percent, right=True) for kind in KINDS),
-    )
-    note = "right counts answers that rightly say that the text does not tell"
-    view = ResultTable("kinds", columns, list(rows), "how they answer, percent of the answers", note)
-    return ResultTable.of_sheet("failures", kinds_sheet("failures", kinds), view)
 
 
 def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
