@@ -18,7 +18,7 @@ from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.routing.cliff import slopes, steepest
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, estimate_of, in_numbers, listing_of
+from leaderboards.studies.parts import estimate_of, in_numbers, listing_of
 from leaderboards.studies.routing import heads, probes, routes
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
@@ -27,7 +27,6 @@ from policies.declaration.names import FULL
 TABLE = "interventions"  # of a store (kvbench.store.interventions)
 TARGETS = ("answer", "subject", "bridge", "evidence")
 ALL = -1  # layers, or heads
-TIMES = 10  # how much more the answer's rows have to cost than as many random ones
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ class Removal:
     f1: Estimate  # what F1 falls by, in points
     random_nats: Estimate | None  # without as many random rows
     random_f1: Estimate | None
-    excess: Estimate | None  # ``nats`` less :data:`TIMES` times ``random_nats``
 
 
 def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
@@ -174,7 +172,6 @@ def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Remova
         f1=f1,
         random_nats=_mean(pairs, random),
         random_f1=_mean(pairs, pairs["f1_before"] - pairs["f1_random"]),
-        excess=_mean(pairs, pairs["gold_nll"] - pairs["gold_nll_before"] - TIMES * random),
     )
 
 
@@ -183,8 +180,7 @@ def _mean(rows: DataFrame, values: Series) -> Estimate | None:
 
 
 RANDOM = "as many random rows"
-COMPARED = ("answer", "evidence")  # with random rows
-ESTIMATES = dict.fromkeys(("nats", "random", "alone", "random_nats", "random_f1", "excess"), Estimate)
+ESTIMATES = dict.fromkeys(("nats", "random", "alone", "random_nats", "random_f1"), Estimate)
 
 
 def causes_of(given: StudyInput) -> StudyContent:
@@ -233,22 +229,13 @@ def _removals(found: Sequence[Removal]) -> StudySection:
         "nats, random": lambda one: in_numbers(one.random_nats, "z.3f"),
         "F1, points": lambda one: in_numbers(one.f1, "z.1f"),
         "F1, random": lambda one: in_numbers(one.random_f1, "z.1f"),
-        f"{TIMES} times": verdict,
     }
     text = (
         "What the full cache loses without the rows of a span, over questions that it has right, and without as many "
-        f"random rows. The last column tells whether the first is at least {TIMES} times the second."
+        "random rows."
     )
     listings = (listing_of("Removal", found, columns),)
     return StudySection("removal", "What is lost without the rows", text, listings=listings)
-
-
-def verdict(one: Removal) -> str:
-    """Says whether rows cost :data:`TIMES` times as much as random ones."""
-    if one.excess is None:
-        return "too few other rows" if one.target in COMPARED else NONE
-    low, high = one.excess.interval or (0.0, 0.0)
-    return "yes" if low > 0 else "no" if high < 0 else "undecided"
 
 
 DEFINITIONS = (
@@ -274,9 +261,7 @@ DEFINITIONS = (
     Definition(
         "Rows taken away",
         "Rows are taken away from the full cache: by how much the right answer becomes less likely, in nats, and by "
-        f"how many points F1 falls, beside as many random rows. {TIMES} times: whether the interval of the cost, less "
-        f"{TIMES} times the cost of random rows, lies above 0 (yes), below it (no), or holds it (undecided).",
-        "excess = nats − 10 × random nats",
+        "how many points F1 falls, beside as many random rows.",
     ),
 )
 
