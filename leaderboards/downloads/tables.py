@@ -93,7 +93,7 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
 
 
 def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
-    """Lists each measure with the interval of the corrected test, and the smallest difference that could be seen."""
+    """Lists each measure with the interval of the corrected test."""
     columns: dict[str, Any] = {}
     for name in COMPARED:
         contest = contests.get(name)
@@ -102,7 +102,6 @@ def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
             f"{name}_other_value": contest.sides[1] if contest else None,
             f"{name}_difference": contest.difference if contest else None,
             f"{name}_p": contest.p if contest else None,
-            f"{name}_smallest": contest.smallest() if contest else None,
             f"{name}_verdict": contest.verdict if contest else None,
         }
     return columns

@@ -166,5 +166,4 @@ def _cell(contest: Contest) -> TableCell:
         f"{sides}\n{interval or f'no interval, n = {contest.contexts}'}",
         contest.difference.mean,
         tone=contest.verdict,
-        reason=contest.explanation,
     )

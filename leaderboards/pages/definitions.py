@@ -1,8 +1,8 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.aggregate.arguments import LEAST_SHARE
-from leaderboards.aggregate.duels import MORE
 from leaderboards.aggregate.lead import ABOVE_CHANCE
+from leaderboards.aggregate.pooled import MORE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.board import derived_definitions
 from leaderboards.claims.verdict import CLAIMS
@@ -24,9 +24,8 @@ ANSWERS = Chapter(
             "Percent right of the best guesser who does not see the text: how often each answer is right for a "
             "question of that form. Measured for each task by a blind solver. Of running text: the next-token "
             "accuracy of a full stop at every place, the commonest token of generated text. Of directives: the share "
-            "that an answer obeys which only abstains, by the same checkers; an empty one obeys none. Silence: what is "
-            "right of who abstains from everything, which is right where the text does not tell. A model has to do "
-            f"better by {ABOVE_CHANCE:g} points.",
+            "that an answer obeys which only abstains, by the same checkers; an empty one obeys none. A model has to "
+            f"do better by {ABOVE_CHANCE:g} points.",
         ),
     ),
 )
@@ -126,10 +125,9 @@ STATISTICS = Chapter(
         Definition(
             "Verdict, of a cell",
             f"Better or worse where the corrected p is below {ALPHA:g}; the interval that is shown is that of the "
-            "corrected test, and leaves out 0 just there. Else not distinguished, which does not mean equal: the "
-            "verdict tells which differences could not have been seen. Where a task has directives, "
-            "its verdict is that on directives obeyed. A task that the model cannot do with the full cache has none. "
-            "Leakage is that of attacks on a prompt with a defence. With "
+            "corrected test, and leaves out 0 just there. Else not distinguished, which does not mean equal. Where a "
+            "task has directives, its verdict is that on directives obeyed. A task that the model cannot do with the "
+            "full cache has none. Leakage is that of attacks on a prompt with a defence. With "
             f"fewer than {FEW_CONTEXTS} contexts cells are hatched.",
         ),
         Definition(
