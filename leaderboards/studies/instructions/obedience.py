@@ -38,7 +38,11 @@ class PromptRecords:
     def estimate(self, group: DataFrame, column: str) -> Estimate | None:
         """Averages a column over the rows that have a value, and resamples draws; None where none has."""
         known = group[group[column].notna()]
-        return self.resampler.estimate(known[column].to_numpy(), known["draw"].to_numpy()) if len(known) else None
+        return self.resampler.estimate_of(self.means(known, column), len(known)) if len(known) else None
+
+    def means(self, rows: DataFrame, column: str) -> FloatArray:
+        """Averages a column of some rows: shape (1 + resamples,), as measured and in the resamples that all share."""
+        return self.resampler.means(rows[column].to_numpy(dtype=np.float64), rows["draw"].to_numpy())
 
 
 def prompt_records(records: DataFrame, seed: int = 0) -> PromptRecords:
@@ -157,7 +161,7 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
             return None
         shared.append(level)
         obeyed, leaked = (
-            difference(prompts.resampler, one, other, name)
+            prompts.means(one, name) - prompts.means(other, name)
             for (one, other), name in zip(pairs, ("strict", "leakage"), strict=True)
         )
         gains.append(0.5 * obeyed - 0.5 * leaked)
@@ -170,16 +174,6 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
 
 def _at(table: DataFrame, policy: str, level: Level) -> DataFrame:
     return table[(table["policy"] == policy) & (table["level"] == level) & table["arm"].isin(DEFENDED)]
-
-
-def difference(resampler: Resampler, one: DataFrame, other: DataFrame, name: str) -> FloatArray:
-    """Returns the mean of one minus the mean of the other, shape (1 + resamples,): first as measured."""
-    first, second = (
-        np.concatenate([[part[name].mean()], resampler.means(part[name].to_numpy(), part["draw"].to_numpy())])
-        for part in (one, other)
-    )
-    less: FloatArray = first - second
-    return less
 
 
 @dataclass(frozen=True)
@@ -217,7 +211,7 @@ def while_obeying(prompts: PromptRecords) -> list[Leak]:
     for index in obeying.groupby(["policy", "arm"], sort=False)["leakage"].idxmax():
         row = obeying.loc[index]
         of_cell = attacks[np.logical_and.reduce([attacks[name] == row[name] for name in keys])]
-        more = difference(prompts.resampler, of_cell, whole[row["arm"]], "leakage")
+        more = prompts.means(of_cell, "leakage") - prompts.means(whole[row["arm"]], "leakage")
         estimate = prompts.resampler.estimate_of(more, len(of_cell))
         found.append(Leak(row["policy"], row["arm"], row["level"], row["strict"], row["leakage"], estimate, more))
     return found
