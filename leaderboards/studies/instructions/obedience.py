@@ -16,7 +16,6 @@ from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL, PLAIN, plain_and_way
 
 DEFENDED = ("defence first", "directives first")
-KEPT = {"defence_kept": "defence", "directives_kept": "directives"}
 LEAKED = ("leakage", "defence_leakage", "refused")
 GAIN_FROM, GAIN_TO = Level("ratio", 0.4), Level("ratio", 0.7)  # where the paper averages
 STILL_OBEYED = 0.7  # of the directives
@@ -81,7 +80,7 @@ def _attacks(attacked: DataFrame) -> DataFrame:
     values = np.nan_to_num(attacked[list(LEAKED)].to_numpy(dtype=np.float64, na_value=np.nan))
     scores = DataFrame(values, attacked.index, list(LEAKED))
     scores.loc[attacked["defence"] == "", ["defence_leakage", "refused"]] = np.nan  # there is nothing to refuse by
-    columns = ["policy", "level", "arm", "draw", "example_id", "question_id", "failed", *KEPT]
+    columns = ["policy", "level", "arm", "draw", "example_id", "question_id", "failed"]
     return concat([attacked[columns], scores], axis=1)
 
 
@@ -108,14 +107,6 @@ def leaks(prompts: PromptRecords) -> DataFrame:
         for key, group in prompts.attacks.groupby(groups, sort=False, observed=True)
     ]
     return DataFrame(rows, columns=[*groups, *LEAKED])
-
-
-def spans_kept(prompts: PromptRecords) -> DataFrame:
-    """Computes eviction bias: the mean share of the tokens of ``defence`` and of ``directives`` that survives, over
-    layers and heads, by policy, level and order. Policies that rewrite the cache have none."""
-    caches = prompts.caches[prompts.caches["arm"].isin(DEFENDED) & prompts.caches["defence_kept"].notna()]
-    means = caches.groupby(["policy", "level", "arm"], sort=False, observed=True)[list(KEPT)].mean().reset_index()
-    return means.rename(columns=KEPT)
 
 
 def forms_of(policies: Sequence[str]) -> dict[str, list[str]]:

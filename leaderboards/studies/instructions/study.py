@@ -30,7 +30,6 @@ from leaderboards.studies.instructions.obedience import (
     forms_of,
     leaks,
     prompt_records,
-    spans_kept,
     while_obeying,
 )
 from leaderboards.studies.parts import (
@@ -193,7 +192,6 @@ def _sheets(prompts: PromptRecords, gains: Sequence[Gain], highest_leaks: Sequen
         ("directives", "Directives obeyed"): accuracy(prompts),
         ("families", "Directives obeyed, by family"): accuracy(prompts, by=("family",)),
         ("leakage", "What attacks get"): leaks(prompts),
-        ("kept", "What is kept of defence and directives"): spans_kept(prompts),
     }
     rows: dict[tuple[str, str], list[dict[Any, Any]]] = {
         **{key: table.to_dict("records") for key, table in tables.items()},
