@@ -20,7 +20,7 @@ from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import curve, exactly, full_last, line_of, listing_of, over_levels
+from leaderboards.studies.parts import curve, exactly, full_last, line_of, listing_of_fields, over_levels
 from leaderboards.studies.routing.routes import CELL, CONTEXT, contexts_of
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
@@ -128,11 +128,7 @@ def content_of(given: StudyInput) -> StudyContent:
     """Shows what probes find, by layer of the full cache and by level of each policy."""
     states = with_labels(given.tables[TABLE], given.records)
     layers, cells = list(by_layer(states)), list(by_level(states))
-    rows = [
-        {"asked_for": one.label, "policy": one.policy, "level": one.level, "layer": one.layer}
-        | {"macro_f1": one.macro_f1, "control": one.control, "answers": one.answers}
-        for one in (*layers, *cells)
-    ]
+    rows = [*map(vars, (*layers, *cells))]
     sheets = [Sheet.of("routing-probes", "What probes find", rows)]
     return StudyContent([_section(layers, cells)] if layers else [], sheets=sheets)
 
@@ -148,18 +144,7 @@ def _section(layers: Sequence[Probed], cells: Sequence[Probed]) -> StudySection:
             pictures.append(_over_layers(of_layers, f"{name}, full cache"))
         if of_levels:
             pictures.append(over_levels(of_levels, styles, f"{name}, last layer", "macro-F1", f"probes/{label}"))
-    listing = listing_of(
-        "Probes of the last layer",
-        cells,
-        {
-            "asked for": lambda one: one.label,
-            "policy": lambda one: one.policy,
-            "level": lambda one: one.level,
-            "macro-F1": lambda one: f"{one.macro_f1:z.2f}",
-            "control": lambda one: f"{one.control:z.2f}",
-            "answers": lambda one: one.answers,
-        },
-    )
+    listing = listing_of_fields("Probes of the last layer", cells, {}, leave_out=("layer",))
     shown = tuple(style for name, style in styles.items() if name != FULL)
     title = "What a probe finds in what the question’s last token holds"
     return StudySection("probes", title, TEXT, shown, tuple(pictures), details=(listing,))

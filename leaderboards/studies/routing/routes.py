@@ -23,7 +23,7 @@ from leaderboards.studies.parts import (
     estimate_of,
     full_last,
     in_percent,
-    listing_of,
+    listing_of_fields,
     over_levels,
 )
 from policies.declaration.levels import UNTREATED, Level
@@ -221,18 +221,11 @@ def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection
         cells = {(one.policy, one.level): estimate(one) for one in told}
         return over_levels(cells, styles, title, "share of answers", f"{title}/{task}")
 
-    listing = listing_of(
+    listing = listing_of_fields(
         "Of the questions that the full cache has right, percent; width: a share",
         told,
-        {
-            "policy": lambda one: one.policy,
-            "level": lambda one: one.level,
-            "reached": lambda one: one.reached,
-            "reached by chance": lambda one: f"{100 * one.chance:.0f}",
-            "relayed": lambda one: one.relayed,
-            "right answers": lambda one: one.right,
-            "width": lambda one: f"{one.width:.2f}",
-        },
+        {"chance": ".0%", "width": ".2f"},
+        leave_out=("task", "epsilon"),
     )
     return StudySection(
         f"reach-{task}",

@@ -18,7 +18,7 @@ from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.routing.cliff import slopes, steepest
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import estimate_of, in_numbers, listing_of
+from leaderboards.studies.parts import estimate_of, listing_of, listing_of_fields
 from leaderboards.studies.routing import heads, probes, routes
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
@@ -221,20 +221,12 @@ def _of_target(of_targets: Mapping[tuple[str, str], Estimate], target: str, one:
 
 
 def _removals(found: Sequence[Removal]) -> StudySection:
-    columns: dict[str, Callable[[Removal], object]] = {
-        "task, rows": lambda one: f"{one.task}, {one.target}",
-        "answers": lambda one: one.answers,
-        "rows": lambda one: f"{one.rows:.0f}",
-        "nats": lambda one: in_numbers(one.nats),
-        "nats, random": lambda one: in_numbers(one.random_nats, "z.3f"),
-        "F1, points": lambda one: in_numbers(one.f1, "z.1f"),
-        "F1, random": lambda one: in_numbers(one.random_f1, "z.1f"),
-    }
     text = (
         "What the full cache loses without the rows of a span, over questions that it has right, and without as many "
         "random rows."
     )
-    listings = (listing_of("Removal", found, columns),)
+    forms = {"rows": ".0f", "nats": "z.2f", "f1": "z.1f", "random_nats": "z.3f", "random_f1": "z.1f"}
+    listings = (listing_of_fields("Removal", found, forms),)
     return StudySection("removal", "What is lost without the rows", text, listings=listings)
 
 
