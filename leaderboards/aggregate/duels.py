@@ -22,14 +22,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval, task_seed
 from leaderboards.statistics.columns import with_levels
-from leaderboards.statistics.significance import (
-    ALPHA,
-    Corrected,
-    holm,
-    subset_interval,
-    subsets,
-    two_sided_p,
-)
+from leaderboards.statistics.significance import ALPHA, Corrected, holm, subset_interval, subsets, two_sided_p
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 

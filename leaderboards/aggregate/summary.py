@@ -137,9 +137,7 @@ def summarise(
 
 
 def _judge_cells(
-    cells: Mapping[Key, SummaryCell],
-    chances: Mapping[str, float],
-    silence: Mapping[tuple[str, str], float],
+    cells: Mapping[Key, SummaryCell], chances: Mapping[str, float], silence: Mapping[tuple[str, str], float]
 ) -> dict[Key, SummaryCell]:
     """Lists the cells, each with what chance and silence reach in its task, and with why the model cannot do it, if
     so."""
@@ -193,12 +191,7 @@ class _Expected:
 
 
 def _cell(
-    key: Key,
-    group: Columns,
-    numbers: Mapping[Over, FloatArray],
-    expected: _Expected,
-    seed: int,
-    resamples: int,
+    key: Key, group: Columns, numbers: Mapping[Over, FloatArray], expected: _Expected, seed: int, resamples: int
 ) -> SummaryCell:
     task, mode, policy, level = key
     repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
@@ -397,10 +390,7 @@ def over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, 
 
 
 def _mean_over_tasks(
-    key: Key,
-    by_task: Sequence[tuple[str, SummaryCell | None]],
-    chances: Iterable[float | None],
-    none_mastered: bool,
+    key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], chances: Iterable[float | None], none_mastered: bool
 ) -> SummaryCell:
     _, mode, policy, level = key
     present = [cell for _, cell in by_task if cell is not None]

@@ -6,15 +6,7 @@ from typing import Any
 import numpy as np
 
 from datasets_gen import REFUSAL
-from leaderboards.metrics.declaration import (
-    POINTS,
-    Definition,
-    Heading,
-    Measure,
-    Metric,
-    Over,
-    Sample,
-)
+from leaderboards.metrics.declaration import POINTS, Definition, Heading, Measure, Metric, Over, Sample
 from leaderboards.metrics.judges.text import normalise
 from leaderboards.statistics.bootstrap import FloatArray
 from policies.declaration.lazy import LazyModule

@@ -28,13 +28,7 @@ from leaderboards.statistics.bootstrap import (
     percentile_intervals,
     resampled_means,
 )
-from leaderboards.statistics.significance import (
-    ALPHA,
-    StudentTest,
-    bootstrap_p,
-    highest_unseen_share,
-    holm,
-)
+from leaderboards.statistics.significance import ALPHA, StudentTest, bootstrap_p, highest_unseen_share, holm
 from policies import Level
 from policies.declaration.levels import KINDS
 from tests.support.records.synthetic_profiles import RATIOS, profile, value

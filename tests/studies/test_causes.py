@@ -7,15 +7,7 @@ import pytest
 from pandas import DataFrame, concat
 
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.routing.study import (
-    ALL,
-    Repair,
-    causes_of,
-    cliff_levels,
-    removals,
-    repairs,
-    with_outcomes,
-)
+from leaderboards.studies.routing.study import ALL, Repair, causes_of, cliff_levels, removals, repairs, with_outcomes
 from policies import Level
 from tests.support.records.synthetic_records import frame, record
 

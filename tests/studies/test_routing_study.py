@@ -62,9 +62,7 @@ def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
     given = replace(routing_input(), runs=[{"status": "complete", "identity": {"scope": "context"}}])
     assert "routing" in [study.name for study in studies_of(given)]
     page, content = build_study(STUDY, given)
-    assert [part.identifier for part in content.parts] == [
-        *("classes-base", "reach-base", "agreement", "probes"),
-    ]
+    assert [part.identifier for part in content.parts] == [*("classes-base", "reach-base", "agreement", "probes")]
     assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]
     assert dict(content.facts) == {
         "Contexts observed": "6 of 6 of base",

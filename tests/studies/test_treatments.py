@@ -8,14 +8,7 @@ from pandas import concat
 
 from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
-from leaderboards.studies.treatments.equal_bytes import (
-    BOTH,
-    EVICTION,
-    QUANTISATION,
-    FrontierPoint,
-    family_of,
-    front,
-)
+from leaderboards.studies.treatments.equal_bytes import BOTH, EVICTION, QUANTISATION, FrontierPoint, family_of, front
 from leaderboards.studies.treatments.measured import damages
 from leaderboards.studies.treatments.study import STUDY
 from policies.declaration.levels import Level

@@ -112,10 +112,7 @@ def _rise(prompts: PromptRecords, table: DataFrame, column: str, arm: str) -> Fl
 def _order(evidence: Evidences) -> Measured:
     prompts = _prompts(evidence)
     return each_part(
-        {
-            "tokens kept": partial(_kept_by_order, prompts),
-            "leaked and disobeyed": partial(_harmed_by_order, prompts),
-        }
+        {"tokens kept": partial(_kept_by_order, prompts), "leaked and disobeyed": partial(_harmed_by_order, prompts)}
     )
 
 

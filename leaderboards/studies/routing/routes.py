@@ -19,13 +19,7 @@ from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import (
-    estimate_of,
-    full_last,
-    in_percent,
-    listing_of_fields,
-    over_levels,
-)
+from leaderboards.studies.parts import estimate_of, full_last, in_percent, listing_of_fields, over_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 

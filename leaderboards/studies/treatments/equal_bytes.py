@@ -120,7 +120,7 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
             tuple(styles.values()),
             tuple(pictures),
             tuple(fronts),
-        ),
+        )
     ]
 
 

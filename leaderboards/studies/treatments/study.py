@@ -92,15 +92,9 @@ def content_of(given: StudyInput) -> StudyContent:
     policies = policies_in(given.records)
     found = damages(policies)
     dtype = next((run["identity"]["dtype"] for run in given.runs if "identity" in run), "float32")
-    parts = [
-        _kept(tasks, found, dtype),
-        *equal_bytes(tasks, policies),
-    ]
+    parts = [_kept(tasks, found, dtype), *equal_bytes(tasks, policies)]
     cells = [task.row(one.policy, level) for task in tasks for one in found for level in task.levels(one.policy)]
-    sheets = (
-        Sheet.of("treatments-kept", "What is kept with each treatment", cells),
-        bytes_sheet(tasks, policies),
-    )
+    sheets = (Sheet.of("treatments-kept", "What is kept with each treatment", cells), bytes_sheet(tasks, policies))
     facts = [
         *((f"Full cache, {task.name}", f"{task.title} {task.clean[0]:.3g}") for task in tasks),
         ("Contexts", ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none"),
