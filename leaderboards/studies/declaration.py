@@ -72,7 +72,7 @@ class Study:
     lead: str  # says under the title what the study asks
     takes: Callable[[StudyInput], bool]  # tells whether results have what the study needs; others have no such page
     find: Callable[[StudyInput], StudyContent]
-    chapter: Chapter  # its definitions, which explain every column of its sheets and listings
+    chapter: Chapter  # its definitions
     tables: tuple[str, ...] = ()  # the tables of its own that it reads (kvbench.store.tables.register)
 
     def file_name(self, number: int = 1) -> str:
