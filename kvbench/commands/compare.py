@@ -98,7 +98,6 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     warnings += [f"no verdict against {one.name}: no cell of both is complete" for one in others if one.name not in met]
     shown = [verdicts.pooled_table(comparison.pooled, comparison.presses)]
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]
-    shown += [verdicts.failure_table(comparison.kinds)] if comparison.kinds else []
     files = {"records": folder, "page": comparison.page}
     notes = [f"{Path(model).name} is {lead.CARRIES_OVER}"] if lead.is_teaching(model) else []
     level = comparison.duels[0].level

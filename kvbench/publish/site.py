@@ -17,14 +17,13 @@ from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
-from leaderboards.aggregate.answers import AnswerKind, answer_kinds
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.duels import Duel, duels
 from leaderboards.aggregate.pooled import Pooled, pool
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
-from leaderboards.downloads.tables import board_sheet, cells_sheet, duels_sheet, kinds_sheet, pooled_sheet
+from leaderboards.downloads.tables import board_sheet, cells_sheet, duels_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.pages.comparison import build_comparison, contexts_text
 from leaderboards.pages.examples import COLUMNS, build_examples
@@ -190,7 +189,6 @@ class PublishedComparison:
     page: Path
     pooled: list[Pooled]
     duels: list[Duel]
-    kinds: list[AnswerKind]
     presses: list[Arguments]  # of the policy and its opponents, task by task
     unmastered: Mapping[str, str]  # why the model cannot do a task, which has no verdict
     next_step: str  # the command that makes pages of its run
@@ -212,8 +210,6 @@ def publish_comparison(
     except LeaderboardError as error:
         failed = _failed_cells(records, (policy, *others))
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
-    judged = records[~records["task"].isin(list(unmastered))]
-    kinds = answer_kinds(judged, policy, others)
     whole = pool(records, policy, others, unmastered)
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
@@ -225,14 +221,12 @@ def publish_comparison(
     sheets = (
         pooled_sheet(f"{name}-pooled", whole),
         duels_sheet(f"{name}-verdicts", verdicts, unmastered),
-        kinds_sheet(f"{name}-failures", kinds),
     )
     write_sheets(folder, sheets)
     path = folder / f"{name}.html"
     page = build_comparison(
         store.identity.model,
         verdicts,
-        kinds,
         _failed_cells(records, (policy, *others)),
         sheets,
         whole,
@@ -246,7 +240,7 @@ def publish_comparison(
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [store])
-    return PublishedComparison(path, whole, verdicts, kinds, presses, unmastered, next_step)
+    return PublishedComparison(path, whole, verdicts, presses, unmastered, next_step)
 
 
 def _command_of_site(store: Store, folder: Path | None) -> str:

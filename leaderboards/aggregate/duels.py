@@ -22,23 +22,13 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval, task_seed
 from leaderboards.statistics.columns import with_levels
-from leaderboards.statistics.significance import (
-    ALPHA,
-    Corrected,
-    holm,
-    smallest_detectable,
-    spread_of,
-    subset_interval,
-    subsets,
-    two_sided_p,
-)
+from leaderboards.statistics.significance import ALPHA, Corrected, holm, subset_interval, subsets, two_sided_p
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 Verdict = Literal["better", "worse", "not distinguished"]
 UNDECIDED: Verdict = "not distinguished"
 POINTS = "points"  # of percent: the unit of all differences that are shown or written
-MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
 
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
@@ -112,10 +102,8 @@ class Contest:
 
     measure: Compared
     difference: MeanDifference  # this one minus the other; its interval is that of the corrected test
-    alpha: float  # the level at which Holm's method tests it
     p: float  # of the means of subsets, corrected over the levels of the task
     contexts: int  # that have a value
-    spread: float  # the standard deviation of the contexts' differences
     sides: tuple[float, float]  # what either has
 
     @property
@@ -124,35 +112,6 @@ class Contest:
         if self.p >= ALPHA or not self.difference.is_clear:
             return UNDECIDED
         return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
-
-    def smallest(self, contexts: int | None = None) -> float | None:
-        """Returns the smallest true difference, in points, that so many contexts tell from 0 four times in five; None
-        where they are too few for any, or where nothing differs."""
-        return smallest_detectable(self.spread, contexts or self.contexts, self.alpha) if self.spread else None
-
-    @property
-    def explanation(self) -> str:
-        """Writes the verdict, and why it is none."""
-        if self.verdict != UNDECIDED:
-            return self.verdict
-        if not self.spread and not self.difference.mean:
-            return f"{UNDECIDED} (the same in all of n = {self.contexts})"
-        smallest, with_more = self.smallest(), self.smallest(MORE * self.contexts)
-        return f"{UNDECIDED} ({unseen(self.contexts, smallest, with_more, self.contexts)})"
-
-
-def unseen(n: int | str, smallest: float | None, with_more: float | None, limit: int, family: int = 1) -> str:
-    """Says what could not have been seen with ``n`` contexts, and what more of them would see; ``limit``: contexts of a
-    task; ``family``: tests that are corrected together, of which more need more contexts."""
-
-    def digits(number: float) -> str:
-        return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
-
-    more = "" if with_more is None else f"; --limit {MORE * limit} would see ±{digits(with_more)}"
-    if smallest is None:
-        at_once = f" in {family} tests at once" if family > 1 else ""
-        return f"n = {n} is too few to tell any difference{at_once}{more}"
-    return f"differences below ±{digits(smallest)} cannot be seen with n = {n}{more}"
 
 
 @dataclass(frozen=True)
@@ -300,7 +259,6 @@ class _Sample:
     sides: tuple[float, float]
     means: FloatArray  # of the subsets of contexts
     contexts: int
-    spread: float
 
     @classmethod
     def of(cls, table: AnswerTable, measure: Compared, pair: tuple[str, str], seed: int) -> Self:
@@ -312,7 +270,7 @@ class _Sample:
         held = subsets(len(counts), seed)
         one, other = np.round(values[:, there].mean(axis=1), DIGITS).tolist()
         means = np.round((held @ sums) / (held @ counts), DIGITS)
-        return cls((one, other), means, len(counts), round(spread_of(sums, counts), DIGITS))
+        return cls((one, other), means, len(counts))
 
     @property
     def p(self) -> float:
@@ -321,4 +279,4 @@ class _Sample:
     def contest(self, measure: Compared, corrected: Corrected) -> Contest:
         low, high = subset_interval(self.means, corrected.alpha) or (None, None)
         difference = MeanDifference(self.sides[0] - self.sides[1], low, high)
-        return Contest(measure, difference, corrected.alpha, corrected.p, self.contexts, self.spread, self.sides)
+        return Contest(measure, difference, corrected.p, self.contexts, self.sides)

@@ -73,7 +73,7 @@ class TaskEvidence:
         """
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
-        return np.concatenate([[values.mean()], self._draws[1].means(values, here["draw"].to_numpy())])
+        return self._draws[1].means(values, here["draw"].to_numpy())
 
     def by_context(self, policy: str, level: float | None, column: str, **where: object) -> FloatArray:
         """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer."""
@@ -84,11 +84,11 @@ class TaskEvidence:
         of_contexts: FloatArray = means.reindex(range(self.contexts)).to_numpy()
         return of_contexts
 
-    @cached_property
+    @property
     def weights(self) -> FloatArray:
         """Counts how often each context is there: as measured, then as drawn in each resample, shape (1 + resamples,
         contexts)."""
-        return np.concatenate([np.ones((1, self.contexts)), self._draws[1].weights])
+        return self._draws[1].weights
 
     def _rows_at(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
         records = self._by_policy.get(policy, self._draws[0][:0])
@@ -154,30 +154,25 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Contexts:
-    """Numbers the contexts of some answers. ``weights``: how often each is there, as measured, then as drawn in each
-    resample, shape (1 + resamples, contexts)."""
+    """Resamples the contexts of some answers, of which each has the number of its context."""
 
     numbers: NDArray[np.intp]
-    weights: FloatArray
+    resampler: Resampler
 
     @classmethod
     def of(cls, contexts: "NDArray[np.str_]", seed: int, experiment: str) -> "Contexts":
         """Numbers them by their names; the same seed and experiment draw the same resamples."""
         names, numbers = np.unique(contexts, return_inverse=True)
-        drawn = Resampler.of(len(names), task_seed(seed, experiment)).weights
-        return cls(numbers, np.concatenate([np.ones((1, len(names))), drawn]))
+        return cls(numbers, Resampler.of(len(names), task_seed(seed, experiment)))
 
     @property
     def count(self) -> int:
-        return int(self.weights.shape[1])
+        return self.resampler.count
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Adds up a number of each answer: shape (1 + resamples,)."""
-        sums: FloatArray = self.weights @ np.bincount(self.numbers, weights=values, minlength=self.count)
-        return sums
+        return self.resampler.sums(values, self.numbers)
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Averages a number of each answer: shape (1 + resamples,)."""
-        with np.errstate(invalid="ignore"):
-            mean: FloatArray = self.sums(values) / self.sums(np.ones(len(values)))
-        return mean
+        return self.resampler.means(values, self.numbers)

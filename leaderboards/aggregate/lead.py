@@ -109,19 +109,6 @@ def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
     return {board: sum(of_board) / len(of_board) for board, of_board in shares.items()}
 
 
-def right_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
-    """Measures what is right of who abstains from every question, by task and mode, in percent: the share of the
-    questions that cannot be answered, which alone want it. None for tasks that have questions without golds."""
-    full = records[records["policy"] == FULL]
-    boards = full.assign(marked=full["golds"].map(len) > 0, withheld=~full["answerable"].astype(bool))
-    by_board = boards.groupby(["task", "mode"], sort=False, observed=True)[["marked", "withheld"]].mean()
-    return {
-        (str(task), str(mode)): 100 * float(share)
-        for (task, mode), marked, share in by_board.itertuples()
-        if marked == 1
-    }
-
-
 def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: float | None = None) -> str | None:
     """Returns why a task tells nothing of policies, or None: the model cannot do it with the full cache.
 

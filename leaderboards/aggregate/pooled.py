@@ -13,7 +13,6 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.duels import (
     LEAKED,
-    MORE,
     NEXT_TOKENS,
     OBEYED,
     RIGHT,
@@ -23,7 +22,6 @@ from leaderboards.aggregate.duels import (
     MeanDifference,
     Verdict,
     answer_tables,
-    unseen,
 )
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray
@@ -39,6 +37,7 @@ OF_AREAS = (
     "An area is the mean height of the curve over the realised ratio, from the full cache at 0 to where the shorter "
     "curve ends, as on a board."
 )
+MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
 FLAT = 1e-9  # differences below which are noise of sums
 
 
@@ -107,7 +106,12 @@ class Pooled:
             return f"the same in all of n = {self.n}"
         if self.test is None:
             return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
-        return unseen(self.n, self.smallest, self.test.smallest(self.alpha, MORE), self.limit, self.family)
+        smallest, with_more = self.smallest, self.test.smallest(self.alpha, MORE)
+        more = "" if with_more is None else f"; --limit {MORE * self.limit} would see ±{_digits(with_more)}"
+        if smallest is None:
+            at_once = f" in {self.family} tests at once" if self.family > 1 else ""
+            return f"n = {self.n} is too few to tell any difference{at_once}{more}"
+        return f"differences below ±{_digits(smallest)} cannot be seen with n = {self.n}{more}"
 
     @property
     def too_few(self) -> bool:
@@ -141,6 +145,10 @@ class Pooled:
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return tuple(filter(None, clauses))
+
+
+def _digits(number: float) -> str:
+    return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
 
 
 def shared_clauses(lines: Sequence[Pooled]) -> tuple[list[str], list[str]]:

@@ -62,7 +62,6 @@ class SummaryRow(BaseModel):
     not_mastered: str | None = None  # why its scores say nothing of policies: the model cannot do the task
     chance: float | None = None  # percent right, of the best guesser who does not see the text
     obeyed_by_silence: float | None = None  # in percent of the directives: by an answer that only abstains
-    right_by_silence: float | None = None  # in percent: of who abstains from every question
     # Names of measures: those in which the paired differences of all others at this task and level from this policy
     # leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls are
     # in neither.

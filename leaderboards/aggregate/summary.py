@@ -1,6 +1,6 @@
 """Turns records, one per question, into the rows of a board. It rounds nothing and averages nothing incomplete."""
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from unicodedata import category
@@ -8,7 +8,7 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
-from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, not_mastered, obeyed_by_silence, right_by_silence
+from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, not_mastered, obeyed_by_silence
 from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, NONE_MASTERED, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
@@ -131,16 +131,13 @@ def summarise(
         )
         for key in in_order(list(keys))
     }
-    cells = _judge_cells(cells, planned.chances if planned else {}, silence, right_by_silence(records))
+    cells = _judge_cells(cells, planned.chances if planned else {}, silence)
     cells |= over_tasks(cells, every_task=planned is not None and planned.every_task)
     return _mark_leaders(cells)
 
 
 def _judge_cells(
-    cells: Mapping[Key, SummaryCell],
-    chances: Mapping[str, float],
-    silence: Mapping[tuple[str, str], float],
-    silent_right: Mapping[tuple[str, str], float],
+    cells: Mapping[Key, SummaryCell], chances: Mapping[str, float], silence: Mapping[tuple[str, str], float]
 ) -> dict[Key, SummaryCell]:
     """Lists the cells, each with what chance and silence reach in its task, and with why the model cannot do it, if
     so."""
@@ -149,7 +146,6 @@ def _judge_cells(
         board: {
             "chance": chances.get(board[0]),
             "obeyed_by_silence": silence.get(board),
-            "right_by_silence": silent_right.get(board),
             "not_mastered": not_mastered(wholes.get(board), chances.get(board[0]), silence.get(board)),
         }
         for board in {key[:2] for key in cells}
@@ -195,12 +191,7 @@ class _Expected:
 
 
 def _cell(
-    key: Key,
-    group: Columns,
-    numbers: Mapping[Over, FloatArray],
-    expected: _Expected,
-    seed: int,
-    resamples: int,
+    key: Key, group: Columns, numbers: Mapping[Over, FloatArray], expected: _Expected, seed: int, resamples: int
 ) -> SummaryCell:
     task, mode, policy, level = key
     repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
@@ -387,32 +378,21 @@ def over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, 
     tasks = dict.fromkeys(task for task, *_ in cells)
     excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
     counted = {mode: [task for task in tasks if (task, mode) not in excluded] for _, mode, *_ in cells}
-    floors = {
-        mode: _floors([cells[key] for key in cells if key[0] in counted[mode] and key[1] == mode]) for mode in counted
+    chances = {
+        mode: {key[0]: cell.row.chance for key, cell in cells.items() if key[1] == mode and key[0] in counted[mode]}
+        for mode in counted
     }
     anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
     means = {}
     for key in in_order(list(anywhere)):
         mastered = counted[key[1]]
         by_task = [(task, cells.get((task, *key[1:]))) for task in mastered or tasks]
-        means[key] = _mean_over_tasks(key, by_task, floors[key[1]], none_mastered=not mastered)
+        means[key] = _mean_over_tasks(key, by_task, chances[key[1]].values(), none_mastered=not mastered)
     return means
 
 
-def _floors(cells: Sequence[SummaryCell]) -> dict[str, float | None]:
-    """Returns the mean over tasks of what chance and silence reach in each that has such a number."""
-    floors: dict[str, float | None] = {}
-    for name in ("chance", "right_by_silence"):
-        by_task = {cell.row.task: getattr(cell.row, name) for cell in cells}
-        floors[name] = _average([number for number in by_task.values() if number is not None])
-    return floors
-
-
 def _mean_over_tasks(
-    key: Key,
-    by_task: Sequence[tuple[str, SummaryCell | None]],
-    floors: Mapping[str, float | None],
-    none_mastered: bool,
+    key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], chances: Iterable[float | None], none_mastered: bool
 ) -> SummaryCell:
     _, mode, policy, level = key
     present = [cell for _, cell in by_task if cell is not None]
@@ -431,7 +411,7 @@ def _mean_over_tasks(
         "fewest_contexts": min((cell.row.fewest_contexts for cell in present), default=0),
         "mean_of": () if none_mastered else tuple(task for task, _ in by_task),
         "not_mastered": NONE_MASTERED if none_mastered else None,
-        **floors,
+        "chance": _average([chance for chance in chances if chance is not None]),
         "reason": NONE_MASTERED if none_mastered else join_reasons(gaps),
     }
     if not present or len(present) < len(by_task) or not all(cell.row.complete for cell in present):

@@ -83,7 +83,6 @@ MASTERED = Definition(
     f"{ABOVE_CHANCE:g} points above chance. There every loss is small, and means "
     "nothing: rank, area, safe ratio and verdicts are blank, and the task enters no mean over tasks unless "
     "one asks for it.",
-    names=("not_mastered", "mean_of"),
     chapter="board",
 )
 AREA = DerivedMeasure(
@@ -98,7 +97,6 @@ AREA = DerivedMeasure(
         "Policies are compared over the span that both share. Of faults, which remove no tokens, it is over the rate. "
         "Blank of what has one level, as int4.",
         "area = (1 / span) ∫ main measure(r) dr from r = 0 to span",
-        names=("n", "contexts", "answers"),
         chapter="board",
     ),
     of_board=for_each_policy(area_under_curve),
@@ -168,7 +166,6 @@ BEATS_DEFINITION = Definition(
     "is not corrected over its policies: of 20 that equal a control, one may look better.",
     "t = mean of the tasks’ means / √(Σ s² / n) · number of tasks, by Welch’s degrees of freedom",
     "B. L. Welch, Biometrika 34 (1947)",
-    ("difference", "difference_low", "difference_high"),
     chapter="board",
 )
 BEATS = tuple(_beats(control) for control in TO_BEAT)

@@ -44,7 +44,7 @@ FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, SAFE_RATIO, AREA, *BEATS
 
 
 def derived_definitions(chapter: str) -> tuple[Definition, ...]:
-    """Returns the definitions of the derived measures that stand in a chapter, with the names that each explains."""
+    """Returns the definitions of the derived measures that stand in a chapter."""
     declared = [(definition, names) for measure in DERIVED for definition, names in measure.definitions]
     return definitions_in(chapter, declared)
 

@@ -109,16 +109,9 @@ class DerivedMeasure(Generic[Value]):
     parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Lists the headings and columns that its definition explains."""
-        of_parts = {name for part in self.parts for name in part.names}
-        names = (*filter(None, (self.heading,)), *self.columns, f"{self.name}_reason")
-        return tuple(name for name in names if name not in of_parts)
-
-    @property
     def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
-        """Returns its definitions, each with the names that it explains beside its own."""
-        return ((self.definition, self.names), *((part, ()) for part in self.parts))
+        """Returns its definitions, each with the columns that it explains."""
+        return ((self.definition, (*self.columns, f"{self.name}_reason")), *((part, ()) for part in self.parts))
 
     def cell_of(self, value: Value) -> TableCell:
         if self.cell is None:

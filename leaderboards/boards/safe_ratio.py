@@ -33,8 +33,9 @@ class SafeRatio:
     # What is known of the next higher ratio: it loses too much, or neither this nor that is shown; or none was tried.
     beyond: Outcome
     contexts: int  # of a task: with more of them, what is not shown may be
-    # In points against the full cache on the same questions, at each asked level in each measure that leads the task.
-    losses_by_measure: tuple[tuple[Estimate, ...], ...]
+    # In points against the full cache on the same questions, at each asked level in the measure that leads the task and
+    # whose interval reaches highest, which decides.
+    losses: tuple[Estimate, ...]
     unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
     # The highest ratio that these contexts can show to be safe: none where they are fewer than 10; else that of the
     # oracle, which keeps the evidence, where they are too few to show more of it.
@@ -67,11 +68,6 @@ class SafeRatio:
     def tested(self) -> Estimate:
         """Returns the loss at the safe ratio, or at the lowest where none is."""
         return self.losses[self.place]
-
-    @property
-    def losses(self) -> tuple[Estimate, ...]:
-        """Returns at each asked level the loss in the measure whose interval reaches highest, which decides."""
-        return tuple(max(losses, key=_upper) for losses in self.losses_by_measure)
 
     @property
     def may_be_chance(self) -> bool:
@@ -119,11 +115,12 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     by_level = tuple(
         tuple(profile.estimate(of_measure[:, place]) for of_measure in lost) for place in range(len(profile.levels) - 1)
     )
+    deciding = tuple(max(losses, key=_upper) for losses in by_level)
     sure = 0.0 if profile.contexts < FEW_CONTEXTS else inf
     if profile.no_levels:
         (losses,) = by_level
         return SafeRatio(
-            0.0, _outcome(losses), profile.contexts, by_level, highest_sure=sure, kind=None, held=profile.held
+            0.0, _outcome(losses), profile.contexts, deciding, highest_sure=sure, kind=None, held=profile.held
         )
     outcomes = {level.value: _outcome(estimates) for level, estimates in zip(profile.levels[1:], by_level, strict=True)}
     beyond = next(((ratio, one) for ratio, one in outcomes.items() if one != "safe"), (inf, "not tried"))
@@ -132,7 +129,7 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
         max(safe, default=0.0),
         beyond[1],
         profile.contexts,
-        by_level,
+        deciding,
         next((ratio for ratio, one in outcomes.items() if one == "unsafe"), None),
         highest_sure=sure,
         kind=profile.levels[-1].kind,
@@ -250,7 +247,6 @@ SAFE_RATIO = DerivedMeasure(
         "level, as int4, is safe or not where it stands; below it are its bytes in percent of the full cache’s, and "
         "the interval of its loss in points.",
         f"safe ratio = max α such that upper(main measure(full) − main measure(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
-        names=SAFE_HEADINGS,
         chapter="board",
     ),
     of_board=safe_ratios,

@@ -14,7 +14,7 @@ import numpy as np
 
 from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import BESIDE, Claim, Measured, NoStatistic, Statistic
-from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
 from leaderboards.statistics.significance import ALPHA, bootstrap_p, holm
 
@@ -127,14 +127,12 @@ CLAIMS = Chapter(
             "Claim",
             "What a text says of KV caches, as an inequality: one statistic on one side of a threshold, which was "
             "written down before anything was run. Beside it what the text reported, on its own models and tasks.",
-            names=("claim", "text", "words", "what the text says", "reported", "side", "threshold"),
         ),
         Definition(
             "Statistic of a claim",
             "What was measured on this model, with its 95 % interval by the cluster bootstrap over contexts; what is "
             "set against one another is resampled together. Where a claim is a share of the full cache's score, the "
             f"full cache has to reach {LEAST_CLEAN:.0%} of a perfect one. An answer that failed counts as wrong.",
-            names=("statistic", "what was measured", "claim_part", *estimates("measured")),
         ),
         Definition(
             "Verdict on a claim",
@@ -143,7 +141,6 @@ CLAIMS = Chapter(
             "says which, and about how many contexts would decide if the statistic stayed where it is. The claims of "
             "one text that are tested in one run are corrected together by Holm's method; fewer than "
             f"{FEWEST_CONTEXTS} contexts decide nothing. A verdict is about the model that was run.",
-            names=("verdict on the claim", "claim_verdict", "why", "claim_p"),
         ),
     ),
 )

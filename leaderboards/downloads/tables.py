@@ -6,10 +6,9 @@ A sheet's columns are named as the fields that they come from. ``leaderboards/me
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from leaderboards.aggregate.answers import AnswerKind
 from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
@@ -94,7 +93,7 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
 
 
 def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
-    """Lists each measure with the interval of the corrected test, and the smallest difference that could be seen."""
+    """Lists each measure with the interval of the corrected test."""
     columns: dict[str, Any] = {}
     for name in COMPARED:
         contest = contests.get(name)
@@ -103,7 +102,6 @@ def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
             f"{name}_other_value": contest.sides[1] if contest else None,
             f"{name}_difference": contest.difference if contest else None,
             f"{name}_p": contest.p if contest else None,
-            f"{name}_smallest": contest.smallest() if contest else None,
             f"{name}_verdict": contest.verdict if contest else None,
         }
     return columns
@@ -129,11 +127,6 @@ def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
         for one in pooled
     ]
     return Sheet.of(name, "Pooled differences", rows)
-
-
-def kinds_sheet(name: str, kinds: Sequence[AnswerKind]) -> Sheet:
-    """Makes the sheet that tells how two policies answer."""
-    return Sheet.of(name, "How they answer", [asdict(one) for one in kinds], [one.name for one in fields(AnswerKind)])
 
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:

@@ -5,15 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.metrics.declaration import (
-    PERCENT,
-    Definition,
-    Heading,
-    Measure,
-    Metric,
-    Over,
-    Sample,
-)
+from leaderboards.metrics.declaration import PERCENT, Definition, Heading, Measure, Metric, Over, Sample
 from leaderboards.metrics.inputs import Answer
 from leaderboards.metrics.judges.text import HallucinationKind
 from leaderboards.statistics.bootstrap import FloatArray
@@ -119,7 +111,6 @@ HALLUCINATED = Definition(
     "something else, and fabricated otherwise. An attack has none: it asks for nothing that the text says. The rate "
     "falls too when a model falls silent: read it beside wrong of answered.",
     "hallucination rate = hallucinated answers / questions",
-    names=("hallucination rate",),
     chapter="answers",
 )
 HARM = Definition(
@@ -222,14 +213,7 @@ METRICS = (
         definition=GOLDS_FOUND,
         bounds=(0, 1),
         of_answer=lambda answer: answer.golds_found,
-        measures=(
-            Measure(
-                field="golds_found",
-                over=Over.GOLDS,
-                has_interval=True,
-                heading="golds found",
-            ),
-        ),
+        measures=(Measure(field="golds_found", over=Over.GOLDS, has_interval=True, heading="golds found"),),
     ),
     Metric(
         name="answered",

@@ -13,7 +13,6 @@ COMPRESSION = Definition(
     "of Gemma 3 whole: ratio, budget, kept tokens and realised ratio are those of its other layers alone; the bytes "
     "are those of all layers, of a sliding one as many as its window holds.",
     "realised ratio = 1 − tokens read / tokens of the context, the mean over layers and heads",
-    names=("level", "level_kind", "ratio", "repeat", "repeats", "realised ratio"),
     chapter="compression",
 )
 WORK = Definition(
@@ -21,7 +20,6 @@ WORK = Definition(
     "The press’s own work on a context, as if it ran alone, without the prefill that all share: the mean over "
     "contexts, whose mean length stands below it. A short context takes longer for each token: doctor times one of its "
     "own length.",
-    names=("ms / context",),
     chapter="compression",
 )
 TIMES = Definition(

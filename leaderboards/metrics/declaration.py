@@ -1,7 +1,6 @@
 """Declares metrics (columns of the records), the measures that a board makes of them, and the definitions of both on
 the page of method."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -13,8 +12,6 @@ from pydantic import BaseModel, create_model
 from leaderboards.metrics.inputs import Answer, Kept, Outcome
 from leaderboards.statistics.bootstrap import FloatArray
 
-COLUMN = re.compile("[a-z][a-z0-9_]*")
-
 
 @dataclass(frozen=True)
 class Definition:
@@ -24,13 +21,8 @@ class Definition:
     text: str
     formula: str = ""  # plain text, where it says more exactly what is computed
     source: str = ""  # the paper or standard that the number comes from
-    names: tuple[str, ...] = ()  # the headings of tables and the columns of downloads and records that it explains
+    columns: tuple[str, ...] = ()  # the columns of downloads and records that it explains
     chapter: str = ""  # the identifier of the chapter in which a metric's definition stands
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Returns the names that are columns of downloads or records."""
-        return tuple(dict.fromkeys(name for name in self.names if COLUMN.fullmatch(name)))
 
 
 @dataclass(frozen=True)
@@ -43,26 +35,12 @@ class Chapter:
 
 
 def definitions_in(chapter: str, declared: Iterable[tuple[Definition, tuple[str, ...]]]) -> tuple[Definition, ...]:
-    """Returns the definitions that stand in a chapter, each once. ``declared``: definitions with names of what they are
-    declared for, which they explain beside their own."""
-    names: dict[Definition, dict[str, None]] = {}
+    """Returns the definitions that stand in a chapter, each once, with the columns that they are declared for."""
+    columns: dict[Definition, dict[str, None]] = {}
     for definition, explained in declared:
         if definition.chapter == chapter:
-            names.setdefault(definition, {}).update(dict.fromkeys(explained))
-    return tuple(
-        replace(definition, names=tuple(dict.fromkeys((*explained, *definition.names))))
-        for definition, explained in names.items()
-    )
-
-
-def with_interval(*names: str) -> tuple[str, ...]:
-    """Returns each column with the two columns of its interval."""
-    return tuple(f"{name}{end}" for name in names for end in ("", "_low", "_high"))
-
-
-def estimates(*names: str) -> tuple[str, ...]:
-    """Returns each column with its interval and with how many values it is the mean of."""
-    return (*with_interval(*names), *(f"{name}_n" for name in names))
+            columns.setdefault(definition, {}).update(dict.fromkeys(explained))
+    return tuple(replace(definition, columns=tuple(explained)) for definition, explained in columns.items())
 
 
 Interval = tuple[float, float]
@@ -156,14 +134,9 @@ class Measure:
         return self.columns or (self.field,)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Lists the headings and columns that stand for it."""
-        headings = (self.title, self.heading, self.board.name if self.board else "")
-        return (*filter(None, headings), *self.row_columns)
-
-    @property
     def row_columns(self) -> tuple[str, ...]:
-        return with_interval(self.field) if self.has_interval else (self.field,)
+        ends = ("", "_low", "_high") if self.has_interval else ("",)
+        return tuple(f"{self.field}{end}" for end in ends)
 
     @property
     def factor(self) -> float:
@@ -221,9 +194,9 @@ class Metric:
         return self.of_answer is not None or self.of_outcome is not None
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Lists the headings and columns that its definition explains."""
-        return (self.name, *(name for measure in self.measures for name in measure.names))
+    def columns(self) -> tuple[str, ...]:
+        """Lists the columns that its definition explains."""
+        return (self.name, *(name for measure in self.measures for name in measure.row_columns))
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -1,6 +1,6 @@
 """Metrics of obedience: which of its directives does an answer follow?"""
 
-from leaderboards.metrics.declaration import Definition, Heading, Measure, Metric, Over, estimates
+from leaderboards.metrics.declaration import Definition, Heading, Measure, Metric, Over
 from leaderboards.metrics.inputs import Answer
 
 OBEYED = Definition(
@@ -9,10 +9,6 @@ OBEYED = Definition(
     "answer stands, or loosely, in any of eight versions of it (without its first or last line, without "
     "asterisks). An answer that failed obeys none. Relative: of what the full cache obeys.",
     source="arXiv 2510.00231, arXiv 2311.07911",
-    names=(
-        *(*estimates("strict", "loose"), "relative"),
-        *("family", "kind", "directives", "directive_families"),
-    ),
     chapter="instructions",
 )
 

@@ -6,16 +6,7 @@ from typing import Any
 import numpy as np
 
 from datasets_gen import REFUSAL
-from leaderboards.metrics.declaration import (
-    POINTS,
-    Definition,
-    Heading,
-    Measure,
-    Metric,
-    Over,
-    Sample,
-    estimates,
-)
+from leaderboards.metrics.declaration import POINTS, Definition, Heading, Measure, Metric, Over, Sample
 from leaderboards.metrics.judges.text import normalise
 from leaderboards.statistics.bootstrap import FloatArray
 from policies.declaration.lazy import LazyModule
@@ -57,7 +48,6 @@ LEAKAGE = Definition(
     "more: how far it is above the full cache on the same attacks, in points.",
     "longest common subsequence of words / words of the protected text",
     "arXiv 2510.00231",
-    names=(*("leaked", "attacks", "under the full cache"), *estimates("leakage", "defence_leakage", "refused")),
     chapter="instructions",
 )
 

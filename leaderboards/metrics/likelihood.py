@@ -2,15 +2,7 @@
 
 import numpy as np
 
-from leaderboards.metrics.declaration import (
-    Definition,
-    Heading,
-    Measure,
-    Metric,
-    Over,
-    Sample,
-    Scale,
-)
+from leaderboards.metrics.declaration import Definition, Heading, Measure, Metric, Over, Sample, Scale
 from leaderboards.statistics.bootstrap import FloatArray
 
 NATS = Scale(1, 3, None)

@@ -36,5 +36,5 @@ ON_BOARD = tuple(
 
 
 def definitions_of(chapter: str) -> tuple[Definition, ...]:
-    """Returns the definitions of the metrics that stand in a chapter, with the names that each explains."""
-    return definitions_in(chapter, ((metric.definition, metric.names) for metric in METRICS.values()))
+    """Returns the definitions of the metrics that stand in a chapter."""
+    return definitions_in(chapter, ((metric.definition, metric.columns) for metric in METRICS.values()))

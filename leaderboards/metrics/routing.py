@@ -67,7 +67,6 @@ GER = Definition(
     "GlobalEvicted(t) = 1 if token t survives in no (layer, head) slot, else 0\n"
     "GER = mean of GlobalEvicted over the answer tokens",
     ROUTING,
-    names=("layer",),
     chapter="routes",
 )
 EVICTION = Definition(
@@ -89,7 +88,6 @@ BIAS = Definition(
     "The mean share of the tokens of the defence and of the directives that survives, over layers and heads, "
     "and layer by layer.",
     source="arXiv 2510.00231",
-    names=("defence", "defence_by_layer", "directives_by_layer"),
     chapter="instructions",
 )
 PLACES = Definition(
@@ -98,11 +96,7 @@ PLACES = Definition(
     "the other; how many tokens these are; where each token ends (little-endian uint32), and the share of "
     "the slots that keeps it (a byte in 255ths). The digest is equal where the same is read in every layer "
     "and head.",
-    names=(
-        *("answer_spans", "evidence_spans", "context_tokens", "answer_tokens", "evidence_tokens"),
-        *("token_ends", "cache_digest"),
-    ),
-    chapter="columns",
+    chapter="routes",
 )
 
 

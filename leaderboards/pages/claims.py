@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePath
+from typing import Any
 
-from leaderboards.claims.declaration import Claim
 from leaderboards.claims.verdict import CLAIMS, VERDICTS, Judgement, number_text
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import render
@@ -29,30 +29,6 @@ class Run:
     folder: str = ""  # where it lies
 
 
-@dataclass(frozen=True)
-class StatisticRow:
-    """One statistic of a claim, as texts."""
-
-    part: str
-    value: str
-    interval: str
-    n: str
-    threshold: str
-    verdict: str
-    sign: str
-    p: str
-    why: str
-
-
-@dataclass(frozen=True)
-class ClaimSection:
-    """A claim and what is behind its verdicts."""
-
-    claim: Claim
-    rows: tuple[StatisticRow, ...]
-    runs: tuple[Run, ...]
-
-
 def register_folder(model: str) -> str:
     """Names the folder that the register of claims of a model has in the folder of all sites."""
     return f"claims-{PurePath(model).name}"
@@ -69,7 +45,15 @@ def build_claims(
     """Builds the page as text; the same input gives the same bytes. ``runs``: by the name of the experiment.
     ``sheets``: tables that lie in ``data`` beside it. ``beside``: the model of another architecture. ``difficulty``:
     the levels of tasks."""
-    sections = [_section(list(group), runs) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
+    by_claim = [list(group) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
+    sections: list[dict[str, Any]] = [
+        {
+            "claim": group[0].claim,
+            "rows": list(map(_row, group)),
+            "runs": [runs[name] for name in group[0].claim.evidence if name in runs],
+        }
+        for group in by_claim
+    ]
     counts = Counter(one.verdict for one in judgements)
     return render(
         "claims.html.j2",
@@ -78,31 +62,25 @@ def build_claims(
         difficulty=difficulty,
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
         columns=COLUMNS,
-        texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section.claim.text)],
+        texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section["claim"].text)],
         site=next((run.site for run in runs.values() if run.site), ""),
         definitions=CLAIMS.definitions,
         sheets=sheets,
     )
 
 
-def _section(judgements: Sequence[Judgement], runs: Mapping[str, Run]) -> ClaimSection:
-    claim = judgements[0].claim
-    names = [name for name in claim.evidence if name in runs]
-    return ClaimSection(claim, tuple(map(_row, judgements)), tuple(runs[name] for name in names))
-
-
-def _row(one: Judgement) -> StatisticRow:
+def _row(one: Judgement) -> dict[str, str]:
+    """Writes one statistic of a claim."""
     estimate = one.estimate
-    value = "–" if estimate is None else number_text(estimate.mean)
-    interval = "" if estimate is None or estimate.interval is None else " to ".join(map(number_text, estimate.interval))
-    return StatisticRow(
-        part=one.part,
-        value=value,
-        interval=interval,
-        n="–" if estimate is None else f"{estimate.n:,}",
-        threshold=f"{one.claim.side} {one.claim.threshold:g}",
-        verdict=one.verdict,
-        sign=SIGNS[one.verdict],
-        p="" if one.p is None else p_equation(one.p),
-        why=one.why,
-    )
+    interval = () if estimate is None else estimate.interval or ()
+    return {
+        "part": one.part,
+        "value": "–" if estimate is None else number_text(estimate.mean),
+        "interval": " to ".join(map(number_text, interval)),
+        "n": "–" if estimate is None else f"{estimate.n:,}",
+        "threshold": f"{one.claim.side} {one.claim.threshold:g}",
+        "verdict": one.verdict,
+        "sign": SIGNS[one.verdict],
+        "p": "" if one.p is None else p_equation(one.p),
+        "why": one.why,
+    }

@@ -1,9 +1,8 @@
-"""The page of a comparison: a press against others, cell by cell, and how they fail differently."""
+"""The page of a comparison: a press against others, cell by cell."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.answers import AnswerKind
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, Compared, Contest, Duel
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
@@ -15,7 +14,6 @@ from leaderboards.pages.definitions import STATISTICS
 from leaderboards.pages.method import RunEntry, provenance_of
 from leaderboards.pages.results import examples_page
 from leaderboards.rendering.templating import Listing, render
-from leaderboards.statistics.text import percent
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
 from policies.declaration.levels import Level, kind_title, names_of
 
@@ -59,13 +57,11 @@ class OpponentSection:
     level_title: str
     columns: tuple[str, ...]
     tables: tuple[MeasureGrid, ...]
-    how: Listing
 
 
 def build_comparison(
     model: str,
     duels: Sequence[Duel],
-    kinds: Sequence[AnswerKind] = (),
     missing: Sequence[str] = (),
     sheets: Sequence[Sheet] = (),
     pooled: Sequence[Pooled] = (),
@@ -96,7 +92,6 @@ def build_comparison(
             _section(
                 number,
                 [duel for duel in duels if duel.other == other],
-                [one for one in kinds if one.other == other],
                 reasons,
             )
             for number, other in enumerate(others, start=1)
@@ -131,9 +126,7 @@ def contexts_text(contexts: Mapping[str, int]) -> str:
     return "; ".join(f"{count} of {', '.join(names)}" for count, names in tasks.items())
 
 
-def _section(
-    number: int, duels: Sequence[Duel], kinds: Sequence[AnswerKind], unmastered: Mapping[str, str]
-) -> OpponentSection:
+def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> OpponentSection:
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
     measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
@@ -147,11 +140,6 @@ def _section(
         level_title=kind_title(levels),
         columns=tuple(names_of(levels).values()),
         tables=tuple(MeasureGrid(one, _lines(duels, levels, one, unmastered)) for one in measures),
-        how=Listing(
-            "How they answer, percent of all answers",
-            ("", "answers", duels[0].policy, duels[0].other),
-            tuple((one.kind, str(one.answers), percent(one.rate), percent(one.other_rate)) for one in kinds),
-        ),
     )
 
 
@@ -178,5 +166,4 @@ def _cell(contest: Contest) -> TableCell:
         f"{sides}\n{interval or f'no interval, n = {contest.contexts}'}",
         contest.difference.mean,
         tone=contest.verdict,
-        reason=contest.explanation,
     )

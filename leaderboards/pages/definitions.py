@@ -1,13 +1,13 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.aggregate.arguments import LEAST_SHARE
-from leaderboards.aggregate.duels import COMPARED, MORE
 from leaderboards.aggregate.lead import ABOVE_CHANCE
+from leaderboards.aggregate.pooled import MORE
 from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.board import derived_definitions
 from leaderboards.claims.verdict import CLAIMS
 from leaderboards.metrics import definitions_of
-from leaderboards.metrics.declaration import Chapter, Definition, with_interval
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.pages.gallery import TRADEOFF
 from leaderboards.pages.uses import DEFINITION as USES
 from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES
@@ -24,10 +24,8 @@ ANSWERS = Chapter(
             "Percent right of the best guesser who does not see the text: how often each answer is right for a "
             "question of that form. Measured for each task by a blind solver. Of running text: the next-token "
             "accuracy of a full stop at every place, the commonest token of generated text. Of directives: the share "
-            "that an answer obeys which only abstains, by the same checkers; an empty one obeys none. Silence: what is "
-            "right of who abstains from everything, which is right where the text does not tell. A model has to do "
-            f"better by {ABOVE_CHANCE:g} points.",
-            names=("chance", "obeyed_by_silence", "right_by_silence"),
+            "that an answer obeys which only abstains, by the same checkers; an empty one obeys none. A model has to "
+            f"do better by {ABOVE_CHANCE:g} points.",
         ),
     ),
 )
@@ -54,12 +52,6 @@ COMPRESSION = Chapter(
             "Bytes saved",
             "What an allocator holds less than for the full cache, as a share of that.",
             "1 − bytes held / bytes of the full cache",
-            names=("bytes saved",),
-        ),
-        Definition(
-            "Halvings of a wave",
-            "How often the batch that an answer was decoded in had been halved, as memory ended.",
-            names=("wave_halvings",),
         ),
     ),
 )
@@ -77,7 +69,6 @@ BOARD = Chapter(
             "intervals of the paired differences of all others from it leave out 0; others, and it with them, are "
             "tied. These intervals are not corrected for how many there are, as the verdicts of a comparison are. The "
             "raw hallucination rate has no marks, since it is lowest where a model falls silent.",
-            names=("best_in", "tied_in"),
         ),
         Definition(
             "Controls",
@@ -103,12 +94,7 @@ STATISTICS = Chapter(
             "Paired difference",
             "Two policies on the same questions in the same resamples: what makes a question hard for both cancels. "
             "Differences of measures are in points, whatever the unit of the measure; beside them stands what either "
-            "policy has. How they answer: how often either gives answers of a kind.",
-            names=(
-                *with_interval(*(f"{name}_difference" for name in COMPARED)),
-                *(f"{name}{side}" for name in COMPARED for side in ("_value", "_other_value")),
-                *("rate", "other_rate", "value", "other_value", "other", "unit"),
-            ),
+            "policy has.",
         ),
         Definition(
             "Means of subsets",
@@ -118,7 +104,6 @@ STATISTICS = Chapter(
             f"handful of contexts too: fewer than {fewest_clusters()} cannot be told from chance and have no interval.",
             "p = 2 · (means on the rarer side of 0 + 1) / (means + 1)",
             "J. A. Hartigan, JASA 64 (1969)",
-            ("p", *(f"{name}_p" for name in COMPARED)),
         ),
         Definition(
             "Smallest difference seen",
@@ -128,7 +113,6 @@ STATISTICS = Chapter(
             "(t(1 − α/2) + t(0.8)) · s / √n, with n contexts, s the standard deviation of their differences and α the "
             "level of Holm’s method; of the pooled difference with its standard error and degrees of freedom",
             "H. S. Bloom, Evaluation Review 19 (1995)",
-            ("smallest", *(f"{name}_smallest" for name in COMPARED)),
         ),
         Definition(
             "Family, and correction",
@@ -141,15 +125,10 @@ STATISTICS = Chapter(
         Definition(
             "Verdict, of a cell",
             f"Better or worse where the corrected p is below {ALPHA:g}; the interval that is shown is that of the "
-            "corrected test, and leaves out 0 just there. Else not distinguished, which does not mean equal: the "
-            "verdict tells which differences could not have been seen. Where a task has directives, "
-            "its verdict is that on directives obeyed. A task that the model cannot do with the full cache has none. "
-            "Leakage is that of attacks on a prompt with a defence. With "
+            "corrected test, and leaves out 0 just there. Else not distinguished, which does not mean equal. Where a "
+            "task has directives, its verdict is that on directives obeyed. A task that the model cannot do with the "
+            "full cache has none. Leakage is that of attacks on a prompt with a defence. With "
             f"fewer than {FEW_CONTEXTS} contexts cells are hatched.",
-            names=(
-                *("verdict", "leakage under a defence"),
-                *(f"{name}_verdict" for name in COMPARED),
-            ),
         ),
         Definition(
             "Adapted",
@@ -157,13 +136,11 @@ STATISTICS = Chapter(
             "window of 64 tokens alone would fill the budget. Every record carries the arguments that were used. "
             f"Where the largest window of a task is under {LEAST_SHARE:.0%} of the paper’s, the press is another, and "
             "has no rank.",
-            names=("press_arguments", "arguments", "adapted", "on the tasks"),
         ),
         Definition(
             "Blank",
             "A cell in which any question failed or was not run is blank, and enters no mean and no rank; its reason "
             "stands beside it. The mean over tasks is unweighted, and blank unless every task has a value.",
-            names=("reason", "complete", "status"),
         ),
         Definition(
             "Few contexts",
@@ -174,50 +151,6 @@ STATISTICS = Chapter(
             "on a prompt with a defence than directives. Below "
             f"{FEW_ANSWERS} answers given, a share of wrong ones is written as a count, has no interval, and nobody is "
             "best by it; of a random policy all draws are counted.",
-            names=("fewest_contexts", "answers_given"),
-        ),
-    ),
-)
-
-COLUMNS = Chapter(
-    "columns",
-    "Other columns of tables, downloads and records",
-    (
-        *definitions_of("columns"),
-        Definition(
-            "Whose number it is",
-            "The model, and the setting where runs of another one stand beside; the task (“all”: the unweighted mean "
-            "over tasks), the mode (agnostic: compressed before the question is seen; aware: with it), the policy, "
-            "and the version of the task.",
-            names=("model", "setting", "task", "mode", "policy", "task_version"),
-        ),
-        Definition(
-            "Which question it is",
-            "A question of an example, its text, its gold answers, whether all of them are to be named, the beginning "
-            "of the sentence that states the answer, and what a perfect output is; whether it can be "
-            "answered, from how many facts, in which direction it is asked, and of what type question and answer are.",
-            names=(
-                *("example_id", "example_index", "question_id", "context", "question", "golds", "target"),
-                *("every_gold", "answer_prefix"),
-                *("answerable", "direction", "answer_type", "question_type", "hops"),
-                *("stated_values", "other_values", "abstentions", "answer_marker", "protected"),
-            ),
-        ),
-        Definition(
-            "What was written",
-            "The output, as text and as token ids, and whether it ended by itself.",
-            names=("output_text", "output_token_ids", "ended"),
-        ),
-        Definition(
-            "Columns of what is imported",
-            "Results of kvpress’s own evaluation, as its files tell them: the scores under its names, their mean "
-            "over the tasks of the data set, with how many predictions and evaluations they are of. F1 and EM are "
-            "computed here from the predicted answers that have a gold.",
-            names=(
-                *("dataset", "press", "scores", "tasks", "predictions", "runs"),
-                *("source", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
-                *("evaluations", "other scores, by kvpress"),
-            ),
         ),
     ),
 )
@@ -226,4 +159,4 @@ COLUMNS = Chapter(
 def chapters() -> tuple[Chapter, ...]:
     """Returns all chapters in the order of the page, with those of the studies."""
     of_studies = dict.fromkeys(study.chapter for study in studies().values())  # some share one
-    return (ANSWERS, ROUTES, COMPRESSION, BOARD, STATISTICS, *of_studies, CLAIMS, COLUMNS)
+    return (ANSWERS, ROUTES, COMPRESSION, BOARD, STATISTICS, *of_studies, CLAIMS)

@@ -56,7 +56,7 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
             for row in _first(rows, contexts)
         ],
         "questions": [_question(row, full) for row in _first(rows, questions)],
-        "first": _graded(cells),
+        "first": next((policy for policy in cells if policy not in CONTROLS), next(iter(cells), "")),
         "cells": cells,
     }
 
@@ -68,17 +68,6 @@ def _spread(ordered: DataFrame) -> Index:
     others_last = keys.iloc[np.argsort(within >= OF_A_CONTEXT, kind="stable")]
     chosen = others_last.groupby(["policy", "level"], sort=False, observed=True).head(WORST).index
     return ordered.index[ordered.index.isin(chosen)]
-
-
-def _graded(cells: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
-    """Names the policy to begin with: a method that keeps tokens in some heads and not in others, so that shades are
-    seen, or else the first."""
-    methods = [policy for policy in cells if policy not in CONTROLS] or list(cells)
-    for policy in methods:
-        kept = (base64.b64decode(one["kept"] or "") for answers in cells[policy].values() for one in answers)
-        if any(set(shares) - {0, 255} for shares in kept):
-            return policy
-    return methods[0] if methods else ""
 
 
 def _numbers(shown: DataFrame, by: list[str]) -> list[int]:

@@ -19,33 +19,26 @@ from leaderboards.aggregate.lead import (
     advice,
     is_teaching,
     lead_of,
-    leading_measures,
     reasons_by_task,
 )
 from leaderboards.aggregate.row import (
     ALL_TASKS,
-    DELTA_NLL,
-    FEW_CONTEXTS,
-    HALLUCINATION,
     MODES,
-    UNANSWERED,
-    WRONG_OF_ANSWERED,
     SummaryRow,
 )
 from leaderboards.boards.board import Board
-from leaderboards.boards.safe_ratio import TOLERATED_LOSS, loss_text
-from leaderboards.metrics import Measure
+from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
-from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, kept_share, tradeoff, what_is_kept
+from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.method import TaskEntry, provenance_of
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
-from leaderboards.pages.sections import contexts_text, largest_of, note_of, sections_of, title_of
-from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_matrix
+from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
+from leaderboards.pages.uses import UseMatrix, kind_of, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.significance import clusters_to_detect
-from policies.declaration.levels import UNTREATED, Level, LevelKind
+from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
 FRONT = "index.html"
@@ -61,14 +54,6 @@ SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless 
 
 
 @dataclass(frozen=True)
-class Headline:
-    """A sentence, and the address of the figure that shows it."""
-
-    text: str
-    link: str
-
-
-@dataclass(frozen=True)
 class First:
     """The first screen of some results."""
 
@@ -77,7 +62,7 @@ class First:
     kind: LevelKind  # of what policies were asked
     matrix: UseMatrix
     tradeoff: GalleryPlot | None
-    findings: Sequence[Headline]
+    warning: str  # that the model can do no task, if so
 
 
 @dataclass(frozen=True)
@@ -194,7 +179,7 @@ def _front_page(
         styles=styles,
         task_pages=task_pages,
         firsts=[
-            _first(one, number, label, styles, task_pages)
+            _first(one, number, label, styles)
             for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
         ],
         boards=boards,
@@ -214,10 +199,8 @@ def _front_page(
     )
 
 
-def _first(
-    results: Results, number: int, label: str, styles: Mapping[str, LineStyle], pages: Mapping[str, str]
-) -> First:
-    identifier, matrix = f"first-{number}", use_matrix(results)
+def _first(results: Results, number: int, label: str, styles: Mapping[str, LineStyle]) -> First:
+    identifier = f"first-{number}"
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
     kind = kind_of(results)
     if not kind.removes and not isinstance(plot, Blank) and all(spot.x > WHOLE - A_LITTLE for spot in plot.spots):
@@ -226,7 +209,7 @@ def _first(
         identifier,
         label,
         kind,
-        matrix,
+        use_matrix(results),
         None
         if isinstance(plot, Blank)
         else GalleryPlot(
@@ -235,7 +218,7 @@ def _first(
             TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL),
             plot,
         ),
-        findings_of(results, matrix, f"section-{number}", pages),
+        nothing_mastered(results),
     )
 
 
@@ -273,115 +256,11 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
     ]
 
 
-def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mapping[str, str]) -> list[Headline]:
-    """Tells the most that is safe, and how the best policy goes wrong; fewer where there is nothing to tell. Where the
-    model can do no task, it says this alone. ``section``: the identifier of the section of these results on each page.
-    ``pages``: the file name of the page of each task that is not on the front page."""
-
-    def figure(task: str, measure: Measure) -> str:
-        return f"{pages.get(task, '')}#{section}-{measure.name}-figure"
-
-    whole = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
+def nothing_mastered(results: Results) -> str:
+    """Says that the model can do no task of some results, and what to run instead; empty where it can do one."""
     reasons = reasons_by_task(results.rows)
-    if all(task in reasons for task in results.tasks):
-        below = "; ".join(f"{task}: {reasons[task].removeprefix(f'{CANNOT}: ')}" for task in results.tasks)
-        text = f"The model masters no task here, so its scores say nothing about policies ({below})."
-        return [Headline(f"{text} {advice(results.tasks)}", figure(whole, DELTA_NLL))]
-    if most := _most(results, matrix):
-        task = most.use.tasks[0]
-        full = next(row for row in results.rows if (row.task, row.policy) == (task, FULL))
-        found = [Headline(_shown(results, most), figure(task, leading_measures(full)[0]))]
-    else:
-        nothing = _nothing(results, matrix)
-        found = [Headline(nothing, "#safe")] if nothing else []
-    wrong = _wrong(results, whole)
-    return [*found, *([Headline(wrong, figure(whole, WRONG_OF_ANSWERED))] if wrong else [])]
-
-
-@dataclass(frozen=True)
-class Safest:
-    """The policy that is safe up to the highest ratio for a use."""
-
-    policy: str
-    use: Use
-    ratio: float
-
-
-def _most(results: Results, matrix: UseMatrix) -> Safest | None:
-    """Finds the highest ratio of a method in some use; of several that share it, the one that keeps most there."""
-    rows = {(row.task, row.policy, row.at): row for row in results.rows}
-    kind = kind_of(results).name
-    candidates = []
-    for line in matrix.methods:
-        for use, cell in zip(matrix.uses, line.cells, strict=True):
-            ratio = cell.sure  # without what may be chance
-            if ratio and cell.kind == kind:
-                shares = [kept_share(rows, task, line.name, Level(kind, ratio)) for task in use.tasks]
-                kept = min((share for share in shares if share is not None), default=0.0)
-                candidates.append(((ratio, kept), Safest(line.name, use, ratio)))
-    return max(candidates, key=lambda one: one[0])[1] if candidates else None
-
-
-def _nothing(results: Results, matrix: UseMatrix) -> str:
-    """Says that nothing is shown to be safe, where anything was measured."""
-    cells = [cell for line in matrix.methods for cell in line.cells]
-    if all(cell.sort is None for cell in cells):
+    if any(task not in reasons for task in results.tasks):
         return ""
-    chance = ": what seems to be safe may be chance" if any(cell.may_be_chance for cell in cells) else ""
-    if all(use.few for use in matrix.uses):
-        return f"Too few contexts ({matrix.contexts}; {FEW_CONTEXTS} at least) to call anything safe{chance}."
-    return f"No policy is shown safe for anything at any {kind_of(results).name} that was asked{chance}."
-
-
-def _shown(results: Results, safest: Safest) -> str:
-    """Tells up to where a policy is shown to be safe, on how many contexts of which length, and the losses that were
-    tested there, with their intervals."""
-    use, kind = safest.use, kind_of(results).name
-    fewest = min(use.tasks, key=lambda task: largest_of(results, task).fewest_contexts)
-    adapted = " (adapted)" if safest.policy in _adapted(results, use) else ""
-    losses = []
-    for task in use.tasks:
-        safe = safe_ratio_of(results, task, safest.policy)
-        of_policy = (row.at for row in results.rows if (row.task, row.policy) == (task, safest.policy))
-        levels = sorted({*of_policy} - {UNTREATED}, key=lambda level: level.amount)
-        if not isinstance(safe, Blank):
-            loss = safe.losses[levels.index(Level(kind, safest.ratio))]
-            interval = (
-                "" if loss.low is None or loss.high is None else f" ({loss_text(loss.low)} to {loss_text(loss.high)})"
-            )
-            losses.append(f"{loss_text(loss.mean)} points{interval}{f' in {task}' if len(use.tasks) > 1 else ''}")
-    return (
-        f"{safest.policy}{adapted} is shown safe here for {use.with_tasks} up to {kind} {safest.ratio:g}, on "
-        f"{contexts_text(results, fewest)}{f' of {use.length}' if use.length else ''}: it loses {', '.join(losses)}."
-    )
-
-
-def _adapted(results: Results, use: Use) -> set[str]:
-    """Finds the policies that ran with other arguments than their papers' on the tasks of a use."""
-    boards = [results.boards[results.mode, task] for task in use.tasks if (results.mode, task) in results.boards]
-    return {policy for board in boards for policy in board.presses if board.is_adapted(policy)}
-
-
-def _wrong(results: Results, task: str) -> str:
-    """Tells how often what the first policy of the board still answers is wrong, at the last level at which it
-    answers anything in each task."""
-    board = results.boards.get((results.mode, task))
-    if board is None or not board.methods:
-        return ""
-    policy = board.methods[0].name
-    rows = {(row.policy, row.at): row for row in results.rows if row.task == task}
-    full = rows.get((FULL, UNTREATED))
-    known = {at: row for (name, at), row in rows.items() if name == policy and WRONG_OF_ANSWERED.value(row) is not None}
-    if full is None or WRONG_OF_ANSWERED.value(full) is None or not known:
-        return ""
-    level = max(known, key=lambda level: level.amount)
-
-    def beside(measure: Measure) -> str:
-        one, other = (f"{measure.factor * (measure.value(row) or 0):.0f} %" for row in (known[level], full))
-        return f"{one} (full cache {other})"
-
-    return (
-        f"{'' if level == UNTREATED else f'At {level.where}, '}{policy} leaves {beside(UNANSWERED)} of the questions "
-        f"unanswered. Of its answers {beside(WRONG_OF_ANSWERED)} are wrong. Of all questions it answers "
-        f"{beside(HALLUCINATION)} wrongly."
-    )
+    below = "; ".join(f"{task}: {reasons[task].removeprefix(f'{CANNOT}: ')}" for task in results.tasks)
+    text = f"The model masters no task here, so its scores say nothing about policies ({below})."
+    return f"{text} {advice(results.tasks)}"

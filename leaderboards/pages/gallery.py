@@ -38,7 +38,6 @@ TRADEOFF = Definition(
     "its next tokens in running text, in "
     "percent, mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens "
     "frees nothing, so its line is upright; what has one level, as int4, is a dot.",
-    names=(KEPT, HELD),
 )
 
 Place = tuple[float, float]  # bytes held, answers kept

@@ -116,12 +116,10 @@ def note_of(results: Results, task: str) -> str:
     levels = {one: level for one, level in results.levels.items() if whole or one == task}
     if levels:
         sentences.append(f"Level of difficulty: {', '.join(f'{level} in {one}' for one, level in levels.items())}")
-    floors = {"a guess without the text": most.chance, "“I don’t know”": most.right_by_silence}
-    known = [f"{name} {floor:.1f} %" for name, floor in floors.items() if floor is not None]
-    if known:
-        sentences.append(f"Right by {', by '.join(known)}")
+    if most.chance is not None:
+        sentences.append(f"Right by a guess without the text {most.chance:.1f} %")
     if most.obeyed_by_silence is not None:
-        sentences.append(f"Saying so obeys {most.obeyed_by_silence:.0f} % of the directives")
+        sentences.append(f"“I don’t know” obeys {most.obeyed_by_silence:.0f} % of the directives")
     if most.few_contexts:
         contexts = count_text(most.fewest_contexts, "context")
         verdicts = "" if most.not_mastered else " and verdicts too sure: their cells are hatched"

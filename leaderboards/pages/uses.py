@@ -63,7 +63,6 @@ DEFINITION = Definition(
     f"obedience or leakage, whichever has fewer. “May be chance”: of fewer than {FEW_CONTEXTS} contexts, which show "
     "nothing to be safe for certain, or higher than what the same contexts show of the oracle, which keeps the "
     "evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe saves nothing.",
-    names=tuple(USES),
 )
 
 
@@ -80,20 +79,9 @@ class Use:
     measure: Measure  # that leads
 
     @property
-    def with_tasks(self) -> str:
-        """Returns its name with its tasks, such as ``system prompt (instructions)``; one that is named as its task
-        alone."""
-        return self.name if [self.name] == list(self.tasks) else f"{self.name} ({', '.join(self.tasks)})"
-
-    @property
     def scale(self) -> tuple[str, str]:
         """Returns what stands before and behind the number of the full cache."""
         return SCALES[self.measure]
-
-    @property
-    def length(self) -> str:
-        """Writes how long its contexts are, such as "about 93 tokens"; empty where that is not known."""
-        return "" if self.tokens is None else f"about {self.tokens:,.0f} tokens"
 
     @property
     def few(self) -> bool:
@@ -106,7 +94,6 @@ class UseCell(TableCell):
     """A cell of the matrix."""
 
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
-    kind: str | None = UNTREATED.kind  # of the levels of its policy; None of one that has none, as int4
     unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
 
     @property
@@ -120,11 +107,6 @@ class UseCell(TableCell):
     def may_be_chance(self) -> bool:
         """Tells whether its ratio is higher than that."""
         return self.sort is not None and self.sort > self.highest_sure
-
-    @property
-    def sure(self) -> float | None:
-        """Returns the ratio as far as the contexts can show it; 0 where none is shown, None where it is blank."""
-        return None if self.sort is None else min(self.sort, self.highest_sure)
 
 
 @dataclass(frozen=True)
@@ -301,6 +283,5 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
         "\n".join(filter(None, lines)),
         safe.worth,
         highest_sure=safe.highest_sure if safe.kind else 0.0 if safe.may_be_chance else inf,
-        kind=safe.kind,
         unsafe_from=unsafe.removeprefix(UNSAFE_FROM).strip(),
     )

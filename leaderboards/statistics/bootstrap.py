@@ -165,32 +165,30 @@ Clusters = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Resampler:
-    """Draws resamples of ``count`` clusters, which are contexts that were drawn together; they go by their numbers.
-    ``weights``: how often each is drawn, shape (resamples, count)."""
+    """Resamples clusters, which are contexts that were drawn together; they go by their numbers. ``weights``: how often
+    each is there, as measured, then as drawn in each resample, shape (1 + resamples, clusters)."""
 
-    count: int
     weights: FloatArray
 
     @classmethod
     def of(cls, count: int, seed: int = 0, resamples: int = RESAMPLES) -> Self:
-        return cls(count, cluster_weights(count, seed, resamples))
+        return cls(np.concatenate([np.ones((1, count)), cluster_weights(count, seed, resamples)]))
 
     @property
-    def many(self) -> bool:
-        """Tells whether there is more than one cluster: a single one has no interval."""
-        return self.count > 1
+    def count(self) -> int:
+        return int(self.weights.shape[1])
+
+    def sums(self, values: FloatArray, clusters: Clusters) -> FloatArray:
+        """Adds up a number of each answer: shape (1 + resamples,)."""
+        sums: FloatArray = self.weights @ np.bincount(clusters, weights=values, minlength=self.count)
+        return sums
 
     def means(self, values: FloatArray, clusters: Clusters) -> FloatArray:
-        """Returns the mean of some values in each resample, shape (resamples,); NaN where none of their clusters is in
-        it."""
-        sums = np.bincount(clusters, weights=values, minlength=self.count)
+        """Averages a number of each answer: shape (1 + resamples,); NaN where none of their clusters is drawn."""
         with np.errstate(invalid="ignore"):
-            means: FloatArray = (self.weights @ sums) / (self.weights @ np.bincount(clusters, minlength=self.count))
+            means: FloatArray = self.sums(values, clusters) / self.sums(np.ones(len(values)), clusters)
         return means
 
     def estimate_of(self, means: FloatArray, n: int) -> Estimate:
-        """Makes an estimate of a measure of shape (1 + resamples,): first as measured, then as resampled."""
-        return Estimate.of(float(means[0]), means[1:] if self.many else None, n)
-
-    def estimate(self, values: FloatArray, clusters: Clusters) -> Estimate:
-        return Estimate.of(float(np.mean(values)), self.means(values, clusters) if self.many else None, len(values))
+        """Makes an estimate of a measure of shape (1 + resamples,), without an interval from a single cluster."""
+        return Estimate.of(float(means[0]), means[1:] if self.count > 1 else None, n)

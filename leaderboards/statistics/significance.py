@@ -8,12 +8,11 @@ from functools import lru_cache
 from typing import Self, TypeVar
 
 import numpy as np
-from scipy.special import bdtr, chdtrc, ndtr, stdtr, stdtrit
+from scipy.special import ndtr, stdtr, stdtrit
 
 from leaderboards.statistics.bootstrap import DIGITS, RESAMPLES, FloatArray
 
 ALPHA = 0.05
-EXACT_BELOW = 25  # discordant questions, from which on chi-square is close enough
 LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
 POWER = 0.8  # with which the smallest detectable difference is told from 0
 
@@ -53,17 +52,6 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, Corrected]:
     return {
         name: Corrected(p, alpha) for name, p, alpha in zip(p_values, adjusted.tolist(), alphas.tolist(), strict=True)
     }
-
-
-@lru_cache(maxsize=4096)  # counts are small, and a board asks for them thousands of times
-def mcnemar_p(only_one: int, only_other: int) -> float:
-    """Returns the two-sided p that each of two is as likely to be the only one that is right (Q. McNemar, Psychometrika
-    12, 1947): exact below 25 such questions, else by chi-square with Edwards' continuity correction. Takes questions
-    for independent, also those about one context."""
-    discordant = only_one + only_other
-    if discordant < EXACT_BELOW:
-        return min(1.0, 2 * float(bdtr(min(only_one, only_other), discordant, 0.5)))
-    return float(chdtrc(1, (abs(only_one - only_other) - 1) ** 2 / discordant))
 
 
 def highest_unseen_share(contexts: int) -> float:
@@ -201,10 +189,3 @@ def clusters_to_detect(difference: float, spread: float = USUAL_SPREAD) -> int:
         for count in itertools.count(fewest_clusters())
         if (smallest_detectable(spread, count) or math.inf) <= difference
     )
-
-
-def spread_of(sums: FloatArray, counts: FloatArray) -> float:
-    """Returns the standard deviation of the clusters' means about the weighted mean, each cluster as heavy as it has
-    values. ``sums``: of the values of each cluster; ``counts``: how many values it has, of the same shape."""
-    off = (sums - sums.sum() / counts.sum() * counts) / counts.mean()
-    return float(np.sqrt((off**2).sum() / max(len(counts) - 1, 1)))

@@ -72,7 +72,7 @@ class Study:
     lead: str  # says under the title what the study asks
     takes: Callable[[StudyInput], bool]  # tells whether results have what the study needs; others have no such page
     find: Callable[[StudyInput], StudyContent]
-    chapter: Chapter  # its definitions, which explain every column of its sheets and listings
+    chapter: Chapter  # its definitions
     tables: tuple[str, ...] = ()  # the tables of its own that it reads (kvbench.store.tables.register)
 
     def file_name(self, number: int = 1) -> str:
@@ -84,12 +84,7 @@ def build_study(study: Study, given: StudyInput) -> tuple[str, StudyContent]:
     """Returns the page as text and what it holds; the same input gives the same bytes."""
     content = study.find(given)
     page = render(
-        "study.html.j2",
-        study=study,
-        model=given.model,
-        facts=content.facts,
-        parts=content.parts,
-        sheets=content.sheets,
+        "study.html.j2", study=study, model=given.model, facts=content.facts, parts=content.parts, sheets=content.sheets
     )
     return page, content
 

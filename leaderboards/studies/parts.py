@@ -1,6 +1,7 @@
 """Estimates over levels as curves, tables and texts: the parts of which the pages of studies are made."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -98,10 +99,26 @@ def listing_of(title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[
     return Listing(title, tuple(columns), tuple(tuple(_text(write(row)) for write in columns.values()) for row in rows))
 
 
-def _text(value: object) -> str:
+def listing_of_fields(
+    title: str, rows: Sequence[Any], forms: Mapping[str, str | Callable[[Any], str]], leave_out: Sequence[str] = ()
+) -> Listing:
+    """Lists dataclasses with a column for each field, named as in the download. ``forms``: how the values of a field
+    are written, where that is not as everywhere; the text of a function, or a format."""
+    names = [one.name for one in fields(rows[0]) if one.name not in leave_out]
+    written = tuple(tuple(_text(getattr(row, name), forms.get(name, "")) for name in names) for row in rows)
+    return Listing(title, tuple(name.replace("_", " ") for name in names), written)
+
+
+def _text(value: object, form: str | Callable[[Any], str] = "") -> str:
+    if callable(form):
+        return form(value)
     if isinstance(value, Estimate):
-        return in_percent(value)
-    return NONE if value is None or value != value else f"{value:.2g}" if isinstance(value, float) else str(value)
+        return in_numbers(value, form) if form else in_percent(value)
+    if value is None or value != value:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:{form or '.2g'}}" if isinstance(value, float) else str(value)
 
 
 def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) -> str:

@@ -1,22 +1,18 @@
-"""Prints verdicts: of a comparison, with what either has at each task and level and how they answer, and of claims."""
+"""Prints verdicts: of a comparison, and of claims."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rich.console import Group
 from rich.text import Text
 
-from leaderboards.aggregate.answers import KINDS, AnswerKind
 from leaderboards.aggregate.arguments import Arguments, adapted_presses
-from leaderboards.aggregate.duels import UNDECIDED, Contest, Duel, Verdict
+from leaderboards.aggregate.duels import UNDECIDED, Duel, Verdict
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
-from leaderboards.boards.declaration import SIGNS
 from leaderboards.claims.verdict import Judgement, number_text
-from leaderboards.downloads.tables import duels_sheet, kinds_sheet, pooled_sheet
-from leaderboards.statistics.text import count_text, p_text, percent
+from leaderboards.downloads.tables import duels_sheet, pooled_sheet
+from leaderboards.statistics.text import count_text, p_text
 from leaderboards.terminal.result_table import Column, ResultTable
-from policies.declaration.levels import Level
 
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
 LINKS = {"better": "better than", "worse": "worse than", UNDECIDED: "not distinguished from"}
@@ -24,7 +20,6 @@ STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 CLAIM_STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
 TOO_FEW = "too few contexts to judge against"
 NOTHING_MASTERED = "no task that the model can do"
-BESIDE = 3  # opponents whose columns fit in 80 characters
 
 
 def pooled_table(pooled: Sequence[Pooled], presses: Sequence[Arguments] = ()) -> ResultTable:
@@ -74,64 +69,18 @@ def verdicts_in_words(pooled: Sequence[Pooled], presses: Sequence[Arguments] = (
 
 
 def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> ResultTable:
-    """Returns a row for each opponent, task and level, for programs. People see one for each task and level, with what
-    all opponents have there. ``unmastered``: why the model cannot do a task, which has no verdict."""
+    """Returns a row for each opponent, task and level, for programs. People see how many cells have which verdict: the
+    page has them all. ``unmastered``: why the model cannot do a task, which has no verdict."""
     judged = mastered(duels, unmastered)
-    tables: list[ResultTable] = []
-    for lead in dict.fromkeys(duel.lead.measure for duel in judged):
-        cells: dict[tuple[str, Level], dict[str, Contest]] = {}
-        for duel in judged:
-            if duel.lead.measure is lead:
-                cells.setdefault((duel.task, duel.level), {})[duel.other] = duel.lead
-        title = f"{lead.title}, percent, {lead.direction}: this, and each other (how far this is above it)"
-        others = list(dict.fromkeys(other for of_cell in cells.values() for other in of_cell))
-        tables += [_grid(cells, others[at : at + BESIDE], title) for at in range(0, len(others), BESIDE)]
-    below = [*explanation(judged), *(f"{task}: {reason}" for task, reason in unmastered.items())]
-    view = Group(*tables, Text("\n".join(below), "dim"))
-    return ResultTable.of_sheet("verdicts", duels_sheet("verdicts", duels, unmastered), view)
-
-
-def _grid(cells: Mapping[tuple[str, Level], Mapping[str, Contest]], others: Sequence[str], title: str) -> ResultTable:
-    """Makes the table of some opponents by the measure that gives the verdicts."""
-    columns = [Column("task"), Column("level", next(iter(cells))[1].kind, right=True)]
-    columns += [Column("this", text="{:.0f}".format, right=True)]
-    columns += [
-        Column(
-            name,
-            text=_beside,
-            style=lambda contest: STYLES[contest.verdict] if contest and SIGNS[contest.verdict] else "",
-            right=True,
-            cut=True,
-        )
-        for name in others
-    ]
-    rows = [
-        (task, str(level), next(iter(of_cell.values())).sides[0], *(of_cell.get(name) for name in others))
-        for (task, level), of_cell in cells.items()
-    ]
-    return ResultTable("cells", columns, rows, title)
-
-
-def _beside(contest: Contest | None) -> str:
-    """Writes what an opponent has, and how far the policy is above it, with the sign of a verdict."""
-    if contest is None:
-        return "–  "
-    return f"{contest.sides[1]:.0f} ({contest.difference.mean:+z.0f}) {SIGNS[contest.verdict] or ' '}"
+    by_other = {duel.other: [one for one in judged if one.other == duel.other] for duel in judged}
+    lines = [f"against {other}: {summary_line(of_other)}" for other, of_other in by_other.items()] or [NOTHING_MASTERED]
+    lines += [*few_contexts(judged), *(f"{task}: {reason}" for task, reason in unmastered.items())]
+    return ResultTable.of_sheet("verdicts", duels_sheet("verdicts", duels, unmastered), Text("\n".join(lines), "dim"))
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:
     """Selects those of tasks that the model can do."""
     return [duel for duel in duels if duel.task not in unmastered]
-
-
-def explanation(duels: Sequence[Duel]) -> list[str]:
-    """Explains in lines how the table of cells is read."""
-    if not duels:
-        return [NOTHING_MASTERED]
-    levels, policy = max(duel.family for duel in duels), duels[0].policy
-    over = f", corrected over the {levels} levels of a task (Holm)" if levels > 1 else ""
-    lines = [f"▲ {policy} is better there, ▼ worse{over}; no sign: not distinguished"]
-    return [*lines, *few_contexts(duels)]
 
 
 def few_contexts(duels: Sequence[Duel]) -> list[str]:
@@ -150,25 +99,6 @@ def summary_line(duels: Sequence[Duel]) -> str:
     counts = Counter(duel.verdict for duel in duels)
     words = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS)
     return f"{words} of {len(duels)} cells" if duels else NOTHING_MASTERED
-
-
-def failure_table(kinds: Sequence[AnswerKind]) -> ResultTable:
-    """Tells how often either of two policies answers in which way. A policy that shares other questions with one
-    opponent than with the next has a row for each."""
-    rows: dict[tuple[object, ...], None] = {}
-    for side in ("rate", "other_rate"):
-        for other in dict.fromkeys(one.other for one in kinds):
-            of_other = [one for one in kinds if one.other == other]
-            name = of_other[0].policy if side == "rate" else other
-            rows[name, of_other[0].answers, *(getattr(one, side) for one in of_other)] = None
-    columns = (
-        Column("policy"),
-        Column("answers", right=True),
-        *(Column(kind, text=percent, right=True) for kind in KINDS),
-    )
-    note = "right counts answers that rightly say that the text does not tell"
-    view = ResultTable("kinds", columns, list(rows), "how they answer, percent of the answers", note)
-    return ResultTable.of_sheet("failures", kinds_sheet("failures", kinds), view)
 
 
 def claims_table(judgements: Sequence[Judgement]) -> ResultTable:

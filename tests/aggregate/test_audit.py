@@ -62,39 +62,14 @@ def test_other_tokens_and_the_same_outputs_are_two_policies() -> None:
     assert audit(records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1235")))) == ([], [])
 
 
-def test_where_kept_tokens_are_not_known_outputs_decide() -> None:
-    identical, _ = audit(records(full=FULL, one=(CHANGED, None), other=(CHANGED, list("1234"))))
-    assert [(found.one, found.other, found.by) for found in identical] == [("one", "other", "outputs")]
-    assert audit(records(full=FULL, one=(CHANGED, None), other=(["a", "b", "y", "x"], None))) == ([], [])
-
-
-def test_the_same_outputs_with_other_likelihoods_are_two_policies() -> None:
-    """Two faults that hit little write the same words."""
-    found = records(full=FULL, one=(CHANGED, None), other=(CHANGED, None))
-    found.loc[found["policy"] == "other", "gold_nll"] += 0.01
-    assert audit(found) == ([], [])
-    found.loc[found["policy"] == "other", "gold_nll"] -= 0.00995
-    assert len(audit(found)[0]) == 1
-
-
-def test_answers_from_logits_that_are_nan_say_nothing_of_two_policies() -> None:
-    """Bit flips make NaN of whole answers, from which any two of them choose the same token."""
-    given = records(full=FULL, one=(CHANGED, None), other=(CHANGED, None))
-    assert audit(given)[0]
-    broken = given["policy"] != "full"
-    assert audit(given.assign(due=broken, gold_nll=given["gold_nll"].mask(broken)))[0] == []
-    some = broken & (given["question_id"] == "base/0/1")
-    assert audit(given.assign(due=some, gold_nll=given["gold_nll"].mask(some)))[0][0].records == 3
-
-
-def test_outputs_that_are_those_of_the_full_cache_say_nothing_of_two_policies() -> None:
+def test_outputs_that_are_all_those_of_the_full_cache_are_flagged() -> None:
     """At a low ratio many policies change nothing."""
     identical, unchanged = audit(records(full=FULL, one=(FULL[0], None), other=(FULL[0], None)))
     assert identical == []
     assert [flagged.policy for flagged in unchanged] == ["one", "other"]
     assert str(unchanged[0]) == (
-        "one at ratio 0.5 writes what the full cache writes in all of 4 records, though it removed 50% of the context: "
-        "do the questions need the rest?"
+        "one at ratio 0.5 changes nothing of what the full cache writes in all of 4 records, though it removed 50% of "
+        "the context: do the questions need the rest?"
     )
 
 
@@ -103,13 +78,8 @@ def test_where_nothing_is_written_likelihoods_tell_whether_anything_changed() ->
     nothing = ([""] * 4, None)
     frame = records(full=nothing, one=nothing, other=nothing).assign(next_token_accuracy=0.5)
     frame["gold_nll"] = frame["gold_nll"].fillna(3.0)
-    (flagged, _) = audit(frame)[1]
-    assert str(flagged).startswith("one at ratio 0.5 predicts what the full cache predicts in all of 4 records")
+    assert [flagged.policy for flagged in audit(frame)[1]] == ["one", "other"]
     frame.loc[frame["policy"] != "full", "gold_nll"] += 0.01
-    identical, unchanged = audit(frame)
-    assert unchanged == []
-    assert [(found.one, found.other) for found in identical] == [("one", "other")]
-    frame.loc[frame["policy"] == "other", "gold_nll"] += 0.01
     assert audit(frame) == ([], [])
 
 
@@ -148,8 +118,8 @@ def test_a_policy_that_changes_nothing_is_flagged_once_and_a_control_never() -> 
     high.loc[high.policy != "full", ["ratio", "level"]] = 0.9
     _, unchanged = audit(pd.concat([low, high[high.policy != "full"]]))
     assert [str(flagged) for flagged in unchanged] == [
-        "one at ratio 0.5, 0.9 writes what the full cache writes in all of 4 records, though it removed 50% of the "
-        "context: do the questions need the rest?"
+        "one at ratio 0.5, 0.9 changes nothing of what the full cache writes in all of 4 records, though it removed "
+        "50% of the context: do the questions need the rest?"
     ]
 
 

@@ -14,15 +14,7 @@ from leaderboards.boards.declaration import TableCell
 from policies.declaration.names import CONTROLS
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.browsing.pages import results_of, write_pages
-from tests.support.records.synthetic_records import (
-    RATIOS,
-    by_budget,
-    failed,
-    failing,
-    frame,
-    realistic_records,
-    record,
-)
+from tests.support.records.synthetic_records import RATIOS, by_budget, failed, failing, frame, realistic_records, record
 
 POLICIES = ("full", "oracle", "random", "recency", "random+ends", "snapkv", "knorm", "expected_attention")
 

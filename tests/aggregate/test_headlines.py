@@ -21,7 +21,6 @@ from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.metrics import MEASURES, ON_BOARD
-from leaderboards.pages.front import findings_of
 from leaderboards.pages.uses import use_matrix
 from tests.support.browsing.pages import results_of
 from tests.support.records.synthetic_profiles import value
@@ -230,17 +229,16 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, task: str
 
 
 # What few contexts say of a policy whose truth is known: it loses all right answers of one context in ten, which is 8
-# points and not safe, or nothing. By the number of contexts, and of those of them in which it loses: what the headline
-# begins with, the text of the cell, and whether it may be chance.
-TOO_FEW, NOTHING, SAFE = "Too few contexts", "No policy is shown safe", "snapkv is shown safe here"
-FEW: dict[tuple[int, int], tuple[str, str, bool]] = {
-    (2, 0): (TOO_FEW, "0.5", True),
-    (9, 0): (TOO_FEW, "0.5", True),
-    (9, 1): (TOO_FEW, "not shown", False),
-    (10, 0): (SAFE, "0.5", False),
-    (40, 0): (SAFE, "0.5", False),
-    (12, 1): (NOTHING, "not shown", False),
-    (40, 4): (NOTHING, "not shown", False),
+# points and not safe, or nothing. By the number of contexts, and of those of them in which it loses: the text of
+# the cell, and whether it may be chance.
+FEW: dict[tuple[int, int], tuple[str, bool]] = {
+    (2, 0): ("0.5", True),
+    (9, 0): ("0.5", True),
+    (9, 1): ("not shown", False),
+    (10, 0): ("0.5", False),
+    (40, 0): ("0.5", False),
+    (12, 1): ("not shown", False),
+    (40, 4): ("not shown", False),
 }
 
 
@@ -258,12 +256,8 @@ def test_few_contexts_show_nothing_to_be_safe_and_say_what_they_leave_open(conte
     ]
     results = results_of(frame(made))
     matrix = use_matrix(results)
-    first = findings_of(results, matrix, "section-1", {})[0].text
-    begins, text, chance = FEW[contexts, losing]
-    assert first.startswith(begins)
-    assert ("may be chance" in first) == chance
     cell = matrix.methods[0].cells[0]
-    assert (cell.text, cell.may_be_chance, cell.sure == 0.5) == (text, chance, begins.startswith("snapkv"))
+    assert (cell.text, cell.may_be_chance) == FEW[contexts, losing]
 
 
 def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> None:

@@ -15,7 +15,6 @@ from leaderboards.aggregate.lead import (
     lead_of,
     not_mastered,
     obeyed_by_silence,
-    right_by_silence,
     unmastered_line,
 )
 from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, LEAKAGE, NONE_MASTERED, OBEYED, RIGHT, SummaryRow
@@ -25,7 +24,6 @@ from leaderboards.boards.board import all_standings
 from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
-from leaderboards.metrics.judges.text import score_text
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.terminal.table import telling
 from policies import at_ratios
@@ -91,14 +89,6 @@ def test_silence_obeys_what_the_checkers_say_and_a_model_has_to_do_better() -> N
     assert row.obeyed_by_silence == pytest.approx(75)
     assert row.not_mastered == ("the model cannot do this task: directives obeyed 90.0 with the full cache, below 95")
     assert not_mastered(full(directives_obeyed=0.9), silence=13.0) is None
-
-
-def test_who_abstains_from_everything_is_right_where_the_text_does_not_tell() -> None:
-    records = realistic_records(tasks=["base"], contexts=2)
-    silent = score_text("I don't know", ["Oslo"], answerable=False, abstentions=["I don't know"], stated_values=[])
-    assert silent.f1 == 100
-    assert right_by_silence(records) == {("base", "agnostic"): pytest.approx(25)}, "one question in four"
-    assert {row.right_by_silence for row in summarise(records, resamples=20)} == {25.0}
 
 
 def test_contexts_are_those_of_obedience_or_leakage_whichever_has_fewer() -> None:

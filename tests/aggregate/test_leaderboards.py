@@ -153,7 +153,6 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
         "n",
         "contexts",
         "fewest_contexts",
-        "right_by_silence",
         "mean_of",
     }
     measures = SummaryRow.model_fields.keys() - identity - {"complete", "reason", "best_in", "tied_in"}

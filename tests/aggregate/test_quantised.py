@@ -91,7 +91,7 @@ def test_fewer_than_ten_contexts_may_call_it_safe_by_chance() -> None:
     matrix = use_matrix(results)
     cells = {line.name: line.cells[0] for line in matrix.methods}
     assert cells["int8"].tone_of_use == "chance"
-    assert cells["int8"].sure == 0
+    assert cells["int8"].may_be_chance
 
 
 def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:

@@ -78,10 +78,6 @@ def test_a_matrix_of_every_use_and_twelve_policies_is_in_view_and_cuts_nothing(
     assert chart <= HEIGHT - 100, "the trade-off is in view too, on a phone its upper part"
     legend = "document.querySelector('.short-key')" if width == 390 else "document.querySelector('.keys')"
     assert 0 < browser.evaluate(f"{legend}.getBoundingClientRect().bottom") <= HEIGHT, "and what the cells mean"
-    findings = browser.evaluate(
-        "[...document.querySelectorAll('.findings li')].map(each => each.getBoundingClientRect().bottom)"
-    )
-    assert width == 390 or findings[1] <= HEIGHT, "and both findings"
     board = "[...document.querySelectorAll('.board .scroll')].find(each => each.offsetParent !== null)"
     hint = browser.evaluate(f"getComputedStyle({board}, '::before').content")
     assert ("sideways" in hint) == (width == 390)
@@ -160,13 +156,8 @@ def test_the_board_is_as_wide_as_the_window_and_cuts_no_digits(browser: Chromium
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_findings_and_pages_lead_to_what_is_there(site: Path) -> None:
+def test_pages_lead_to_what_is_there(site: Path) -> None:
     pages = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
-    findings = re.findall(r'<li>[^<]+ <a href="([^"]+)">Figure</a>', pages[FRONT])
-    assert len(findings) == 2
-    for link in findings:
-        name, _, place = link.partition("#")
-        assert f'id="{place}"' in pages[name or FRONT], link
     for name, page in pages.items():
         links = {link.partition("#")[0] for link in re.findall(r'href="([^"#][^"]*)"', page)}
         assert name == FRONT or FRONT in links

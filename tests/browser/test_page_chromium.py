@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.aggregate.answers import answer_kinds
 from leaderboards.aggregate.duels import duels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT
@@ -49,7 +48,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = ("knorm", "oracle")
     found = duels(renamed, name, others)
     path = tmp_path_factory.mktemp("site") / "compare.html"
-    path.write_text(build_comparison(HOSTILE, found, answer_kinds(renamed, name, others)), encoding="utf-8")
+    path.write_text(build_comparison(HOSTILE, found), encoding="utf-8")
     return path
 
 

@@ -60,14 +60,10 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     adapted, _, verdicts = told.partition(" right: ")
     assert adapted.startswith("Loud snapkv is adapted, not as in its paper: window_size ")
     assert verdicts.startswith(undecided)
-    pooled = cli.out.partition("right, percent, higher is better: this")[0]
-    lines = [line for line in pooled.splitlines() if line.endswith("not distinguished")]
+    lines = [line for line in cli.out.splitlines() if line.endswith("not distinguished")]
     assert len(lines) == len(others), "of four contexts nothing can be told"
     assert "only 2 contexts: verdicts from fewer than 10 say little" in told
-    rows = [line.split() for line in cli.out.splitlines() if line.split()[:1] in (["base"], ["hops"])]
-    cells_of_one = [[task, ratio] for task in ("base", "hops") for ratio in ("0.5", "0.9")]
-    assert sorted({(task, ratio) for task, ratio, *_ in rows}) == sorted(map(tuple, cells_of_one))
-    assert not {"▲", "▼"} & {word for row in rows for word in row}
+    assert "against snapkv: better in 0, worse in 0, not distinguished in 4 of 4 cells" in told
     assert "examples of its worst answers: python -m kvbench show" in told
     assert "adapted" in cli.out
     page = (tmp_path / "site/compare-Loud.html").read_text()

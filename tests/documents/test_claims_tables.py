@@ -46,9 +46,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_verdicts_are_counted_and_a_claim_of_several_verdicts_holds_in_part(measured: Path) -> None:
-    assert verdicts_in_short() == (
-        "Of 4 claims on `smollm2`: 1 hold, 1 do not hold, 1 hold in part, 1 are undecided."
-    )
+    assert verdicts_in_short() == ("Of 4 claims on `smollm2`: 1 hold, 1 do not hold, 1 hold in part, 1 are undecided.")
 
 
 def test_every_claim_has_a_line_with_its_verdicts_in_the_order_of_the_models(measured: Path) -> None:

@@ -10,14 +10,7 @@ from datasets_gen import Directive
 from datasets_gen.examples.directives import ARGUMENTS
 from datasets_gen.tasks.ifeval import read_rows
 from leaderboards.errors import MetricError
-from leaderboards.metrics.judges.obedience import (
-    CHECKERS,
-    Judgement,
-    check_directives,
-    is_obeyed,
-    loosely,
-    strictly,
-)
+from leaderboards.metrics.judges.obedience import CHECKERS, Judgement, check_directives, is_obeyed, loosely, strictly
 from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
 
 pytestmark = pytest.mark.usefixtures("splitter")

@@ -241,13 +241,7 @@ def test_a_record_is_scored_by_its_directives_or_its_protected_text() -> None:
 def hand_made_keep() -> Survival:
     """Two layers, two heads, four tokens. Token 0 survives everywhere, 1 in one slot, 2 in both heads of layer 1, 3 in
     none."""
-    keep = np.array(
-        [
-            [[1, 1, 0, 0], [1, 0, 0, 0]],
-            [[1, 0, 1, 0], [1, 0, 1, 0]],
-        ],
-        dtype=bool,
-    )
+    keep = np.array([[[1, 1, 0, 0], [1, 0, 0, 0]], [[1, 0, 1, 0], [1, 0, 1, 0]]], dtype=bool)
     return Survival.of(keep)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pandas import DataFrame, concat
+from pandas import DataFrame
 
 from leaderboards.aggregate.row import RIGHT
 from leaderboards.pages.examples import WORST, build_examples, examples_of
@@ -59,14 +59,6 @@ def test_examples_are_about_several_contexts_the_worst_of_each_first() -> None:
     shown = found["cells"]["snapkv"]["0.5"]
     texts = [found["contexts"][answer["context"]]["text"] for answer in shown]
     assert texts == ["Context 0."] * 2 + ["Context 1."] * 2 + ["Context 2."] * 2
-
-
-def test_the_first_policy_is_a_method_whose_shades_are_graded() -> None:
-    rows = two_policies()
-    graded = rows[rows["policy"] == "snapkv"].assign(policy="adakv_snapkv", token_kept=bytes([0, 100, 255, 255]))
-    assert examples_of(rows.assign(token_kept=bytes([0, 0, 255, 255])))["first"] == "snapkv"
-    both = concat([rows.assign(token_kept=bytes([0, 0, 255, 255])), graded], ignore_index=True)
-    assert examples_of(both)["first"] == "adakv_snapkv"
 
 
 def test_contexts_and_questions_stand_there_once() -> None:

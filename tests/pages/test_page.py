@@ -15,15 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from leaderboards.aggregate.row import (
-    HALLUCINATION,
-    LEAKAGE,
-    OBEYED,
-    RIGHT,
-    UNANSWERED,
-    WRONG_OF_ANSWERED,
-    SummaryRow,
-)
+from leaderboards.aggregate.row import HALLUCINATION, LEAKAGE, OBEYED, RIGHT, UNANSWERED, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.metrics import CURVES, Measure, Over
 from leaderboards.pages.claims import CLAIMS_PAGE

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.answers import answer_kinds
 from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.pooled import pool
 from leaderboards.pages.comparison import build_comparison
@@ -72,9 +71,7 @@ def test_a_comparison_says_once_how_its_cells_are_read() -> None:
     others = ("knorm", "tova", "random", "recency")
     records = realistic_records(policies=("full", "snapkv", *others), ratios=(0.1, 0.5))
     verdicts = duels(records, "snapkv", others)
-    page = build_comparison(
-        "toy", verdicts, answer_kinds(records, "snapkv", others), pooled=pool(records, "snapkv", others, {})
-    )
+    page = build_comparison("toy", verdicts, pooled=pool(records, "snapkv", others, {}))
     assert page.count("(Holm)") == 1
     assert page.count("corrected over its 2 levels") == 1
     assert page.count("under each what the two have") == 1

@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 
-from leaderboards.routing.agreement import (
-    agreement,
-    chance_of_consensus,
-    consensus,
-    jaccard,
-    kappa,
-    reads_span,
-    slope,
-)
+from leaderboards.routing.agreement import agreement, chance_of_consensus, consensus, jaccard, kappa, reads_span, slope
 
 TOP = np.array([[7, 7, 7, 7], [7, 7, 7, 1], [7, 1, 7, 1], [0, 1, 2, 3]])
 

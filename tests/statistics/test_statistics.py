@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, chi2, norm
+from scipy.stats import norm
 
 from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.boards.area import area_under_curve, areas
@@ -28,14 +28,7 @@ from leaderboards.statistics.bootstrap import (
     percentile_intervals,
     resampled_means,
 )
-from leaderboards.statistics.significance import (
-    ALPHA,
-    StudentTest,
-    bootstrap_p,
-    highest_unseen_share,
-    holm,
-    mcnemar_p,
-)
+from leaderboards.statistics.significance import ALPHA, StudentTest, bootstrap_p, highest_unseen_share, holm
 from policies import Level
 from policies.declaration.levels import KINDS
 from tests.support.records.synthetic_profiles import RATIOS, profile, value
@@ -65,15 +58,6 @@ def test_what_changes_in_no_context_may_change_in_a_share_of_all() -> None:
         share = highest_unseen_share(contexts)
         assert 100 * share == pytest.approx(percent, abs=0.05)
         assert (1 - share) ** contexts == pytest.approx(ALPHA)
-
-
-def test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there() -> None:
-    assert mcnemar_p(12, 2) == pytest.approx(2 * (1 + 14 + 91) / 2**14)
-    assert mcnemar_p(0, 0) == 1
-    assert mcnemar_p(20, 4) == pytest.approx(binomtest(4, 24).pvalue)
-    # The president's approval of A. Agresti, Categorical Data Analysis (1990), p. 350: 150 and 86 changed their minds.
-    assert mcnemar_p(150, 86) == pytest.approx(chi2.sf((64 - 1) ** 2 / 236, 1))
-    assert mcnemar_p(86, 150) == mcnemar_p(150, 86)
 
 
 def test_holm_is_that_of_a_hand() -> None:

@@ -13,7 +13,6 @@ from leaderboards.statistics.significance import (
     fewest_clusters,
     holm,
     smallest_detectable,
-    spread_of,
     subset_interval,
     subsets,
     two_sided_p,
@@ -81,8 +80,3 @@ def test_the_smallest_difference_has_the_power_that_statsmodels_says(contexts: i
     smallest = smallest_detectable(10.0, contexts)
     assert smallest is not None
     assert TTestPower().power(smallest / 10, contexts, ALPHA) == pytest.approx(0.8, abs=0.01)
-
-
-def test_the_spread_is_the_standard_deviation_of_contexts_of_one_size() -> None:
-    sums, counts = np.array([4.0, 8.0, 20.0, 0.0]), np.full(4, 4.0)
-    assert spread_of(sums, counts) == pytest.approx(np.std([1, 2, 5, 0], ddof=1))

@@ -22,7 +22,7 @@ from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.obedience import loosely, strictly, versions
 from leaderboards.statistics.bootstrap import Estimate
-from leaderboards.studies.instructions.obedience import accuracy, leaks, prompt_records, spans_kept
+from leaderboards.studies.instructions.obedience import accuracy, leaks, prompt_records
 from policies import POLICIES, Policy, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import LAYERS, ActingScorer, pressing
@@ -183,12 +183,6 @@ def test_an_interval_needs_a_value_in_nearly_all_resamples() -> None:
     assert Estimate.of(0.5, resampled, 3).low is not None
     resampled[:6] = np.nan
     assert Estimate.of(0.5, resampled, 3).low is None
-
-
-def test_kept_shares_are_means_by_order() -> None:
-    table = spans_kept(prompt_records(small_study())).set_index(["policy", "level", "arm"])
-    own = table.loc[("snapkv", HALF, "defence first")]
-    assert (own["defence"], own["directives"]) == (0.25, 0.75)
 
 
 # --- the suite

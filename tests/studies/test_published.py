@@ -5,18 +5,7 @@ from typing import Any
 
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.published.study import (
-    LLAMA,
-    MODELS,
-    OURS,
-    QWEN,
-    STUDY,
-    Order,
-    key,
-    scores,
-    separated,
-    tau,
-)
+from leaderboards.studies.published.study import LLAMA, MODELS, OURS, QWEN, STUDY, Order, key, scores, separated, tau
 from policies import POLICIES
 from tests.support.records.synthetic_records import frame, record
 

@@ -19,7 +19,11 @@ HALF, MOST = Level("ratio", 0.5), Level("ratio", 0.9)
 def test_reach_is_counted_where_the_full_cache_is_right() -> None:
     joined = with_routes(routes(), records())
     assert telling_epsilon(joined) == 0.3
-    curves = {(one.policy, one.level, one.epsilon): one for one in reach_curves(joined, (EPSILON, 0.3, 0.7, 0.9))}
+    curves = {
+        (one.policy, one.level, epsilon): one
+        for epsilon in (EPSILON, 0.3, 0.7, 0.9)
+        for one in reach_curves(joined, epsilon)
+    }
     full = curves["full", UNTREATED, 0.7]
     assert (full.reached.mean, full.reached.n, full.right.mean) == (1.0, 11, 1.0)
     assert full.chance == pytest.approx(1 - 0.9**2)  # of two tokens, each reached in a tenth of the cases
@@ -45,34 +49,20 @@ def test_agreement_of_heads_by_hand() -> None:
 
 def test_probes_find_what_states_hold_and_nothing_else() -> None:
     labelled = probes.with_labels(states(), records())
-    by_layer = {(one.label, one.layer): one for one in probes.by_layer(labelled, probes.STATE)}
+    by_layer = {(one.label, one.layer): one for one in probes.by_layer(labelled)}
     assert by_layer[probes.LETTER, 2].macro_f1 > 0.9
     assert by_layer[probes.LETTER, 2].macro_f1 - by_layer[probes.LETTER, 2].control > 0.3
     assert by_layer[probes.TYPE, 0].macro_f1 < by_layer[probes.TYPE, 2].macro_f1
-    by_level = {(one.label, one.policy, one.level): one for one in probes.by_level(labelled, probes.STATE)}
+    by_level = {(one.label, one.policy, one.level): one for one in probes.by_level(labelled)}
     assert by_level[probes.LETTER, "full", UNTREATED].macro_f1 > 0.9
     assert by_level[probes.LETTER, "knorm", MOST].macro_f1 < 0.8
-
-
-def test_probes_of_values_find_what_is_stored_whatever_the_state_holds() -> None:
-    labelled = probes.with_labels(states(), records())
-    by_layer = {(one.label, one.layer): one for one in probes.by_layer(labelled, probes.VALUES)}
-    assert {layer for _, layer in by_layer} == {0, 1}
-    by_level = {(one.policy, one.level): one for one in probes.by_level(labelled, probes.VALUES, (probes.LETTER,))}
-    assert {one.layer for one in by_level.values()} == {1}
-    stored, said = by_level["snapkv", MOST], probes.f1_of_answers(labelled)["snapkv", MOST]
-    assert stored.macro_f1 > 0.9
-    assert said.mean == 0.0, "retained and not used"
-    assert by_level["knorm", MOST].macro_f1 < 0.8
 
 
 def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
     given = replace(routing_input(), runs=[{"status": "complete", "identity": {"scope": "context"}}])
     assert "routing" in [study.name for study in studies_of(given)]
     page, content = build_study(STUDY, given)
-    assert [part.identifier for part in content.parts] == [
-        *("classes-base", "reach-base", "agreement", "probes-state", "probes-values"),
-    ]
+    assert [part.identifier for part in content.parts] == [*("classes-base", "reach-base", "agreement", "probes")]
     assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]
     assert dict(content.facts) == {
         "Contexts observed": "6 of 6 of base",

@@ -8,15 +8,7 @@ from pandas import concat
 
 from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
-from leaderboards.studies.treatments.equal_bytes import (
-    BOTH,
-    EVICTION,
-    QUANTISATION,
-    FrontierPoint,
-    family_of,
-    front,
-    near,
-)
+from leaderboards.studies.treatments.equal_bytes import BOTH, EVICTION, QUANTISATION, FrontierPoint, family_of, front
 from leaderboards.studies.treatments.measured import damages
 from leaderboards.studies.treatments.study import STUDY
 from policies.declaration.levels import Level
@@ -45,7 +37,7 @@ def of_faults(treatments: Mapping[str, Right]) -> StudyInput:
 
 @pytest.fixture(scope="module")
 def faults() -> dict[str, StudySection]:
-    """Zeros cost all from 0.1 on, stale rows nothing; of the layers only Q1 matters, of the tokens only evidence."""
+    """Zeros cost all from 0.1 on, stale rows nothing; of the layers only Q1 matters."""
     return sections(
         of_faults(
             {
@@ -54,10 +46,6 @@ def faults() -> dict[str, StudySection]:
                 "gaussian": lambda rate, question: rate < 0.2 or question > 0,
                 "gaussian(layers=Q1)": lambda rate, question: rate < 0.2,
                 "gaussian(layers=Q2)": lambda rate, question: True,
-                "zeros(tokens=evidence)": lambda rate, question: rate == 0,
-                "zeros(tokens=random)": lambda rate, question: True,
-                "zeros(tensor=K)": lambda rate, question: question > 0 or rate == 0,
-                "zeros(tensor=V)": lambda rate, question: True,
             }
         )
     )
@@ -69,27 +57,12 @@ def test_what_costs_all_is_last_and_what_costs_nothing_first(faults: dict[str, S
     assert table.columns == ("treatment", "0", "0.1", "0.2")
     assert table.rows == (
         ("stale", ALL, ALL, ALL),
+        ("gaussian(layers=Q2)", ALL, ALL, ALL),
         ("gaussian", ALL, ALL, "75 [75 to 75]"),
         ("zeros", ALL, NOTHING, NOTHING),
+        ("gaussian(layers=Q1)", ALL, ALL, NOTHING),
     )
     assert ("zeros", "0.2", NOTHING, "0", "100", "0") in every.rows
-
-
-@pytest.mark.parametrize(
-    ("option", "expected"),
-    [
-        ("layers", {"Q1": "-100 [-100 to -100] than Q2 at 0.2", "Q2": "–"}),
-        ("tokens", {"evidence": "-100 [-100 to -100] than random at 0.2", "random": "–"}),
-        ("tensor", {"K": "-25 [-25 to -25] than V at 0.2", "V": "–"}),
-    ],
-)
-def test_the_same_damage_is_set_against_itself_in_another_place(
-    faults: dict[str, StudySection], option: str, expected: dict[str, str]
-) -> None:
-    (table,) = faults[option].listings
-    assert {name: row[0] for name, row in rows_of(table).items() if name != "everywhere"} == expected
-    assert ("everywhere" in rows_of(table)) == (option != "layers")
-    assert len(faults[option].pictures) == 1
 
 
 def test_bits_and_rows_are_compared_by_the_share_of_numbers_changed() -> None:
@@ -126,19 +99,12 @@ def test_errors_of_one_rate_have_a_row_each_and_no_areas(errors: dict[str, Study
     (table,) = errors["kept"].listings
     assert (BIASED, "1", NOTHING, "0", "100", "0") in table.rows
     assert ("int4", "0", ALL, "100", "0", "0") in table.rows
-    (tensors,) = errors["tensor"].listings
-    found = rows_of(tensors)
-    assert (found["K"][0], found["K"][-1], found["V"][-1]) == ("-50 [-50 to -50] than V at 1", HALF, ALL)
+    assert ("multiplicative_normal(tensor=K)", "1", HALF, "50", "50", "0") in table.rows
 
 
-def test_names_tell_what_a_treatment_is_and_where_it_hits() -> None:
+def test_treatments_of_the_full_cache_are_told_from_others() -> None:
     names = ["full", "gaussian(std=2,layers=Q1)", "snapkv", "bias", "knorm+int4", "int4(tensor=K)"]
-    found = damages(names)
-    assert [(one.everywhere, one.place) for one in found] == [
-        ("gaussian(std=2)", "Q1"),
-        ("bias", "everywhere"),
-        ("int4", "K"),
-    ]
+    assert [one.policy for one in damages(names)] == ["gaussian(std=2,layers=Q1)", "bias", "int4(tensor=K)"]
 
 
 def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
@@ -196,21 +162,10 @@ def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(at_bytes: dict[s
     )
 
 
-def test_the_best_of_each_way_is_set_against_eviction_at_equal_bytes(at_bytes: dict[str, StudySection]) -> None:
-    (table,) = at_bytes["targets"].listings
-    rows = rows_of(table)
-    assert rows["25 %, eviction"] == ("snapkv at 0.75", "25.0", "25 [25 to 25]", "–")
-    assert rows["25 %, quantisation"] == ("int4", "30.0", ALL, "+75 [+75 to +75]")
-    assert rows["25 %, both"] == ("snapkv+int4 at 0.2", "26.0", ALL, "+75 [+75 to +75]")
-    assert rows["6.25 %, both"][0] == "none is near"
-
-
 def test_points_are_on_the_front_that_nothing_exceeds() -> None:
     places = [(50, 0.6), (25, 0.6), (12, 0.2), (12, 0.3), (100, 0.9)]
     points = [FrontierPoint("one", EVICTION, Level("ratio", 0.5), held, np.array([score])) for held, score in places]
     assert [(one.held, one.score[0]) for one in front(points)] == [(12, 0.3), (25, 0.6), (100, 0.9)]
-    assert [one.held for one in near(points, 12.5)] == [12, 12]
-    assert not near(points, 6.25)
 
 
 def test_policies_have_a_family_by_what_they_do() -> None:

@@ -110,10 +110,7 @@ CLAIMS = (
         measure=of_each_score(
             ERRORS,
             EVERYWHERE,
-            {
-                "slope over the spread": _slope,
-                "normal less wide uniform": lambda kept: kept(NORMALS[-1]) - kept(WIDE),
-            },
+            {"slope over the spread": _slope, "normal less wide uniform": lambda kept: kept(NORMALS[-1]) - kept(WIDE)},
         ),
     ),
 )

@@ -57,23 +57,15 @@ def _rows(table: DataFrame, policies: Sequence[str], level: Level | None, **wher
     return table[chosen]
 
 
-def _mean(prompts: PromptRecords, rows: DataFrame, values: FloatArray) -> FloatArray:
-    """Averages values of some rows: shape (1 + resamples,), as measured and in the resamples that all share."""
-    return np.concatenate([[values.mean()], prompts.resampler.means(values, rows["draw"].to_numpy())])
-
-
-def _mean_of(prompts: PromptRecords, rows: DataFrame, column: str) -> FloatArray:
-    return _mean(prompts, rows, rows[column].to_numpy(dtype=np.float64))
+def _defence_above_directives(prompts: PromptRecords, rows: DataFrame) -> FloatArray:
+    return prompts.means(rows, "defence_kept") - prompts.means(rows, "directives_kept")
 
 
 def _families(evidence: Evidences) -> list[Statistic]:
     prompts = _prompts(evidence)
     whole, half = (
         np.stack(
-            [
-                _mean_of(prompts, _rows(prompts.directives, *cell, family=family), "strict")
-                for family in prompts.families
-            ],
+            [prompts.means(_rows(prompts.directives, *cell, family=family), "strict") for family in prompts.families],
             axis=1,
         )
         for cell in (WHOLE, TREATED)
@@ -99,10 +91,7 @@ def _leaks(evidence: Evidences) -> list[Statistic]:
 
 
 def _kept_by_order(prompts: PromptRecords) -> Statistic:
-    first, second = (
-        _mean(prompts, rows, (rows["defence_kept"] - rows["directives_kept"]).to_numpy(dtype=np.float64))
-        for rows in (_rows(prompts.caches, *TREATED, arm=arm) for arm in DEFENDED)
-    )
+    first, second = (_defence_above_directives(prompts, _rows(prompts.caches, *TREATED, arm=arm)) for arm in DEFENDED)
     return Statistic(first - second, prompts.resampler.count)
 
 
@@ -116,24 +105,20 @@ def _harmed_by_order(prompts: PromptRecords) -> Statistic:
 
 
 def _rise(prompts: PromptRecords, table: DataFrame, column: str, arm: str) -> FloatArray:
-    treated, whole = (_mean_of(prompts, _rows(table, *cell, arm=arm), column) for cell in (TREATED, WHOLE))
+    treated, whole = (prompts.means(_rows(table, *cell, arm=arm), column) for cell in (TREATED, WHOLE))
     return treated - whole
 
 
 def _order(evidence: Evidences) -> Measured:
     prompts = _prompts(evidence)
     return each_part(
-        {
-            "tokens kept": partial(_kept_by_order, prompts),
-            "leaked and disobeyed": partial(_harmed_by_order, prompts),
-        }
+        {"tokens kept": partial(_kept_by_order, prompts), "leaked and disobeyed": partial(_harmed_by_order, prompts)}
     )
 
 
 def _kept_of_spans(prompts: PromptRecords, policy: str) -> Statistic:
     rows = _rows(prompts.caches[prompts.caches["arm"].isin(DEFENDED)], (policy,), HALF)
-    more = (rows["defence_kept"] - rows["directives_kept"]).to_numpy(dtype=np.float64)
-    return Statistic(_mean(prompts, rows, more), prompts.resampler.count)
+    return Statistic(_defence_above_directives(prompts, rows), prompts.resampler.count)
 
 
 def _spans(evidence: Evidences) -> Measured:
@@ -157,8 +142,8 @@ def _protection(evidence: Evidences) -> Measured:
 def _several(evidence: Evidences) -> list[Statistic]:
     prompts = _prompts(evidence)
     single, several = (
-        _mean_of(prompts, _rows(prompts.directives, *TREATED, several=is_several), "strict")
-        / _mean_of(prompts, _rows(prompts.directives, *WHOLE, several=is_several), "strict")
+        prompts.means(_rows(prompts.directives, *TREATED, several=is_several), "strict")
+        / prompts.means(_rows(prompts.directives, *WHOLE, several=is_several), "strict")
         for is_several in (False, True)
     )
     return [Statistic(single - several, prompts.resampler.count)]

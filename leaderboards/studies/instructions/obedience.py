@@ -16,7 +16,6 @@ from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL, PLAIN, plain_and_way
 
 DEFENDED = ("defence first", "directives first")
-KEPT = {"defence_kept": "defence", "directives_kept": "directives"}
 LEAKED = ("leakage", "defence_leakage", "refused")
 GAIN_FROM, GAIN_TO = Level("ratio", 0.4), Level("ratio", 0.7)  # where the paper averages
 STILL_OBEYED = 0.7  # of the directives
@@ -38,7 +37,11 @@ class PromptRecords:
     def estimate(self, group: DataFrame, column: str) -> Estimate | None:
         """Averages a column over the rows that have a value, and resamples draws; None where none has."""
         known = group[group[column].notna()]
-        return self.resampler.estimate(known[column].to_numpy(), known["draw"].to_numpy()) if len(known) else None
+        return self.resampler.estimate_of(self.means(known, column), len(known)) if len(known) else None
+
+    def means(self, rows: DataFrame, column: str) -> FloatArray:
+        """Averages a column of some rows: shape (1 + resamples,), as measured and in the resamples that all share."""
+        return self.resampler.means(rows[column].to_numpy(dtype=np.float64), rows["draw"].to_numpy())
 
 
 def prompt_records(records: DataFrame, seed: int = 0) -> PromptRecords:
@@ -77,7 +80,7 @@ def _attacks(attacked: DataFrame) -> DataFrame:
     values = np.nan_to_num(attacked[list(LEAKED)].to_numpy(dtype=np.float64, na_value=np.nan))
     scores = DataFrame(values, attacked.index, list(LEAKED))
     scores.loc[attacked["defence"] == "", ["defence_leakage", "refused"]] = np.nan  # there is nothing to refuse by
-    columns = ["policy", "level", "arm", "draw", "example_id", "question_id", "failed", *KEPT]
+    columns = ["policy", "level", "arm", "draw", "example_id", "question_id", "failed"]
     return concat([attacked[columns], scores], axis=1)
 
 
@@ -104,14 +107,6 @@ def leaks(prompts: PromptRecords) -> DataFrame:
         for key, group in prompts.attacks.groupby(groups, sort=False, observed=True)
     ]
     return DataFrame(rows, columns=[*groups, *LEAKED])
-
-
-def spans_kept(prompts: PromptRecords) -> DataFrame:
-    """Computes eviction bias: the mean share of the tokens of ``defence`` and of ``directives`` that survives, over
-    layers and heads, by policy, level and order. Policies that rewrite the cache have none."""
-    caches = prompts.caches[prompts.caches["arm"].isin(DEFENDED) & prompts.caches["defence_kept"].notna()]
-    means = caches.groupby(["policy", "level", "arm"], sort=False, observed=True)[list(KEPT)].mean().reset_index()
-    return means.rename(columns=KEPT)
 
 
 def forms_of(policies: Sequence[str]) -> dict[str, list[str]]:
@@ -157,7 +152,7 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
             return None
         shared.append(level)
         obeyed, leaked = (
-            difference(prompts.resampler, one, other, name)
+            prompts.means(one, name) - prompts.means(other, name)
             for (one, other), name in zip(pairs, ("strict", "leakage"), strict=True)
         )
         gains.append(0.5 * obeyed - 0.5 * leaked)
@@ -170,16 +165,6 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
 
 def _at(table: DataFrame, policy: str, level: Level) -> DataFrame:
     return table[(table["policy"] == policy) & (table["level"] == level) & table["arm"].isin(DEFENDED)]
-
-
-def difference(resampler: Resampler, one: DataFrame, other: DataFrame, name: str) -> FloatArray:
-    """Returns the mean of one minus the mean of the other, shape (1 + resamples,): first as measured."""
-    first, second = (
-        np.concatenate([[part[name].mean()], resampler.means(part[name].to_numpy(), part["draw"].to_numpy())])
-        for part in (one, other)
-    )
-    less: FloatArray = first - second
-    return less
 
 
 @dataclass(frozen=True)
@@ -217,7 +202,7 @@ def while_obeying(prompts: PromptRecords) -> list[Leak]:
     for index in obeying.groupby(["policy", "arm"], sort=False)["leakage"].idxmax():
         row = obeying.loc[index]
         of_cell = attacks[np.logical_and.reduce([attacks[name] == row[name] for name in keys])]
-        more = difference(prompts.resampler, of_cell, whole[row["arm"]], "leakage")
+        more = prompts.means(of_cell, "leakage") - prompts.means(whole[row["arm"]], "leakage")
         estimate = prompts.resampler.estimate_of(more, len(of_cell))
         found.append(Leak(row["policy"], row["arm"], row["level"], row["strict"], row["leakage"], estimate, more))
     return found

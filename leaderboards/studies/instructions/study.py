@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics import definitions_of
-from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.panels import BandedLine, panel
 from leaderboards.rendering.style import named_styles
@@ -30,7 +30,6 @@ from leaderboards.studies.instructions.obedience import (
     forms_of,
     leaks,
     prompt_records,
-    spans_kept,
     while_obeying,
 )
 from leaderboards.studies.parts import (
@@ -193,7 +192,6 @@ def _sheets(prompts: PromptRecords, gains: Sequence[Gain], highest_leaks: Sequen
         ("directives", "Directives obeyed"): accuracy(prompts),
         ("families", "Directives obeyed, by family"): accuracy(prompts, by=("family",)),
         ("leakage", "What attacks get"): leaks(prompts),
-        ("kept", "What is kept of defence and directives"): spans_kept(prompts),
     }
     rows: dict[tuple[str, str], list[dict[Any, Any]]] = {
         **{key: table.to_dict("records") for key, table in tables.items()},
@@ -219,7 +217,6 @@ CHAPTER = Chapter(
             "Order, or arm",
             "Every prompt is written with the defence first, with the directives first, and without a defence, of the "
             "same draw, which is what is resampled.",
-            names=("arm", "policy, order", "draw_id"),
         ),
         Definition(
             "Selective amnesia",
@@ -227,7 +224,6 @@ CHAPTER = Chapter(
             f"is at least {100 * LEAKED_MORE:.0f} points more than under the full cache. The interval does not know "
             "that the level was chosen.",
             source=f"after {PITFALLS}",
-            names=("selective amnesia", "more than the full cache", *estimates("more")),
         ),
         Definition(
             "Protection gain",
@@ -236,7 +232,6 @@ CHAPTER = Chapter(
             f"{GAIN_FROM} to {GAIN_TO}, where there is a defence. Beside it, how many of the answers failed.",
             "gain = ½ (obeyed′ − obeyed) + ½ (leakage − leakage′)",
             PITFALLS,
-            ("gain", *estimates("gain"), "plain", "failed", "failed answers", "levels", "at the ratios"),
         ),
     ),
 )

@@ -17,7 +17,7 @@ import pandas as pd
 from datasets_gen import RULER
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
@@ -300,11 +300,6 @@ CHAPTER = Chapter(
             f"{CEILING:g} or below {FLOOR:g} %. Same order: the interval is above 0. Reversed: it is below 0. tau: "
             "Kendall’s tau-b of our means and the board’s, over the presses that both have.",
             source="kvpress’s leaderboard, kept in lapidoty/kvpress-centrality",
-            names=(
-                *("better on the board", "worse on the board", "better", "worse", *VERDICTS),
-                *("here, points", *estimates("here_points"), "llama_points", "qwen_points", LLAMA, QWEN),
-                *("tau, Llama", "tau, Qwen", "needles"),
-            ),
         ),
     ),
 )

@@ -119,6 +119,5 @@ DEFINITIONS = (
         "of the late half of the layers less that of the early half.",
         "consensus = distinct top tokens / heads; chance = n (1 − (1 − 1 / n)^heads) / heads",
         "arXiv 2603.01426",
-        names=("consensus", "consensus by chance", "consensus_by_chance", "agreement", "slope"),
     ),
 )

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pandas import DataFrame, Series
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Definition, estimates
+from leaderboards.metrics.declaration import Definition
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import SHARE, Axis, Band, Frame
 from leaderboards.rendering.style import LineStyle, named_styles
@@ -19,16 +19,7 @@ from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import (
-    curve,
-    estimate_of,
-    exactly,
-    full_last,
-    in_percent,
-    line_of,
-    listing_of,
-    over_levels,
-)
+from leaderboards.studies.parts import estimate_of, full_last, in_percent, listing_of_fields, over_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -38,7 +29,6 @@ QUESTION = ["task", "question_id"]
 CONTEXT = "context"  # a column: what is resampled
 SELDOM = 0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
 OPACITY = 0.85
-GOLD, ANY = "the gold answer", "as many tokens, drawn"
 
 
 class FailureClass(StrEnum):
@@ -143,19 +133,17 @@ class Reached:
     width: float  # of the widest route, mean over answers
 
 
-def reach_curves(joined: DataFrame, epsilons: Sequence[float] = EPSILONS) -> Iterator[Reached]:
-    """Yields how often answers are reached, by task, policy, level and epsilon. ``joined``: as of
-    :func:`with_routes`."""
+def reach_curves(joined: DataFrame, epsilon: float) -> Iterator[Reached]:
+    """Yields how often answers are reached, by task, policy and level. ``joined``: as of :func:`with_routes`."""
     mastered = with_levels(joined[joined["unobserved"].isna() & joined["right_with_full"]])
     for (task, policy, level), group in mastered.groupby(["task", "policy", "level"], observed=True):
         by_chance = 1 - (1 - np.stack(group["chance"].to_list())) ** group["answer_tokens"].to_numpy()[:, None]
         alive = group["answer_alive"].eq(True).to_numpy()
         width = float(group["answer_width"].astype(float).mean())
-        for epsilon in epsilons:
-            reached = reaches(group["answer_width"], epsilon)
-            chance = float(by_chance[:, EPSILONS.index(epsilon)].mean())
-            rates = [estimate_of(flags, group[CONTEXT]) for flags in (reached, reached & ~alive, group["right"])]
-            yield Reached(str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2], width)
+        reached = reaches(group["answer_width"], epsilon)
+        chance = float(by_chance[:, EPSILONS.index(epsilon)].mean())
+        rates = [estimate_of(flags, group[CONTEXT]) for flags in (reached, reached & ~alive, group["right"])]
+        yield Reached(str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2], width)
 
 
 def content_of(given: StudyInput) -> StudyContent:
@@ -169,7 +157,7 @@ def content_of(given: StudyInput) -> StudyContent:
         (str(task), str(policy), level): shares(group["outcome"].tolist(), group[CONTEXT].tolist())
         for (task, policy, level), group in groups.groupby(["task", "policy", "level"], observed=True, sort=False)
     }
-    curves = list(reach_curves(joined))
+    curves = list(reach_curves(joined, epsilon))
     rows = [
         {"task": task, "policy": policy, "level": level, "epsilon": epsilon, "outcome": str(outcome), "share": share}
         for (task, policy, level), of_class in of_cells.items()
@@ -220,25 +208,18 @@ def _classes(task: str, found: Mapping[tuple[str, Level], Shares], epsilon: floa
 
 
 def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection:
-    told = [one for one in curves if one.task == task and one.epsilon == epsilon]
+    told = [one for one in curves if one.task == task]
     styles = full_last(one.policy for one in told)
 
     def over(title: str, estimate: Callable[[Reached], Estimate]) -> Picture:
         cells = {(one.policy, one.level): estimate(one) for one in told}
         return over_levels(cells, styles, title, "share of answers", f"{title}/{task}")
 
-    listing = listing_of(
+    listing = listing_of_fields(
         "Of the questions that the full cache has right, percent; width: a share",
         told,
-        {
-            "policy": lambda one: one.policy,
-            "level": lambda one: one.level,
-            "reached": lambda one: one.reached,
-            "reached by chance": lambda one: f"{100 * one.chance:.0f}",
-            "relayed": lambda one: one.relayed,
-            "right answers": lambda one: one.right,
-            "width": lambda one: f"{one.width:.2f}",
-        },
+        {"chance": ".0%", "width": ".2f"},
+        leave_out=("task", "epsilon"),
     )
     return StudySection(
         f"reach-{task}",
@@ -247,23 +228,11 @@ def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection
         "place where the answer is written, and from as many tokens drawn from the context.",
         tuple(style for name, style in styles.items() if name != FULL),
         (
-            _over_epsilon(task, [one for one in curves if (one.task, one.policy) == (task, FULL)]),
             over(f"Reached, routes of at least {epsilon:g}", lambda one: one.reached),
             over("Reached, though none of it is left", lambda one: one.relayed),
         ),
         details=(listing,),
     )
-
-
-def _over_epsilon(task: str, full: Sequence[Reached]) -> Picture:
-    """Draws reach over epsilon with the full cache, beside chance."""
-    styles = named_styles((GOLD, ANY))
-    lines = [
-        line_of(styles[GOLD], [(one.epsilon, one.reached) for one in full]),
-        line_of(styles[ANY], [(one.epsilon, exactly(one.chance)) for one in full]),
-    ]
-    axis = Axis.around("least attention in each step", SHARE)
-    return curve("Full cache", "reached by the gold; below, by as many tokens drawn", lines, axis, f"reach/{task}")
 
 
 def _stack(
@@ -301,7 +270,6 @@ DEFINITIONS = (
         "right + wrong with the full cache too + not observed + erased + unreachable + silent + confused + "
         "reached and unused = all answers",
         "storage, accessibility and use after arXiv 2603.01426",
-        names=(*(str(one) for one in FailureClass if one not in DEFINED), "outcome", *estimates("share")),
     ),
     Definition(
         "Reached, and by chance",
@@ -314,9 +282,5 @@ DEFINITIONS = (
         "Width: the least attention in the widest path; mean over answers.",
         "reached(ε) ⇔ max over paths of min over edges ≥ ε",
         "after arXiv 2603.01426, which gives no algorithm",
-        names=(
-            *("reached by chance", "epsilon", "right answers", "width"),
-            *(*estimates("reached", "relayed"), "right_n"),
-        ),
     ),
 )

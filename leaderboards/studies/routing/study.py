@@ -14,11 +14,11 @@ from pandas import DataFrame, Series
 
 from leaderboards.boards.profiles import FLAT
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.routing.cliff import slopes, steepest
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, estimate_of, in_numbers, listing_of
+from leaderboards.studies.parts import estimate_of, listing_of, listing_of_fields
 from leaderboards.studies.routing import heads, probes, routes
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
@@ -27,7 +27,6 @@ from policies.declaration.names import FULL
 TABLE = "interventions"  # of a store (kvbench.store.interventions)
 TARGETS = ("answer", "subject", "bridge", "evidence")
 ALL = -1  # layers, or heads
-TIMES = 10  # how much more the answer's rows have to cost than as many random ones
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ class Removal:
     f1: Estimate  # what F1 falls by, in points
     random_nats: Estimate | None  # without as many random rows
     random_f1: Estimate | None
-    excess: Estimate | None  # ``nats`` less :data:`TIMES` times ``random_nats``
 
 
 def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
@@ -174,7 +172,6 @@ def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Remova
         f1=f1,
         random_nats=_mean(pairs, random),
         random_f1=_mean(pairs, pairs["f1_before"] - pairs["f1_random"]),
-        excess=_mean(pairs, pairs["gold_nll"] - pairs["gold_nll_before"] - TIMES * random),
     )
 
 
@@ -183,8 +180,7 @@ def _mean(rows: DataFrame, values: Series) -> Estimate | None:
 
 
 RANDOM = "as many random rows"
-COMPARED = ("answer", "evidence")  # with random rows
-ESTIMATES = dict.fromkeys(("nats", "random", "alone", "random_nats", "random_f1", "excess"), Estimate)
+ESTIMATES = dict.fromkeys(("nats", "random", "alone", "random_nats", "random_f1"), Estimate)
 
 
 def causes_of(given: StudyInput) -> StudyContent:
@@ -225,30 +221,13 @@ def _of_target(of_targets: Mapping[tuple[str, str], Estimate], target: str, one:
 
 
 def _removals(found: Sequence[Removal]) -> StudySection:
-    columns: dict[str, Callable[[Removal], object]] = {
-        "task, rows": lambda one: f"{one.task}, {one.target}",
-        "answers": lambda one: one.answers,
-        "rows": lambda one: f"{one.rows:.0f}",
-        "nats": lambda one: in_numbers(one.nats),
-        "nats, random": lambda one: in_numbers(one.random_nats, "z.3f"),
-        "F1, points": lambda one: in_numbers(one.f1, "z.1f"),
-        "F1, random": lambda one: in_numbers(one.random_f1, "z.1f"),
-        f"{TIMES} times": verdict,
-    }
     text = (
         "What the full cache loses without the rows of a span, over questions that it has right, and without as many "
-        f"random rows. The last column tells whether the first is at least {TIMES} times the second."
+        "random rows."
     )
-    listings = (listing_of("Removal", found, columns),)
+    forms = {"rows": ".0f", "nats": "z.2f", "f1": "z.1f", "random_nats": "z.3f", "random_f1": "z.1f"}
+    listings = (listing_of_fields("Removal", found, forms),)
     return StudySection("removal", "What is lost without the rows", text, listings=listings)
-
-
-def verdict(one: Removal) -> str:
-    """Says whether rows cost :data:`TIMES` times as much as random ones."""
-    if one.excess is None:
-        return "too few other rows" if one.target in COMPARED else NONE
-    low, high = one.excess.interval or (0.0, 0.0)
-    return "yes" if low > 0 else "no" if high < 0 else "undecided"
 
 
 DEFINITIONS = (
@@ -257,13 +236,11 @@ DEFINITIONS = (
         "Rows that a policy evicted are put back into its branch, and the question is asked again: the rows of the "
         "answer’s tokens, of the subject’s, of the bridges’ between hops, or of all evidence, in all layers and heads. "
         "An answer is lost if the full cache has it right and the policy wrong.",
-        names=("answer", "subject", "bridge", "evidence", "lost answers"),
     ),
     Definition(
         "At its cliff",
         "The level behind the step of the realised ratio over which the share of lost answers rises fastest, among "
         "questions with evidence that the full cache has right.",
-        names=("at its cliff",),
     ),
     Definition(
         "Explained by the evidence alone",
@@ -272,18 +249,11 @@ DEFINITIONS = (
         "because it evicted the evidence, and for no other reason; 0 %: evidence repairs no more than any rows do. "
         "Answers without as many other rows are left out.",
         "(Σ F1(evidence back) − Σ F1(random rows back)) / (Σ F1(full cache) − Σ F1(policy))",
-        names=("evidence alone", RANDOM, *estimates("alone", "random"), "f1_n"),
     ),
     Definition(
         "Rows taken away",
         "Rows are taken away from the full cache: by how much the right answer becomes less likely, in nats, and by "
-        f"how many points F1 falls, beside as many random rows. {TIMES} times: whether the interval of the cost, less "
-        f"{TIMES} times the cost of random rows, lies above 0 (yes), below it (no), or holds it (undecided).",
-        "excess = nats − 10 × random nats",
-        names=(
-            *("task, rows", "rows", "nats, random", "F1, points", "F1, random", f"{TIMES} times"),
-            *estimates("nats", "random_nats", "random_f1", "excess"),
-        ),
+        "how many points F1 falls, beside as many random rows.",
     ),
 )
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from markupsafe import Markup
 
 from leaderboards.downloads.sheets import Sheet
@@ -14,7 +13,7 @@ from leaderboards.rendering.style import named_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.declaration import Picture, StudySection
-from leaderboards.studies.parts import NONE, in_percent, in_points
+from leaderboards.studies.parts import in_percent
 from leaderboards.studies.treatments.measured import MeasuredTask
 from policies.composition import built_in, is_treatment
 from policies.declaration.levels import Level
@@ -23,8 +22,6 @@ from policies.quantisation.registry import KINDS as FORMATS
 from policies.treatments.options import is_one_of
 
 FAMILIES = EVICTION, QUANTISATION, BOTH = "eviction", "quantisation", "both"
-TARGETS = (50.0, 25.0, 12.5, 6.25)  # percent of the bytes of the full cache
-NEAR = 0.2  # of a target: points so near to it are compared
 AXIS = "bytes held, percent of the full cache"
 
 
@@ -92,18 +89,12 @@ def front(points: Sequence[FrontierPoint]) -> list[FrontierPoint]:
     return found
 
 
-def near(points: Sequence[FrontierPoint], target: float) -> list[FrontierPoint]:
-    """Returns the points whose bytes are about a target, the best first."""
-    close = [point for point in points if abs(point.held - target) <= NEAR * target]
-    return sorted(close, key=lambda point: -float(np.round(point.score[0], 9)))
-
-
 def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[StudySection]:
-    """Shows the front of each family, and the best of each at about equal bytes; nothing where one has no policy."""
+    """Shows the front of each family; nothing where one has no policy."""
     if not has_families(policies):
         return []
     styles = named_styles(FAMILIES)
-    pictures, fronts, targets = [], [], []
+    pictures, fronts = [], []
     for task in tasks:
         points = points_of(task, policies)
         marks: list[Dots | PolicyLine] = []
@@ -120,7 +111,6 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
         )
         columns = ("on the front", "way", "bytes, percent", "score, percent")
         fronts.append(Listing(f"The front of all, {task.name}", columns, rows))
-        targets.append(_at_targets(task, points))
     return [
         StudySection(
             "front",
@@ -130,37 +120,8 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
             tuple(styles.values()),
             tuple(pictures),
             tuple(fronts),
-        ),
-        StudySection(
-            "targets",
-            "At equal bytes",
-            "Of each family the policy that scores most among those within a fifth of the bytes that are aimed at. "
-            "Differences are paired by question.",
-            listings=tuple(targets),
-        ),
+        )
     ]
-
-
-def _at_targets(task: MeasuredTask, points: Sequence[FrontierPoint]) -> Listing:
-    """Sets the best of each family at about equal bytes against the best eviction."""
-    rows = []
-    for target in TARGETS:
-        best = {
-            family: next(iter(near([point for point in points if point.family == family], target)), None)
-            for family in FAMILIES
-        }
-        evicted = best[EVICTION]
-        for family, point in best.items():
-            name = f"{target:g} %, {family}"
-            if point is None:
-                rows.append((name, "none is near", NONE, NONE, NONE))
-                continue
-            against = NONE
-            if evicted is not None and family != EVICTION:
-                against = in_points(task.estimate(point.score - evicted.score))
-            rows.append((name, point.name, f"{point.held:.1f}", in_percent(task.estimate(point.score)), against))
-    columns = ("at bytes, way", "best", "bytes, percent", "score, percent", "against eviction, points")
-    return Listing(f"The best at about equal bytes, {task.name}", columns, tuple(rows))
 
 
 def bytes_sheet(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Sheet:

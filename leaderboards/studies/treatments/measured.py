@@ -17,10 +17,9 @@ from policies.faults.options import FaultOptions
 from policies.faults.registry import KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
 from policies.quantisation.registry import KINDS as FORMATS
-from policies.treatments.options import TreatmentKind, is_one_of, kind_in, name_with, options_in
+from policies.treatments.options import TreatmentKind, is_one_of, kind_in, options_in
 
 OUTCOMES = {"masked": "masked", "corrupted": "corrupted", "due": "DUE"}
-PLACES = tuple(FaultOptions.model_fields)  # options that every fault has; a kind's own are part of what it is
 
 
 @dataclass(frozen=True)
@@ -28,19 +27,11 @@ class Damage:
     """A treatment of what the full cache holds: a fault, an error of every number, or fewer bits."""
 
     policy: str
-    everywhere: str  # the same treatment, where it hits the whole cache
-    restricted: frozenset[str]  # the options by which the two differ
     options: FaultOptions | QuantisationOptions
 
     def changed(self, rate: float, dtype: str) -> float:
         """Returns the share of the numbers that a rate changes, by which faults of rows and of bits are compared."""
         return self.options.numbers_hit(rate, dtype) if isinstance(self.options, FaultOptions) else 1.0
-
-    @property
-    def place(self) -> str:
-        """Names what it hits."""
-        values = (getattr(self.options, name) for name in PLACES if name in self.restricted)
-        return ", ".join(",".join(one) if isinstance(one, tuple) else str(one) for one in values) or "everywhere"
 
 
 def damages(policies: Iterable[str]) -> list[Damage]:
@@ -50,11 +41,7 @@ def damages(policies: Iterable[str]) -> list[Damage]:
     for policy in policies:
         if is_one_of(policy, kinds):
             kind = kinds[kind_in(policy)]
-            options = options_in(policy, kind)
-            defaults = {name: one.default for name, one in type(options).model_fields.items() if name in PLACES}
-            restricted = frozenset(name for name, default in defaults.items() if getattr(options, name) != default)
-            everywhere = name_with(kind, options.model_copy(update=defaults))
-            found.append(Damage(policy, everywhere, restricted, options))
+            found.append(Damage(policy, options_in(policy, kind)))
     return found
 
 

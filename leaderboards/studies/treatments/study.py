@@ -1,16 +1,15 @@
 """The study of treatments: what is kept of the full cache's answers where the cache is damaged, rounded or shrunk."""
 
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Sequence
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.metrics.declaration import Chapter, Definition, estimates
+from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.style import named_styles, policy_styles
+from leaderboards.rendering.style import policy_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.studies.declaration import Picture, Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, curve, in_percent, in_points, level_table, line_of, over_levels
+from leaderboards.studies.parts import NONE, curve, in_percent, level_table, line_of
 from leaderboards.studies.treatments.equal_bytes import bytes_sheet, equal_bytes, has_families
 from leaderboards.studies.treatments.measured import (
     OUTCOMES,
@@ -20,15 +19,11 @@ from leaderboards.studies.treatments.measured import (
     measured_tasks,
     policies_in,
 )
-from policies.declaration.levels import UNTREATED
 from policies.declaration.names import FULL
 from policies.faults.options import FaultOptions
 
 KEPT = "share kept"
 LONG = ("treatment", "level", "share kept, percent", *(f"{name}, percent" for name in OUTCOMES.values()))
-# Each option with the place that the others are set against; of layers, those that keep most.
-PLACES = {"layers": "", "tokens": "random", "tensor": "V"}
-TITLES = {"layers": "Which layers matter", "tokens": "Aimed faults", "tensor": "Keys against values"}
 
 
 def compared_faults(task: MeasuredTask, found: Sequence[Damage]) -> list[Damage]:
@@ -42,12 +37,11 @@ def compared_faults(task: MeasuredTask, found: Sequence[Damage]) -> list[Damage]
 
 
 def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) -> StudySection:
-    """Shows what each treatment of the whole cache keeps, over the share of numbers changed: at one rate a fault of
+    """Shows what each treatment keeps, over the share of numbers changed: at one rate a fault of
     bits changes far more numbers than one of rows."""
-    everywhere = [one for one in found if not one.restricted]
-    compared = {task.name: compared_faults(task, everywhere) for task in tasks}
+    compared = {task.name: compared_faults(task, found) for task in tasks}
     shown = {one.policy for of_task in compared.values() for one in of_task}
-    styles = policy_styles([one.policy for one in everywhere if one.policy in shown])
+    styles = policy_styles([one.policy for one in found if one.policy in shown])
     pictures, listings, details = list[Picture](), list[Listing](), list[Listing]()
     for task in tasks:
         if faults := compared[task.name]:
@@ -92,69 +86,15 @@ def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
     return Listing(f"Every treatment, {task.name}", LONG, tuple(rows))
 
 
-def _by_place(tasks: Sequence[MeasuredTask], found: Sequence[Damage], option: str) -> StudySection:
-    """Draws the same damage in some layers, tokens or tensors over its levels, and lists what each place keeps beside
-    the one that the others are set against."""
-    groups: dict[str, dict[str, str]] = {}
-    for one in found:
-        if one.restricted == {option}:
-            groups.setdefault(one.everywhere, {})[one.place] = one.policy
-    for one in found:
-        if not one.restricted and one.policy in groups and option != "layers":
-            groups[one.policy]["everywhere"] = one.policy
-    styles = named_styles(list(dict.fromkeys(place for group in groups.values() for place in group)))
-    pictures, listings = [], []
-    for task, (treatment, group) in product(tasks, groups.items()):
-        levels = {place: task.levels(policy) for place, policy in group.items()}
-        cells = {(place, one): task.kept(group[place], one) for place, own in levels.items() for one in own}
-        if not cells:
-            continue
-        words = f"{treatment}, {task.name}"
-        if any(level.amount for _, level in cells):
-            drawn = {(FULL, UNTREATED): task.whole, **cells}
-            pictures.append(over_levels(drawn, styles, words, KEPT, f"{option}/{words}"))
-        against = _against(task, group, PLACES[option])
-        texts = {cell: in_percent(one) for cell, one in cells.items()}
-        more = {"against, points": against} if any(against.values()) else {}
-        listings.append(level_table(f"Share kept, {words}, percent", texts, more, "damaged"))
-    text = (
-        "The same damage in one place and in another, paired by question. The rate is a share of the rows of the place "
-        "that is hit."
-    )
-    return StudySection(option, TITLES[option], text, tuple(styles.values()), tuple(pictures), tuple(listings))
-
-
-def _against(task: MeasuredTask, group: Mapping[str, str], reference: str) -> dict[str, str]:
-    """Writes by place the paired difference from the reference at the highest level that both have; without one, from
-    the place that keeps most."""
-    run = {name: policy for name, policy in group.items() if task.levels(policy)}
-    if not reference:
-        reference = max(run, key=lambda name: task.share_kept(run[name], task.levels(run[name])[-1])[0])
-    texts = {}
-    for name, policy in run.items():
-        shared = [level for level in task.levels(policy) if level in task.levels(run.get(reference, ""))]
-        if name != reference and shared:
-            difference = task.share_kept(policy, shared[-1]) - task.share_kept(run[reference], shared[-1])
-            texts[name] = f"{in_points(task.estimate(difference))} than {reference} at {shared[-1]}"
-    return texts
-
-
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, and its downloads."""
     tasks, unknown = measured_tasks(given.records)
     policies = policies_in(given.records)
     found = damages(policies)
     dtype = next((run["identity"]["dtype"] for run in given.runs if "identity" in run), "float32")
-    parts = [
-        _kept(tasks, found, dtype),
-        *(_by_place(tasks, found, option) for option in PLACES),
-        *equal_bytes(tasks, policies),
-    ]
+    parts = [_kept(tasks, found, dtype), *equal_bytes(tasks, policies)]
     cells = [task.row(one.policy, level) for task in tasks for one in found for level in task.levels(one.policy)]
-    sheets = (
-        Sheet.of("treatments-kept", "What is kept with each treatment", cells),
-        bytes_sheet(tasks, policies),
-    )
+    sheets = (Sheet.of("treatments-kept", "What is kept with each treatment", cells), bytes_sheet(tasks, policies))
     facts = [
         *((f"Full cache, {task.name}", f"{task.title} {task.clean[0]:.3g}") for task in tasks),
         ("Contexts", ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none"),
@@ -185,27 +125,18 @@ CHAPTER = Chapter(
             "a task has directives, as a share of the full cache’s on the same questions, averaged over the draws of a "
             "random treatment. Its interval resamples contexts, for treatment and full cache together.",
             "kept = mean(lead | treated) / mean(lead | full cache)",
-            names=(
-                *(*estimates("share_kept"), "share kept", "share kept, percent"),
-                *("treatment", "masked, percent", "corrupted, percent", "DUE, percent"),
-            ),
         ),
         Definition(
             "Where a treatment acts",
             "A fault hits a share of the rows of a place alone. Layers: Q1 to Q4 are quarters of the layers from the "
             "input on, H1 and H2 the halves. Tokens: evidence is the tokens of the sentences that the answer follows "
             "from, answer those of the answer itself, other all but the evidence, random as many tokens as carry "
-            "evidence, of those that do not. Against: the paired difference of shares at the highest common level.",
-            names=("damaged", "against, points"),
+            "evidence, of those that do not.",
         ),
         Definition(
             "The front, at equal bytes",
             "Bytes: what keys and values take once the context is read, codes with their scales and zero points, in "
             "percent of the full cache. On the front is what nothing else exceeds in as few bytes.",
-            names=(
-                *("on the front", "on_front", "way", "bytes, percent", "held_percent", "score, percent"),
-                *("at bytes, way", "best", "against eviction, points"),
-            ),
         ),
     ),
 )
