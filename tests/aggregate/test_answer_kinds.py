@@ -1,6 +1,5 @@
 """How and where two policies fail differently, counted by hand; and the page and the table that show it."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -8,11 +7,10 @@ from leaderboards.aggregate.answers import KINDS, answer_kinds
 from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.pooled import pool
 from leaderboards.pages.comparison import build_comparison
-from leaderboards.terminal.result_table import Column, ResultTable
+from leaderboards.terminal.result_table import ResultTable
 from leaderboards.terminal.verdicts import failure_table, pooled_table, verdict_table
-from policies import Level
 from tests.support.browsing.terminal import printed
-from tests.support.records.synthetic_records import by_budget, frame, realistic_records, record
+from tests.support.records.synthetic_records import frame, realistic_records, record
 
 QUESTIONS = 24
 
@@ -61,13 +59,6 @@ def told(table: ResultTable) -> str:
     return " ".join(printed(table).split())
 
 
-def test_attacks_ask_for_no_answer_and_are_left_out() -> None:
-    frame = pd.concat([answered("mine", ["right"] * 8), answered("theirs", ["right"] * 8)]).reset_index(drop=True)
-    frame["leakage"] = np.where(frame["question_id"].astype(int) < 4, 0.5, np.nan)
-    assert {one.answers for one in answer_kinds(frame, "mine", ["theirs"])} == {4}
-    assert answer_kinds(frame.assign(leakage=0.5), "mine", ["theirs"]) == []
-
-
 @pytest.fixture(scope="module")
 def records() -> pd.DataFrame:
     return realistic_records(policies=["full", "snapkv", "knorm", "random"], ratios=[0.3, 0.6, 0.9], contexts=20)
@@ -86,25 +77,6 @@ def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame)
         assert all(part in page for part in duel.lead.difference.text.split(" ", 1))
     for other in ("knorm", "random"):
         assert f"Against {other}" in page
-
-
-def test_the_tables_fit_80_columns(records: pd.DataFrame) -> None:
-    name = "a/long/path/to/my_press.py:VeryLoudPress(window_size=16, kind='mean')"
-    renamed = records.assign(policy=records["policy"].replace("snapkv", name))
-    found = duels(renamed, name, ["knorm"])
-    failures = failure_table(answer_kinds(renamed, name, ["knorm"]))
-    tables = pooled_table(pool(renamed, name, ["knorm"])), verdict_table(found, {}), failures
-    lines = printed(*tables).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert not [line for line in lines if "…" in line]
-    assert sum("▲" in line for line in lines) > sum(duel.verdict == "better" for duel in found)
-
-
-def test_budgets_are_compared_as_ratios_are(records: pd.DataFrame) -> None:
-    kept = frame([by_budget(one, {0.3: 128.0, 0.6: 64.0, 0.9: 16.0}) for one in records.to_dict("records")])
-    found = duels(kept, "snapkv", ["random"])
-    assert [duel.level for duel in found if duel.task == "base"] == [Level("budget", n) for n in (128.0, 64.0, 16.0)]
-    assert "tokens of each context to keep" in build_comparison("m", found)
 
 
 @pytest.mark.parametrize(("contexts", "explained"), [(2, False), (12, True)])
@@ -136,13 +108,3 @@ def test_every_cell_shows_what_each_has_and_the_sign_of_its_verdict() -> None:
     ]
     first = table.plain()[0]
     assert (first["right_value"], first["right_other_value"], first["right_difference"]) == pytest.approx((80, 41, 39))
-
-
-def test_the_widest_names_and_numbers_are_whole_in_80_columns() -> None:
-    """Those of the widest task, policy and intervals: what does not fit stands on another line."""
-    level = Column("level", right=True)
-    columns = (Column("task", cut=True), level, *(Column(name, right=True) for name in ("right", "wrong of answered")))
-    verdict = Column("verdict", of_sentences=True)
-    row = ("multi_presence", "0.3", "-24.5 [-39.0, -10.5]", "-4.6 [-11.0, +0.4]", "not distinguished ±44")
-    words = printed(ResultTable("verdicts", (*columns, verdict), [row])).split()
-    assert {word for text in row for word in text.split()} <= set(words)

@@ -58,10 +58,6 @@ def test_the_same_kept_tokens_everywhere_are_found_with_both_names() -> None:
     ]
 
 
-def test_other_tokens_and_the_same_outputs_are_two_policies() -> None:
-    assert audit(records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1235")))) == ([], [])
-
-
 def test_where_kept_tokens_are_not_known_outputs_decide() -> None:
     identical, _ = audit(records(full=FULL, one=(CHANGED, None), other=(CHANGED, list("1234"))))
     assert [(found.one, found.other, found.by) for found in identical] == [("one", "other", "outputs")]
@@ -128,37 +124,9 @@ def test_ratio_zero_and_low_ratios_are_not_flagged() -> None:
     assert audit(frame) == ([], [])
 
 
-def test_where_next_to_nothing_is_kept_policies_may_agree() -> None:
-    """At 0.99 of a hundred tokens one is left, and it is the last one for many."""
-    frame = records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1234")))
-    frame.loc[frame.policy != "full", "kept_tokens"] = 1.0
-    assert audit(frame) == ([], [])
-
-
 def test_an_oracle_may_be_recency_where_it_cannot_keep_all_of_the_evidence() -> None:
     frame = records(full=FULL, oracle=(CHANGED, list("1234")), recency=(CHANGED, list("1234")))
     assert [(found.one, found.other) for found in audit(frame)[0]] == [("oracle", "recency")]
     assert audit(frame.assign(evidence_tokens=51)) == ([], [])
     others = frame.replace({"oracle": "one"}).assign(evidence_tokens=51)
     assert [(found.one, found.other) for found in audit(others)[0]] == [("one", "recency")]
-
-
-def test_a_policy_that_changes_nothing_is_flagged_once_and_a_control_never() -> None:
-    low, high = (records(full=FULL, one=(FULL[0], None), oracle=(FULL[0], None)) for _ in range(2))
-    high.loc[high.policy != "full", ["ratio", "level"]] = 0.9
-    _, unchanged = audit(pd.concat([low, high[high.policy != "full"]]))
-    assert [str(flagged) for flagged in unchanged] == [
-        "one at ratio 0.5, 0.9 writes what the full cache writes in all of 4 records, though it removed 50% of the "
-        "context: do the questions need the rest?"
-    ]
-
-
-@pytest.mark.parametrize(("removed", "asks"), [(0.0, True), (0.02, True), (0.5, False)])
-def test_only_where_next_to_nothing_was_removed_it_asks_whether_anything_is_compressed(
-    removed: float, asks: bool
-) -> None:
-    frame = records(full=FULL, one=(FULL[0], None))
-    frame.loc[frame.policy == "one", "realised_ratio"] = removed
-    (flagged,) = audit(frame)[1]
-    assert ("is it compressed at all?" in str(flagged)) == asks
-    assert f"removed {removed:.0%} of the context" in str(flagged)

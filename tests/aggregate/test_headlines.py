@@ -204,13 +204,6 @@ def test_what_harms_one_task_is_safe_over_neither_and_that_task_is_named(
             assert (safe.shown, safe.beyond) == (0.9, "not tried"), policy
 
 
-def test_a_copy_beats_a_control_that_harms_and_harm_does_not(standings: Mapping[tuple[str, str], Standing]) -> None:
-    beats_random = BEATS[0]
-    copy, wrong = (value(standings["base", policy][beats_random]) for policy in ("copy", "wrong"))
-    assert copy.verdict == "better"
-    assert wrong.verdict == UNDECIDED, "as much is lost"
-
-
 # The verdict of a comparison with the copy of the full cache, over each task.
 AGAINST_A_COPY: dict[str, dict[str, Verdict]] = {
     "base": {"wrong": "worse", "silent": "worse", "leaks": UNDECIDED, "disobeys": UNDECIDED},

@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.pooled import mean_heights, pool
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA, BEATS
 from leaderboards.boards.board import all_standings
-from leaderboards.downloads.tables import pooled_sheet
 from leaderboards.terminal.verdicts import verdicts_in_words
 from tests.aggregate.test_duels import CLEAR, CLOSE, at_levels, directed, records
 from tests.support.records.synthetic_profiles import value
@@ -122,17 +120,6 @@ def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
     assert "few contexts: 6 of a task" in six.clauses
 
 
-def test_what_could_not_be_seen_is_told_with_how_many_contexts_would() -> None:
-    rng = np.random.default_rng(4)
-    one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
-    (found,) = pool(records(mine=one, theirs=other), "mine", ["theirs"])
-    seen, half = f"{value(found.smallest):.0f}", f"{value(found.smallest) / 2:.0f}"
-    assert found.reason == f"differences below ±{seen} cannot be seen with n = 20; --limit 80 would see ±{half}"
-    others = {f"other{number}": [0.0] * 16 for number in range(7)}
-    for line in pool(records(mine=[100.0] * 16, **others), "mine", list(others)):
-        assert line.reason.startswith("n = 8 is too few to tell any difference in 7 tests at once")
-
-
 def test_tasks_that_are_left_out_are_named_with_the_reason() -> None:
     """One that the model cannot do, and one that a policy failed at."""
     whole = records(mine=CLEAR, theirs=CLOSE)
@@ -151,11 +138,3 @@ def test_mean_heights_are_those_of_the_trapezoid_rule_of_numpy(places: list[floa
     (found,) = mean_heights(np.array([places]), heights[None], ordered[-1:])
     expected = np.trapezoid(np.cos(3 * ordered), ordered) / span if span > 1e-6 else heights.mean()
     assert found == pytest.approx(expected, abs=1e-3 if span < 1e-6 else 1e-9)
-
-
-def test_a_program_reads_points() -> None:
-    (line,) = pool(records(mine=CLEAR, theirs=CLOSE), "mine", ["theirs"])
-    sheet = pooled_sheet("pooled", [line])
-    row = dict(zip(sheet.columns, sheet.rows[0], strict=True))
-    assert (row["unit"], row["difference"], row["value"]) == ("points", pytest.approx(40), 100)
-    assert len(duels(records(mine=CLEAR, theirs=CLOSE), "mine", ["theirs"])) == 1

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.area import AREA, BEATS, Area, area_under_curve, areas
+from leaderboards.boards.area import AREA, BEATS, area_under_curve, areas
 from leaderboards.boards.board import DERIVED, FIRST_COLUMNS, Standing, all_standings, boards_of
 from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.rank import RANK, RankInterval, rank_intervals
@@ -16,7 +16,7 @@ from leaderboards.downloads.tables import board_sheet
 from leaderboards.pages.definitions import chapters
 from leaderboards.statistics.bootstrap import Blank, percentile_interval
 from tests.support.records.synthetic_profiles import value
-from tests.support.records.synthetic_records import failing, frame, realistic_records, record, summary_row
+from tests.support.records.synthetic_records import failing, realistic_records, summary_row
 
 RANDOM, RECENCY = BEATS
 
@@ -35,28 +35,6 @@ def test_a_profile_is_what_the_rows_say_and_resamples_as_they_do() -> None:
         assert (len(lead), lead[0]) == (501, pytest.approx(100 * row.right))
         interval = percentile_interval(lead[1:])
         assert interval == pytest.approx((100 * row.right_low, 100 * row.right_high))
-
-
-def test_the_order_of_records_changes_nothing() -> None:
-    records = realistic_records(policies=["full", "snapkv"], ratios=[0.3, 0.9], contexts=6)
-    rows = summarise(records, resamples=50)
-    one, other = (
-        Profiles.of(some, rows, resamples=50).profile("agnostic", "all", "snapkv")
-        for some in (records, records.sample(frac=1, random_state=1))
-    )
-    assert np.array_equal(value(one.lead), value(other.lead))
-
-
-def test_levels_go_from_little_compression_to_much() -> None:
-    records = [
-        record(policy=policy, example_id=f"base-{context}", ratio=ratio, budget=budget)
-        for policy, ratio, budget in (("full", 0.0, None), ("snapkv", 0.4, 96), ("snapkv", 0.8, 32))
-        for context in range(2)
-    ]
-    rows = summarise(frame(records), resamples=10)
-    found = Profiles.of(frame(records), rows, resamples=10).profile("agnostic", "base", "snapkv")
-    assert [str(asked) for asked in found.levels] == ["0", "96", "32"]
-    assert found.not_comparable
 
 
 def blanks_of(records: pd.DataFrame, policy: str = "snapkv", task: str = "base") -> Standing:
@@ -78,36 +56,6 @@ def test_what_failed_is_blank_with_its_reason_and_has_no_rank() -> None:
     assert value(snapkv[RANK]) == RankInterval(1, 1, 1, (), 1)
     alone = blanks_of(records[records["policy"] != "tova"])
     assert value(snapkv[RANDOM]) == alone[RANDOM], "whatever else is on the board"
-
-
-def test_without_the_full_cache_there_is_no_curve() -> None:
-    standing = blanks_of(realistic_records(["base"], ["snapkv"], ratios=[0.5, 0.9]))
-    assert standing[AREA] == standing[SAFE_RATIO] == Blank("the full cache was not run")
-
-
-def test_what_does_not_apply_is_blank_alone() -> None:
-    def rewrites(one: dict[str, Any]) -> dict[str, Any]:
-        nothing = {"eviction_rate": None, "ger": None, "ger_by_layer": None, "slot_coverage": None}
-        return one | (nothing if one["policy"] == "snapkv" else {})
-
-    standing = blanks_of(realistic_records(["base"], ["full", "snapkv"], change=rewrites))
-    assert isinstance(standing[AREA], Area)
-
-
-def test_one_context_has_values_and_no_interval() -> None:
-    standing = blanks_of(realistic_records(["base"], ["full", "random", "snapkv"], contexts=1))
-    area, rank = value(standing[AREA]), value(standing[RANK])
-    assert (area.height.low, area.height.high) == (None, None)
-    assert (rank.rank, rank.low, rank.high) == (1, None, None)
-    assert standing[SAFE_RATIO] == Blank("no interval from one context")
-    assert standing[RANDOM] == Blank("n = 1 is too few to tell any difference: 6 of a task are needed")
-
-
-def test_controls_have_an_area_and_no_rank() -> None:
-    standing = blanks_of(realistic_records(["base"], ["full", "random", "snapkv"]), "random")
-    assert isinstance(standing[AREA], Area)
-    assert standing[RANK] == Blank("a control has no rank")
-    assert standing[RANDOM] == standing[RECENCY] == Blank("a control")
 
 
 def test_who_removes_less_than_the_others_keeps_its_rank_and_cuts_nobody_short() -> None:
@@ -249,16 +197,3 @@ def test_a_derived_measure_is_declared_once_and_found_everywhere() -> None:
         assert columns <= set(download.columns)
         assert columns | {measure.heading} - {""} <= explained
         assert measure.line
-
-
-def test_the_better_end_of_a_derived_measure_sorts_first() -> None:
-    records = realistic_records(["base"], ["full", "random", "recency", "snapkv", "knorm"], contexts=8)
-    standings_of_base = all_standings(records, summarise(records))["agnostic", "base"]
-    for measure in DERIVED:
-        known = [one[measure] for one in standings_of_base if not isinstance(one[measure], Blank)]
-        assert known, measure.name
-        assert measure.cell is not None
-        for one in known:
-            shown = measure.cell(one).sort
-            assert shown is not None
-            assert measure.cell_of(one).sort == (-shown if measure.better == "lower" else shown)

@@ -20,10 +20,6 @@ SHOWN = "[...document.querySelectorAll('#boards > .board:not(#comparison)')].fil
 ROWS = f"[...{SHOWN}[0].querySelectorAll('tbody tr')].filter(row => !row.hidden).map(row => row.dataset.name)"
 TITLE = f"{SHOWN}.map(each => each.querySelector('h3').textContent)"
 HEADINGS = f"[...{SHOWN}[0].querySelectorAll('thead th')].filter(each => !each.hidden).map(each => each.textContent)"
-COMPARED = (
-    "[...document.querySelectorAll('#comparison-table tbody tr')]"
-    ".map(row => [...row.cells].map(cell => cell.querySelector('b')?.textContent ?? cell.textContent))"
-)
 
 
 def hostile(one: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pandas import DataFrame
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import NoStatistic
 from leaderboards.claims.registry import claims
-from leaderboards.claims.texts.routing import AGNOSTIC, AWARE, OVER_RATIOS, POLICIES, RATIOS, MasteredTasks, first_loss
+from leaderboards.claims.texts.routing import AGNOSTIC, AWARE, OVER_RATIOS, POLICIES, RATIOS, first_loss
 from leaderboards.claims.texts.routing import MIDDLE_RATIOS as AWARE_RATIOS
 from leaderboards.claims.texts.routing import SCORED_BY_ATTENTION as AWARE_POLICIES
 from leaderboards.claims.verdict import judge
@@ -62,15 +62,6 @@ def test_flat_is_what_f1_keeps_at_0_4_by_policy() -> None:
     assert list(found) == list(POLICIES)
     assert value(found["snapkv"]) == pytest.approx(0.75)
     assert value(found["knorm"]) == pytest.approx(1.0)
-
-
-def test_a_task_that_the_model_cannot_do_is_left_out_and_named() -> None:
-    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
-        return {"f1": 20.0 if task == "hops" else 90.0}
-
-    routes = MasteredTasks.of(Evidence(records(answer)))
-    assert [task.task for task in routes.tasks] == ["base", "multi_entity"]
-    assert routes.left_out == "left out: hops: the full cache reaches 20 of f1, not 50"
 
 
 @pytest.mark.parametrize(("last_before", "peak"), [(0.8, 0.85), (0.3, 0.35)])

@@ -18,12 +18,10 @@ from hypothesis import strategies as st
 
 from datasets_gen import ABSTENTION, FROM_DATA, RULER, TASKS, DatasetError, Split, Task, by_name, get_task
 from datasets_gen.examples.lexicon import (
-    LEXICON_SHA256,
     draw_people,
     draw_value,
     full_names,
     kinds_of,
-    lexicon,
     name_split,
     read_released,
 )
@@ -267,14 +265,6 @@ def test_stated_values_are_all_that_the_context_states_each_once(task: Task, lev
                 assert set(question.golds) <= set(example.stated_values)
 
 
-@every_task
-def test_the_top_level_is_the_task_itself(task: Task) -> None:
-    assert task.example(0, 0, level=task.top_level) == task.example(0, 0)
-    assert task.example(0, 0, level=task.top_level + 1) == task.example(0, 0)
-    lengths = [sum(len(e.context) for e in some(task, level=level)) for level in (0, task.top_level)]
-    assert lengths[0] < lengths[1]
-
-
 # --- phrasings that training never shows
 
 
@@ -308,17 +298,6 @@ def test_a_value_of_the_lexicon_has_its_kind_and_no_other_text_has_one() -> None
     )
 
 
-def test_no_word_is_listed_twice() -> None:
-    for kind, words in lexicon().model_dump().items():
-        if isinstance(words, tuple) and isinstance(words[0], str):
-            assert len(set(words)) == len(words), kind
-
-
-@every_task
-def test_the_full_version_changes_with_the_lexicon(task: Task) -> None:
-    assert task.full_version == f"{task.version}+lexicon.{LEXICON_SHA256[:8]}"
-
-
 BASE = TASKS["base"]
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "negative index": (lambda: BASE.example(0, -1), "0 or more, not -1"),
@@ -341,9 +320,3 @@ def test_what_cannot_be_done_is_refused_in_one_line(case: str) -> None:
         attempt()
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("wrong", [{"level": -1}, {"questions": -1}, {"questions": 0}, {"split": "tset"}], ids=str)
-def test_arguments_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DatasetError):
-        BASE.example(0, 0, **wrong)

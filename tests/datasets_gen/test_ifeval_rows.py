@@ -73,16 +73,6 @@ def test_a_damaged_row_is_one_line_that_names_its_line(row: object, said: str, t
     assert "\n" not in str(complaint.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"), [(b"", "has no rows"), (b"\n", "has no rows"), (b"\xff\xfe", "no text in UTF-8")]
-)
-def test_a_file_without_rows_is_one_line(content: bytes, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(DatasetError, match=said):
-        read_rows(path)
-
-
 @needs_rows
 def test_the_official_rows_are_read() -> None:
     rows = read_rows(OFFICIAL_ROWS)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from datasets_gen import TASKS, DatasetError, Example, Length, Span, Split, Task
 from datasets_gen.examples.lexicon import lexicon
-from datasets_gen.examples.task import MOST_TOKENS, Draft
-from datasets_gen.writing.prose import TEMPLATES, draw_sentences, in_prose, pieces_of, prose_of_words
+from datasets_gen.writing.prose import TEMPLATES, draw_sentences, in_prose
 from tests.support.tasks.solvers.text import names_someone
 from tests.support.tasks.suite import SPLITS
 
@@ -23,11 +22,6 @@ PRONOUN = re.compile(r"\b(He|She|His|Her|he|she|his|her|him)\b")
 
 def count(text: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", text))
-
-
-def word_pieces(text: str) -> int:
-    """A tokenizer that parts long words, and says where the text begins."""
-    return 1 + sum((len(word) + 5) // 6 for word in re.findall(r"\w+|[^\w\s]", text))
 
 
 def words_of(example: Example, spans: tuple[Span, ...]) -> list[tuple[str, str]]:
@@ -114,24 +108,6 @@ def test_a_length_that_cannot_be_is_one_clear_line(name: str, tokens: int, depth
         make(Length(tokens, len, depth)).example(0, 0)
 
 
-def test_the_longest_context_is_read_a_few_times_only() -> None:
-    read = []
-
-    def listening(text: str) -> int:
-        read.append(len(text))
-        return word_pieces(text)
-
-    example = in_prose(TASKS["base"], Length(MOST_TOKENS, listening)).example(0, 0)
-    assert 0.98 * MOST_TOKENS <= word_pieces(example.context) <= MOST_TOKENS
-    assert sum(read) < 4 * len(example.context)
-
-
-def test_a_span_over_two_sentences_holds_them_together() -> None:
-    text = "Ada has a dog. It barks. Bo has a cat."
-    pieces = pieces_of(Draft(text, (), (), (Span("directive", 0, 24),)))
-    assert [text[start:end] for start, end in pieces] == ["Ada has a dog. It barks.", "Bo has a cat."]
-
-
 # --- the sentences
 
 
@@ -147,10 +123,3 @@ def test_no_word_of_the_prose_could_be_an_answer() -> None:
     assert len(set(drawn)) > 900
     assert all(re.fullmatch(r"[A-Z][a-z, ]+\.", sentence) for sentence in drawn)
     assert not any(map(names_someone, drawn))
-
-
-@pytest.mark.parametrize("words", [0, 1, 60, 1300])
-def test_prose_stops_with_the_sentence_that_reaches_the_number_of_words(words: int) -> None:
-    lengths = [len(sentence.split()) for sentence in prose_of_words(random.Random(words), words)]
-    assert sum(lengths) >= words
-    assert sum(lengths[:-1]) < max(words, 1)

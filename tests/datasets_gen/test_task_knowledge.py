@@ -44,15 +44,6 @@ def test_initials_hold_no_article_and_no_word_of_an_abstention() -> None:
     assert all(token_f1(ABSTENTION, gold) == 0 for gold in golds)
 
 
-@every_level
-def test_the_instruments_of_a_person_are_not_all_in_a_row(level: int) -> None:
-    for example in every_way(KNOWLEDGE, level=level):
-        for person in {subject for _, subject, _ in read(example.context)}:
-            rows = [relation == "plays" for relation, subject, _ in read(example.context) if subject == person]
-            places = [place for place, plays in enumerate(rows) if plays]
-            assert len(places) < 2 or places[-1] - places[0] >= len(places)
-
-
 # --- the examples
 
 

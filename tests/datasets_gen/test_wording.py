@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from datasets_gen import TASKS
-from datasets_gen.examples.wording import Phrasings, Wording, loosened, tables, words_of
+from datasets_gen.examples.wording import Phrasings, loosened, tables
 
 SLOT = re.compile(r"\{\w+\}")
 DRAWS = 40
@@ -73,20 +73,3 @@ def test_loosened_sentences_keep_their_slots_and_are_never_held_out() -> None:
         for sentence in drawn(first):
             assert tuple(SLOT.findall(sentence)) in orders
             assert sentence not in meaning.held_out
-
-
-def test_what_a_person_is_asked_for_is_still_said() -> None:
-    """No question loses the last word that no other meaning has."""
-    for first in ("Who is the lawyer of {subject}?", "Whose teacher is {value}?", "The coach of {subject} is {value}."):
-        (bond,) = words_of(first) & {"lawyer", "teacher", "coach"}
-        assert all(bond in words_of(sentence) for sentence in drawn(first))
-
-
-def test_most_are_new_and_the_same_seed_gives_the_same() -> None:
-    first = "Where does {subject} live?"
-    known = {*MEANINGS[first].common, *MEANINGS[first].taught}
-    assert sum(text not in known for text in set(drawn(first))) > DRAWS / 2
-    assert drawn(first) == drawn(first)
-    rng = random.Random(0)
-    for wording in (Wording(3), Wording(3, held_out=True), Wording(1, taught=True)):
-        assert {wording.choose(rng, MEANINGS[first]) for _ in range(200)} <= known | {*MEANINGS[first].held_out}

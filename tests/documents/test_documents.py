@@ -10,7 +10,7 @@ import pytest
 
 import kvbench.checks.press
 from kvbench.cli.program import COMMANDS, application, main
-from kvbench.documents.pages import BLOCKS, DOCS, ROOT, blocks_of, fill_tables, pages, table
+from kvbench.documents.pages import BLOCKS, DOCS, ROOT, blocks_of, fill_tables, pages
 from kvbench.system.errors import KVBenchError
 from tests.support.records.kvpress_folders import evaluation
 
@@ -54,10 +54,6 @@ def test_a_table_that_is_unknown_or_has_no_end_is_named() -> None:
         fill_tables("<!-- begin task -->\n<!-- end task -->", "x.md")
     with pytest.raises(KVBenchError, match=r"x\.md: the table 'tasks' has no end"):
         fill_tables("<!-- begin tasks -->\n", "x.md")
-
-
-def test_a_table_is_markdown() -> None:
-    assert table(("a", "b"), [(1, "x")]) == "| a | b |\n| --- | --- |\n| 1 | x |"
 
 
 @every_page

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.studies.interventions import ALL, EVERYWHERE, QuestionRows, choose, intervene, places, random_order
+from kvbench.engine.studies.interventions import ALL, EVERYWHERE, QuestionRows, choose, intervene, places
 from kvbench.engine.treat.branch import Trace, mask_of, with_mask
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
@@ -137,15 +137,6 @@ def test_chosen_rows_are_available_and_as_many_in_every_head(
 ) -> None:
     available = mask([[1, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 1]])
     assert torch.equal(choose(available, tokens, order), mask(expected))
-
-
-def test_the_random_order_is_of_tokens_that_are_no_evidence_and_the_same_in_every_run() -> None:
-    prompt = toy_prompt()
-    order = random_order(prompt, 0, 1)
-    assert sorted(order) == sorted({*prompt.context_tokens} - {*prompt.questions[0].evidence_tokens})
-    assert order == random_order(prompt, 0, 1)
-    assert order != random_order(prompt, 0, 2)
-    assert order[:3] != random_order(prompt, 1, 1)[:3]
 
 
 def test_a_place_changes_its_own_rows_alone() -> None:

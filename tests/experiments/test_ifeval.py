@@ -10,10 +10,10 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
 import kvbench.experiments.data
-from datasets_gen import DatasetError, Directive, Example
+from datasets_gen import Directive, Example
 from datasets_gen.tasks.ifeval import IFEVAL, IfevalPrompt, ifeval_of
 from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL
-from kvbench.prompts.prompt import build_prompts, chat_template
+from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine
 from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, written
@@ -70,42 +70,11 @@ def test_both_is_every_row_in_either_order() -> None:
     assert [example.context for example in examples[2:4]] == alone
 
 
-def test_the_version_tells_rows_and_defence() -> None:
-    rows = split_rows()
-    others = [ifeval_of(rows), ifeval_of(rows, "before"), ifeval_of(rows, "both"), ifeval_of(rows[:2])]
-    assert len({task.full_version for task in others}) == 4
-    assert ifeval_of(split_rows()).full_version == others[0].full_version
-
-
-def test_what_is_not_there_is_said() -> None:
-    task = ifeval_of(split_rows())
-    with pytest.raises(DatasetError, match="ifeval has 3 contexts, and index 3 is none of them"):
-        task.example(0, 3)
-    with pytest.raises(DatasetError, match="a test split only"):
-        task.example(0, 0, "train")
-    with pytest.raises(DatasetError, match="these are plain"):
-        ifeval_of([IfevalPrompt("Praise tea.", "", (Directive("punctuation:no_comma"),))], "after")
-    with pytest.raises(DatasetError, match="did you mean 'punctuation:no_comma'"):
-        Directive.parse("punctuation:no_coma")
-
-
 # --- prompts
 
 
 def spell(tokenizer: PreTrainedTokenizerFast, token_ids: Sequence[int]) -> str:
     return str(tokenizer.decode(list(token_ids)))
-
-
-def test_of_a_plain_row_the_whole_prompt_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
-    task = ifeval_of([IfevalPrompt("Praise tea.", "", (Directive("punctuation:no_comma"),))])
-    (prompt,) = build_prompts(tokenizer, task, task.example(0, 0), "agnostic")
-    template = chat_template(tokenizer, "user")
-    (question,) = prompt.questions
-    assert spell(tokenizer, prompt.token_ids) == template.head + "Praise tea."
-    assert spell(tokenizer, question.token_ids) == template.tail
-    turns = [{"role": "user", "content": "Praise tea."}]
-    whole = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    assert spell(tokenizer, (*prompt.token_ids, *question.token_ids)) == whole
 
 
 def test_of_a_split_row_the_system_message_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -181,12 +150,6 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tm
 )
 def test_bad_input_is_one_clear_line(cli: CommandLine, more: list[str], said: str, tmp_path: Path) -> None:
     assert said in cli.error(*words(cli, written(tmp_path, PLAIN, OF_HUB), *more))
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_late_row_that_is_too_long_is_found_before_anything_is_written(cli: CommandLine, tmp_path: Path) -> None:
-    data = written(tmp_path, PLAIN, {**PLAIN, "prompt": "Praise tea. " * 2000})
-    assert "ifeval/test/0/1 needs" in cli.error(*words(cli, data))
     assert not (tmp_path / "runs").exists()
 
 

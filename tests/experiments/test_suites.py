@@ -51,11 +51,6 @@ def test_options_replace_what_a_suite_brings() -> None:
     assert build_grid(Job(suite="faults", profile="paper"), len).tasks[0][1] > 100
 
 
-def test_without_a_suite_a_random_policy_runs_once() -> None:
-    points = build_grid(Job(policies="zeros", levels={"rate": "0.1"}), len).setting.points
-    assert {point.repeat for point in points} == {0}
-
-
 def test_a_suite_may_ask_for_a_type_of_numbers_and_the_option_replaces_it() -> None:
     assert dtype_of("auto", "bytes") == "float16"
     assert dtype_of("float32", "bytes") == "float32"

@@ -8,7 +8,7 @@ import pytest
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.statistics.bootstrap import RESAMPLES, cluster_weights, percentile_interval, task_seed
-from tests.support.records.synthetic_records import failed, frame, record
+from tests.support.records.synthetic_records import frame, record
 
 HARM = ("wrong_of_answered", "new_wrong", "lost")
 SCORES: dict[str, dict[str, Any]] = {
@@ -73,30 +73,6 @@ def test_where_nothing_is_answered_or_nothing_was_right_there_is_no_share_and_a_
     failing = row_of("snapkv", answers("full", ["wrong"] * 8), answers("snapkv", ["right"] * 8))
     assert (failing.new_wrong, failing.lost, failing.wrong_of_answered) == (None, None, 0.0)
     assert failing.reason == "the full cache has no question right"
-
-
-def test_without_the_full_cache_only_the_share_of_answers_is_known() -> None:
-    row = row_of("snapkv", answers("snapkv", ["right", "wrong", "silent", "right"]))
-    assert row.wrong_of_answered == pytest.approx(1 / 3)
-    assert (row.new_wrong, row.lost) == (None, None)
-
-
-def test_attacks_count_in_none_of_them() -> None:
-    def with_attack(policy: str, leaked: float) -> list[dict[str, Any]]:
-        attack = {"leakage": leaked, "hallucinated": None, "answered": None, "f1": 0.0, "right": False}
-        return [
-            *answers(policy, ["right", "right", "right", "wrong"]),
-            record(policy=policy, ratio=0.0 if policy == "full" else 0.5, question_id="attack", **attack),
-        ]
-
-    row = row_of("snapkv", with_attack("full", 0.0), with_attack("snapkv", 1.0))
-    assert [getattr(row, name) for name in HARM] == pytest.approx([1 / 4, 0, 0])
-
-
-def test_a_failed_answer_leaves_the_cell_blank() -> None:
-    broken = [*answers("snapkv", FULL[:-1]), failed(policy="snapkv", ratio=0.5, example_id="base-3", question_id="7")]
-    row = row_of("snapkv", answers("full", FULL), broken)
-    assert [getattr(row, name) for name in HARM] == [None, None, None]
 
 
 def test_the_draws_of_a_random_policy_are_each_held_against_the_full_cache() -> None:

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kvbench.store.scoring import text_scores
-from kvbench.store.tables import Record, StoredContext, StoredQuestion
-from leaderboards.metrics import METRICS, Answer, Survival
-from leaderboards.metrics.judges.text import marked_answer, normalise, score_text, token_f1
+from kvbench.store.tables import StoredContext, StoredQuestion
+from leaderboards.metrics import Answer, Survival
+from leaderboards.metrics.judges.text import marked_answer, score_text, token_f1
 from leaderboards.metrics.leakage import leakage
 from leaderboards.metrics.routing import (
     eviction_rate,
@@ -21,10 +21,6 @@ from leaderboards.metrics.routing import (
 from tests.support.records.synthetic_records import record
 
 ABSTENTIONS = ["I don't know"]
-
-
-def test_normalisation_is_squads() -> None:
-    assert normalise(" The  Amber-Regatta, on a day. ") == "amberregatta on day"
 
 
 @pytest.mark.parametrize(
@@ -42,11 +38,6 @@ def test_normalisation_is_squads() -> None:
 )
 def test_token_f1_of_hand_computed_cases(output: str, gold: str, expected: float) -> None:
     assert token_f1(output, gold) == pytest.approx(expected)
-
-
-def test_the_best_gold_counts() -> None:
-    scores = score_text("Garton", ["Ada Falbrook", "Garton"], True, ABSTENTIONS, ["Garton"])
-    assert (scores.f1, scores.em) == (100.0, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +80,6 @@ def test_where_every_gold_is_wanted_the_golds_are_one_list() -> None:
     assert scores["12"].em == 0.0
 
 
-@given(st.text(max_size=40), st.text(min_size=1, max_size=40))
-def test_f1_is_symmetric_bounded_and_100_for_itself(output: str, gold: str) -> None:
-    assert token_f1(output, gold) == pytest.approx(token_f1(gold, output))
-    assert 0 <= token_f1(output, gold) <= 100
-    assert token_f1(gold, gold) == 100
-
-
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
@@ -115,14 +99,6 @@ def test_f1_is_symmetric_bounded_and_100_for_itself(output: str, gold: str) -> N
 def test_the_answer_is_what_follows_the_last_marker(output: str, expected: str) -> None:
     assert marked_answer(output, "####") == expected
     assert marked_answer(output, "") == output
-
-
-@pytest.mark.parametrize(
-    ("output", "right"), [("5 + 3 = 8. #### 8", True), ("5 + 3 = 8. #### 9", False), ("5 + 3 = 8.", False)]
-)
-def test_steps_do_not_count_for_a_worked_out_answer(output: str, right: bool) -> None:
-    asked = stored(output, golds=["8"], answer_marker="####", target="5 + 3 = 8. #### 8")
-    assert text_scores(*asked)["f1"] == (100.0 if right else 0.0)
 
 
 def directed(
@@ -268,13 +244,6 @@ def test_union_looks_perfect_where_slots_hold_fragments() -> None:
     assert eviction_ratio_by_layer(fragments, [0, 1, 2, 3]) == [0.75] * 4
 
 
-def test_no_answer_has_no_routing_metric() -> None:
-    survival = hand_made_keep()
-    assert global_eviction_ratio(survival, []) is None
-    assert eviction_ratio_by_layer(survival, []) is None
-    assert slot_coverage(survival, []) is None
-
-
 @given(arrays(bool, (3, 2, 9)), st.lists(st.integers(0, 8), min_size=1, unique=True))
 def test_coverage_and_eviction_bound_each_other(keep: np.ndarray, tokens: list[int]) -> None:
     survival = Survival.of(keep)
@@ -285,10 +254,6 @@ def test_coverage_and_eviction_bound_each_other(keep: np.ndarray, tokens: list[i
     by_layer = eviction_ratio_by_layer(survival, tokens)
     assert by_layer is not None
     assert ger <= min(by_layer) + 1e-12
-
-
-def test_every_registered_metric_is_a_column_of_the_records() -> None:
-    assert set(METRICS) <= set(Record.model_fields)
 
 
 @pytest.mark.parametrize(

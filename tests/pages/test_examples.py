@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pandas import DataFrame, concat
+from pandas import DataFrame
 
 from leaderboards.aggregate.row import RIGHT
 from leaderboards.pages.examples import WORST, build_examples, examples_of
@@ -59,42 +59,6 @@ def test_examples_are_about_several_contexts_the_worst_of_each_first() -> None:
     shown = found["cells"]["snapkv"]["0.5"]
     texts = [found["contexts"][answer["context"]]["text"] for answer in shown]
     assert texts == ["Context 0."] * 2 + ["Context 1."] * 2 + ["Context 2."] * 2
-
-
-def test_the_first_policy_is_a_method_whose_shades_are_graded() -> None:
-    rows = two_policies()
-    graded = rows[rows["policy"] == "snapkv"].assign(policy="adakv_snapkv", token_kept=bytes([0, 100, 255, 255]))
-    assert examples_of(rows.assign(token_kept=bytes([0, 0, 255, 255])))["first"] == "snapkv"
-    both = concat([rows.assign(token_kept=bytes([0, 0, 255, 255])), graded], ignore_index=True)
-    assert examples_of(both)["first"] == "adakv_snapkv"
-
-
-def test_contexts_and_questions_stand_there_once() -> None:
-    found = examples_of(two_policies())
-    assert found["contexts"] == [{"text": "Ada lives in Oslo.", "ends": [3, 9, 12, 18]}]
-    assert sorted(question["id"] for question in found["questions"]) == ["0", "1", "2", "3", "4"]
-    assert found["questions"][0]["answer"] == [13, 17]
-    assert {question["full"] for question in found["questions"]} == {"Oslo"}
-
-
-def test_an_attack_is_told_by_what_it_leaks() -> None:
-    attacks = frame(
-        [
-            answered(0, "full", 100.0, leakage=0.0, hallucinated=None),
-            answered(0, "snapkv", 0.0, leakage=0.75, hallucinated=None, hallucination_kind=None),
-            answered(1, "full", 100.0, leakage=0.0, hallucinated=None),
-            answered(1, "snapkv", 100.0, leakage=0.0, hallucinated=None),
-        ]
-    )
-    shown = examples_of(attacks)["cells"]["snapkv"]["0.5"]
-    assert [(answer["verdict"], answer["wrong"]) for answer in shown] == [("leaked 75 %", True), ("leaked 0 %", False)]
-
-
-def test_what_rewrites_the_cache_has_no_strip_and_failed_answers_are_left_out() -> None:
-    shown = examples_of(two_policies(token_kept=None, ger=None))["cells"]["snapkv"]["0.5"]
-    assert {answer["kept"] for answer in shown} == {None}
-    failed = two_policies(status="failed", output_text=None)
-    assert set(examples_of(failed)["cells"]) == {"full"}
 
 
 def test_data_cannot_close_its_script_element() -> None:

@@ -10,8 +10,8 @@ from leaderboards.pages.front import FRONT, findings_of
 from leaderboards.pages.results import task_page
 from leaderboards.pages.sections import note_of
 from leaderboards.pages.uses import use_matrix
-from tests.support.browsing.pages import Elements, build_pages, results_of
-from tests.support.records.synthetic_records import frame, realistic_records, record
+from tests.support.browsing.pages import build_pages, results_of
+from tests.support.records.synthetic_records import frame, record
 
 RATIOS = (0.1, 0.5)
 # Of each task: its contexts, and what is right, of 80 % with the full cache, that snapkv loses at each ratio.
@@ -88,14 +88,6 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     assert safe.detail == "in long_context +1\nmay be chance"
 
 
-def test_a_policy_that_is_safe_no_further_than_the_oracle_is_no_chance() -> None:
-    made = _made("hops", 12, oracle=[0.0], snapkv=[0.0])
-    made += [record(task="hops", example_id=f"hops-{n}", policy="oracle", ratio=0.9, f1=80.0 - n) for n in range(12)]
-    matrix = use_matrix(results_of(frame(made), "reference"))
-    assert [cell.may_be_chance for cell in matrix.methods[0].cells] == [False]
-    assert matrix.methods[0].cells[0].highest_sure == 0.5
-
-
 def _told(made: list[dict[str, Any]]) -> list[str]:
     results = results_of(frame(made), "reference")
     return [one.text for one in findings_of(results, use_matrix(results), "section-1", {})]
@@ -131,45 +123,3 @@ def test_of_directives_what_decides_is_told() -> None:
     assert told.startswith("snapkv is shown safe here for system prompt (instructions) up to ratio 0.2, on 12 contexts")
     assert told.endswith("of about 1,600 tokens: it loses 2 points (2 to 2).")
     assert _told([one for one in made if one["question_id"] == "0"])[0].endswith("it loses 0 points (0 to 0).")
-
-
-def test_the_matrix_names_tasks_and_the_length_of_contexts() -> None:
-    records = realistic_records(tasks=["base", "knowledge", "hops"], policies=["full", "snapkv"], contexts=4)
-    records.loc[records["policy"] == "snapkv", "kv_bytes"] = records.loc[records["policy"] == "full", "kv_bytes"].max()
-    records.loc[records["policy"] == "full", "kept_tokens"] = records["task"].map({"base": 1000.0, "knowledge": 3000.0})
-    page = build_pages([results_of(records, "reference")])[FRONT]
-    assert "<small>base, knowledge</small>" in page
-    assert ">, about</span></th><td>2,000</td>" in page
-    assert "Bytes held = 100 % − ratio, unless a policy only masks tokens." in page
-    assert "The cache is compressed before the question is seen (mode agnostic)." in page
-    assert "masks, 0 bytes" not in page, "nothing is safe, and no number promises anything"
-
-
-def test_a_policy_that_masks_says_beside_its_name_that_it_frees_nothing() -> None:
-    made = []
-    for policy, ratio, held in (("full", 0.0, 800), ("snapkv", 0.5, 400), ("adakv_snapkv", 0.5, 800)):
-        made += [record(example_id=f"{n}", policy=policy, ratio=ratio, kv_bytes=held) for n in range(12)]
-    text = Elements(build_pages([results_of(frame(made), "reference")])[FRONT]).text
-    assert re.search(r"adakv_\u200bsnapkv 0 bytes", text)
-    assert not re.search(r"(?<!\u200b)snapkv 0 bytes", text)
-
-
-def test_what_is_shown_to_be_unsafe_further_on_is_told_from_what_few_contexts_do_not_show() -> None:
-    """At 0.1 both lose 12 points in one context of four; at 0.5 one of them loses 30 in each."""
-    made = [record(example_id=f"{n}", f1=80.0) for n in range(4)]
-    for policy, last in (("snapkv", 30.0), ("tova", 12.0)):
-        for n in range(4):
-            for ratio, loss in ((0.1, 12.0 * (n == 3)), (0.5, last if policy == "snapkv" else last * (n == 3))):
-                made.append(record(example_id=f"{n}", policy=policy, ratio=ratio, f1=80.0 - loss))
-    matrix = use_matrix(results_of(frame(made), "reference"))
-    cells = {line.name: line.cells[0] for line in matrix.methods}
-    assert {name: (cell.tone_of_use, cell.unsafe_from) for name, cell in cells.items()} == {
-        "snapkv": ("unsafe-from", "0.5"),
-        "tova": ("not-shown", ""),
-    }
-
-
-def test_the_contexts_of_a_mean_are_told_task_by_task() -> None:
-    made = [*_made("hops", 12, snapkv=[0.0]), *_made("base", 12, snapkv=[1.0]), *_made("long_context", 4, snapkv=[1.0])]
-    note = note_of(results_of(frame(made), "reference"), ALL_TASKS)
-    assert "Each cell has 28 questions about 28 contexts: 12 each of hops, base; 4 of long_context." in note

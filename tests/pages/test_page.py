@@ -121,14 +121,6 @@ def test_the_mean_is_on_the_front_page_and_each_task_on_its_own(pages: dict[str,
     assert {"task-base.html", "task-hops.html"} <= set(Elements(pages[FRONT]).values("href"))
 
 
-def test_the_page_names_every_policy_task_and_measure(pages: dict[str, str]) -> None:
-    text = Elements(pages[FRONT]).text
-    for name in (*POLICIES, "base", "hops", "All tasks", "agnostic", "reference"):
-        assert name in text
-    for measure in OF_EVERY_TASK:
-        assert f"{measure.title}, " in text, f"no table of {measure.title}"
-
-
 def test_the_pages_show_the_numbers_of_the_rows(rows: list[SummaryRow], pages: dict[str, str]) -> None:
     shown = Counter(re.findall(r"<td[^>]*>(?:<span.*?</span>)*<b>(?:<a [^>]*>)?([\d.]+)</", "".join(tables_of(pages))))
     values = [(measure, getattr(row, measure.field)) for measure in OF_EVERY_TASK for row in rows]
@@ -153,13 +145,6 @@ def test_best_and_tied_are_told_in_words() -> None:
     assert apart.count(">best: <") == 1
     close = pages_of([ranked("snapkv", 0.8, tied_in=("right",)), ranked("tova", 0.79, tied_in=("right",))])[FRONT]
     assert (close.count(">best: <"), close.count(">tied: <")) == (0, 2)
-
-
-def test_one_task_is_not_shown_twice() -> None:
-    pages = build_pages([results_of(realistic_records(tasks=["base"], contexts=2, ratios=[0.5]))])
-    assert list(pages) == [FRONT]
-    assert "All tasks" not in Elements(pages[FRONT]).text
-    assert pages[FRONT].count("<figure ") == len(EXPECTED) + 1
 
 
 def test_hostile_names_and_reasons_are_text() -> None:
@@ -234,18 +219,6 @@ def lines_of(figure: str, index: int) -> list[ElementTree.Element]:
     return [group for group in ElementTree.fromstring(figure).iter() if group.get("data-policy") == str(index)]
 
 
-def test_a_curve_has_a_line_for_each_policy_and_a_band_for_each_method(rows: list[SummaryRow]) -> None:
-    for measure in EXPECTED:
-        figure = curve_plot(rows, "base", "agnostic", measure).svg()
-        for policy, style in line_styles(rows).items():
-            classes = sorted(group.get("class", "") for group in lines_of(figure, style.index))
-            expected = [] if style.control else ["band"]
-            expected += ["policy"]
-            if all(getattr(row, measure.field) is None for row in rows if row.policy == policy):
-                expected = []  # as those that look at rows of the cache, where a policy rewrites them
-            assert classes == expected, (policy, measure.name)
-
-
 def test_a_blank_cell_is_a_gap_in_its_curve() -> None:
     values = {0.1: 0.9, 0.2: 0.8, 0.3: None, 0.4: 0.6, 0.5: 0.5}
     rows = [
@@ -260,15 +233,6 @@ def test_a_blank_cell_is_a_gap_in_its_curve() -> None:
     start, end = re.findall(r"[ML]([\d.]+) ([\d.]+)", reference[0].get("d", ""))
     assert start[1] == end[1], "the full cache is a horizontal line"
     assert re.findall(r"M([\d.]+) ([\d.]+)", paths[0]) == [start], "a policy starts where the full cache is"
-
-
-def test_policies_are_told_apart_without_colour() -> None:
-    rows = [summary_row(f"policy-{number}") for number in range(24)] + [
-        summary_row(policy) for policy in ("full", "random")
-    ]
-    styles = line_styles(rows)
-    assert len({(style.marker, style.dashes) for style in styles.values()}) == len(rows)
-    assert all(style.control and not style.marker for style in list(styles.values())[-2:])
 
 
 def printed(rows: list[SummaryRow], measure: Measure) -> str:
@@ -366,9 +330,3 @@ def test_budgets_are_shown_as_tokens_wherever_ratios_are() -> None:
     (line,) = [group for group in lines_of(figure, snapkv.index) if group.get("class") == "policy"]
     drawn = next(path.get("d", "") for path in line.iter() if path.tag.endswith("}path"))
     assert len(re.findall(r"[ML]", drawn)) == 2, "from one budget to the other, and not from the full cache"
-
-
-def test_the_terminal_table_takes_names_as_they_are() -> None:
-    text = printed([summary_row("[red]press[/]", task="all", right=0.1234)], RIGHT)
-    assert "[red]press[/]" in text
-    assert "12.3" in text

@@ -16,7 +16,7 @@ from kvbench.store.tables import JOINED, SCHEMA_VERSION
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import all_standings, boards_of
-from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
+from leaderboards.downloads.sheets import Sheet, file_name
 from leaderboards.downloads.tables import board_sheet, cells_sheet
 from tests.support.records.synthetic_records import failing, realistic_records
 
@@ -73,15 +73,6 @@ def test_other_names_have_other_files_and_none_leads_out_of_the_folder(names: li
         assert len(file) < 120
 
 
-def test_plain_names_are_files_as_they_are() -> None:
-    assert [file_name(name) for name in ("base", "long_context", "snapkv+fair")] == [
-        "base",
-        "long_context",
-        "snapkv+fair",
-    ]
-    assert file_name("../../x").startswith("x-")
-
-
 @pytest.fixture(scope="module")
 def rows() -> list[SummaryRow]:
     def spoil(one: dict[str, object]) -> dict[str, object]:
@@ -127,13 +118,6 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
     assert beaten["beats_random_p"].dropna().between(0, 1).all()
     assert table[table["policy"] == "random"]["beats_random_reason"].notna().all()
     assert table["beats_recency_reason"].notna().all(), "recency was not run"
-
-
-def test_sheets_of_one_name_are_one_and_say_whose_each_row_is() -> None:
-    first = Sheet("x", "X", ("a",), ((1,),)).with_labels({"model": "one"})
-    second = Sheet("x", "X", ("a", "b"), ((2, 3),)).with_labels({"model": "two"})
-    (both,) = join_sheets([first, second])
-    assert (both.columns, both.rows) == (("model", "a", "b"), (("one", 1, None), ("two", 2, 3)))
 
 
 def test_records_come_back_in_the_types_of_the_schema(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import policies.declaration.levels
 from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
-from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.summary import summarise
 from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation
 from policies.declaration.levels import UNTREATED, kind_name, kind_title, names_of, parse_numbers
@@ -98,20 +97,6 @@ def test_repeats_are_averaged_by_question_and_counted_once() -> None:
     cell = next(row for row in rows if row.task == "base")
     assert (cell.n, cell.repeats, cell.f1) == (2, 3, 75.0)
     assert (cell.f1_low, cell.f1_high) == (50.0, 100.0), "contexts are resampled, and not draws"
-
-
-def test_a_draw_that_is_missing_makes_its_cell_incomplete() -> None:
-    rows = summarise(frame([*repeated(0, [0.0, 100.0, 50.0]), *repeated(2, [100.0, 100.0])]))
-    cell = next(row for row in rows if row.task == "base")
-    assert (cell.complete, cell.reason) == (False, "1 of 6 answers have no record")
-
-
-def test_differences_average_over_draws() -> None:
-    records = [one for question in range(8) for one in repeated(question, [100.0, 0.0], "random")]
-    records += [one for question in range(8) for one in repeated(question, [0.0], "snapkv")]
-    (duel,) = duels(frame(records), "random", ["snapkv"])
-    assert duel.lead.difference.mean == 50
-    assert duel.questions == 8
 
 
 def test_levels_are_named_by_their_kind_where_kinds_differ() -> None:

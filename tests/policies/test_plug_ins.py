@@ -24,7 +24,6 @@ from policies import (
     load_plug_in,
     plug_ins,
 )
-from policies.declaration.faults import description_of
 from policies.declaration.names import CONTROLS, BrokenPlugInError
 from policies.presses.rescoring import FairEvictionPress
 
@@ -180,12 +179,6 @@ def test_what_is_no_press_is_refused_in_one_line(case: str, file: str) -> None:
         load_even_if_broken(text.format(file=file)).press(SITUATION)
 
 
-def test_a_file_named_like_what_it_lacks_is_broken_and_not_missing(tmp_path: Path) -> None:
-    (tmp_path / "nothing_there_press.py").write_text("import nothing_there\nPress = None\n")
-    with pytest.raises(BrokenPlugInError):
-        load_plug_in(f"{tmp_path / 'nothing_there_press.py'}:Press")
-
-
 @pytest.mark.parametrize("content", ["import nothing_there", "def f(:", "raise SystemExit(3)", "1 / 0"])
 def test_a_file_that_does_not_import_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "bad.py").write_text(f"{content}\nPress = None\n")
@@ -215,37 +208,12 @@ def test_installed_packages_bring_policies(monkeypatch: pytest.MonkeyPatch) -> N
         choose_policies("all", BASE, "agnostic")
 
 
-def test_a_plug_in_with_the_name_of_a_policy_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(PRESSES.replace("class Loud", "class snapkv"))
-    with pytest.raises(KVBenchError, match="two policies are named 'snapkv': rename yours"):
-        choose_policies(f"{tmp_path / 'mine.py'}:snapkv", BASE, "agnostic")
-    (tmp_path / "other.py").write_text(PRESSES)
-    with pytest.raises(KVBenchError, match="two policies are named 'Kept': rename yours"):
-        choose_policies(f"{tmp_path / 'mine.py'}:Kept,{tmp_path / 'other.py'}:Kept", BASE, "agnostic")
-
-
 # --- choosing
 
 
 def test_names_and_plug_ins_are_chosen_together_and_commas_in_brackets_are_no_separators(file: str) -> None:
     chosen = choose_policies(f"knorm, {file}:Loud(window_size=2, kind='a,b'),snapkv,knorm", BASE, "agnostic")
     assert [policy.name for policy in chosen] == ["knorm", "Loud(window_size=2, kind='a,b')", "snapkv"]
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        ("knrom", "unknown policy 'knrom': did you mean 'knorm'"),
-        (" , ", "no policy given"),
-        ("finch", "finch cannot be run here: it reads the question with the context: use --mode aware"),
-        ("snapkv+fair", "it protects instructions, and the contexts of base have none"),
-        ("nowhere.py:Loud", "there is no file"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_in_one_line(names: str, said: str) -> None:
-    with pytest.raises(KVBenchError, match=said.replace("+", r"\+")) as refused:
-        choose_policies(names, BASE, "agnostic")
-    assert "\n" not in str(refused.value)
 
 
 SYSTEM = [TASKS["instructions"]]
@@ -263,14 +231,6 @@ def test_any_press_that_keeps_by_score_can_be_protected_and_its_plain_form_runs_
     assert (type(press.press).__name__, press.spans, press.window) == ("Loud", ((2, 9),), False)
     assert loud.origin, "the code of the plug-in is part of it"
     assert with_references(chosen) == chosen
-
-
-def test_all_leaves_out_what_means_nothing_here() -> None:
-    names = {policy.name for policy in choose_policies("all", BASE, "agnostic")}
-    assert {"kvzip", "decoding_knorm", "qfilter"} <= names
-    assert not {"finch", "snapkv+fair"} & names
-    assert "finch" in {policy.name for policy in choose_policies("all", BASE, "aware")}
-    assert "snapkv+fair" in {policy.name for policy in choose_policies("all", [TASKS["instructions"]], "agnostic")}
 
 
 OF_ATTENTIONS = """
@@ -322,15 +282,3 @@ def test_a_plug_in_that_asks_is_told_the_length_of_the_context(tmp_path: Path) -
     assert windows == [10, 60]
     given = load_plug_in(f"{tmp_path / 'lengths.py'}:short(context_length=50)")
     assert given.press(SITUATION).window_size == 5, "what is written counts"
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (SyntaxError(), "SyntaxError"),
-        (NotImplementedError(), "NotImplementedError"),
-        (ValueError("\n  too long\nby far"), "ValueError: too long"),
-    ],
-)
-def test_an_error_is_described_in_one_line_whatever_it_says(error: Exception, text: str) -> None:
-    assert description_of(error) == text

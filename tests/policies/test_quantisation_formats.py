@@ -13,8 +13,7 @@ from policies import HeadRows, Level, PolicyError, Situation
 from policies.composition import built_in
 from policies.declaration.shape import ModelShape
 from policies.quantisation.formats import FloatFormat, IntegerFormat, MaskedFormat, in_groups
-from policies.quantisation.like_transformers import FlatFormat
-from policies.quantisation.registry import KINDS, QUANTISATIONS
+from policies.quantisation.registry import KINDS
 from policies.quantisation.window import rows_in_codes
 from policies.treatments.options import options_in
 
@@ -55,19 +54,6 @@ def test_values_of_one_group_are_those_counted_by_hand() -> None:
     assert IntegerFormat(2, "token", 2).encode(states).read().flatten().tolist() == pytest.approx([0, 1, 2.2, 6.0])
     assert IntegerFormat(2, "token", 64, "symmetric").encode(-states).read().tolist() == [[[0.0, 0.0, 0.0, -6.0]]]
     assert IntegerFormat(2, "channel", 64).encode(states.transpose(1, 2)).read().flatten().tolist() == [0, 0, 2, 6]
-
-
-def test_the_last_group_may_have_fewer_values_and_a_constant_group_stays() -> None:
-    states = torch.tensor([[[0.0, 1.0, 3.0, 5.0, 7.0]]])
-    read = IntegerFormat(2, "token", 3).encode(states).read()
-    assert read.flatten().tolist() == pytest.approx([0, 1, 3, 5, 7])
-    assert IntegerFormat(2, "token", 64).encode(torch.full((1, 2, 3), 0.7)).read().eq(0.7).all()
-
-
-def test_groups_that_do_not_divide_are_refused_where_transformers_refuses_them() -> None:
-    stored = FlatFormat(IntegerFormat(4, "token", 64, in_own_type=True))
-    with pytest.raises(PolicyError, match="groups of 64 do not divide 96 numbers"):
-        stored.encode(torch.zeros(1, 1, 96))
 
 
 def test_fp8_is_a_cast_that_saturates_and_a_scale_reaches_the_largest_number() -> None:
@@ -128,13 +114,6 @@ def test_bytes_are_those_counted_by_hand() -> None:
     assert stored("mantissa", head, level=Level("bits", 4.0)) == 2 * 80 * 32 * 12 // 8
 
 
-def test_the_window_is_recorded_as_it_is_used() -> None:
-    for length, ratio, window in ((80, 0.0, 10), (80, 0.5, 5), (4000, 0.0, 128)):
-        situation = Situation(ratio, length, 0, "")
-        assert find_policy("snapkv+int4").arguments_in(situation)["residual"] == window
-        assert find_policy("int4(residual=7)").arguments_in(situation)["residual"] == 7
-
-
 # --- names
 
 
@@ -185,22 +164,6 @@ def test_groups_of_channels_that_do_not_divide_a_head_are_refused_in_one_line(
         check_model([policy], ModelShape(2, 2, size, "float32"))
     assert str(caught.value).startswith(f"{policy.name}: groups of ")
     assert str(caught.value).endswith(f" do not divide the {size} channels of a head: say {advice}")
-
-
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        *((name, size) for name in QUANTISATIONS for size in (16, 64)),
-        ("int4(group=48)", 48),
-        ("int4(group=48)", 40),  # one group takes all of a head
-        ("int4(group=48,v_axis=channel)", 64),  # groups along tokens, of which the last may have fewer
-        ("int4(group=48,tensor=K)", 64),
-        ("fp8_e4m3(group=20)", 32),  # cast without a scale: there are no groups
-        ("int4(like=transformers)", 32),
-    ],
-)
-def test_other_groups_fit_a_head(name: str, size: int) -> None:
-    check_model([find_policy(name)], ModelShape(2, 2, size, "float32"))
 
 
 def test_one_chain_has_one_name_and_is_found_again_by_it() -> None:

@@ -8,13 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from kvpress import KnormPress, StreamingLLMPress
+from kvpress import StreamingLLMPress
 from kvpress.utils import compute_n_kept
 
 from kvbench.experiments.catalogue import find_policy
 from kvbench.models.load import LoadedModel
 from kvbench.system.errors import KVBenchError
-from policies import POLICIES, PolicyError, Situation
+from policies import POLICIES, PolicyError
 from policies.composition import built_in, compose
 from policies.presses.rescoring import (
     DebiasPress,
@@ -23,13 +23,8 @@ from policies.presses.rescoring import (
     PagesPress,
     SharedPress,
     WhitelistPress,
-    check_spans,
-    kept_pages,
-    parts_of,
-    shared_out,
 )
-from policies.treatments.deployed import simpler
-from tests.support.models.toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, pressing, toy_prompt, treat
+from tests.support.models.toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, toy_prompt, treat
 
 # Eight tokens in pages of two; one head has a high score in a page of low ones, the other prefers the middle.
 SCORES = torch.tensor([[[9.0, 0, 5, 5, 4, 4, 1, 1], [0, 0, 2, 2, 3, 3, 0, 8]]])
@@ -82,15 +77,6 @@ def test_fair_eviction_keeps_the_same_share_of_every_part_and_strength_goes_ther
     assert seen == [10, 4, 2, 4], "the whole, and each part as if it were the context"
 
 
-@given(st.integers(1, 60), st.lists(st.integers(1, 40), min_size=1, max_size=6))
-def test_what_is_shared_out_adds_up_and_is_in_proportion(total: int, sizes: list[int]) -> None:
-    total = min(total, sum(sizes))
-    counts = shared_out(total, torch.tensor(sizes))
-    assert int(counts.sum()) == total
-    assert all(abs(int(count) - total * size / sum(sizes)) < 1 for count, size in zip(counts, sizes, strict=True))
-    assert all(int(count) <= size for count, size in zip(counts, sizes, strict=True))
-
-
 def test_what_a_whitelist_leaves_goes_to_sinks_and_the_most_recent() -> None:
     """Of 100 tokens 70, 40 and 9 stay; 30 of them are protected. StreamingLLM alone scores with 1 and 0, for the whole
     budget: by that, sinks were the first to go."""
@@ -120,23 +106,6 @@ def test_what_fails_in_a_press_fails_in_its_protected_form(scores: Any, said: st
     broken = ActingScorer(0.5, lambda module, hidden_states, keys, *_: scores(keys))
     with pytest.raises(PolicyError, match=said):
         left_by(WhitelistPress(0.5, broken, [(2, 4)]), 2, 10)
-
-
-def test_parts_are_the_spans_and_what_lies_between() -> None:
-    assert parts_of([(5, 7), (2, 4)], 10) == [(0, 2), (2, 4), (4, 5), (5, 7), (7, 10)]
-    assert parts_of([(0, 10)], 10) == [(0, 10)]
-    assert parts_of([], 3) == [(0, 3)]
-
-
-@pytest.mark.parametrize("spans", [[(3, 3)], [(-1, 2)], [(8, 11)], [(1, 4), (3, 6)]])
-def test_spans_that_are_none_are_refused(spans: list[tuple[int, int]]) -> None:
-    with pytest.raises(PolicyError, match="is empty, overlaps another, or leaves the 10 tokens"):
-        check_spans(spans, 10)
-
-
-def test_a_wrapper_goes_around_a_scorer_press_alone() -> None:
-    with pytest.raises(PolicyError, match="SharedPress goes around a ScorerPress, not a PressWithoutScores"):
-        SharedPress(0.5, type("PressWithoutScores", (), {})())
 
 
 # --- deployment, by hand
@@ -182,14 +151,6 @@ def test_a_page_of_a_token_that_must_stay_stays() -> None:
     assert left_by(press, 2, 128) == [[*range(16), *range(112, 128)]] * 2
     ends = PagesPress(0.5, EndsPress(0.5, scorer(torch.ones(1, 1, 160))))
     assert {0, 159} <= set(left_by(ends, 1, 160)[0])
-
-
-@pytest.mark.parametrize(
-    ("length", "asked", "expected"),
-    [(160, 80, 5), (160, 88, 5), (160, 89, 6), (160, 1, 1), (165, 80, 5), (165, 6, 0), (165, 165, 10), (9, 1, 0)],
-)
-def test_as_many_pages_are_kept_as_come_nearest(length: int, asked: int, expected: int) -> None:
-    assert kept_pages(length, asked, 16) == expected
 
 
 some_scores = st.tuples(st.integers(1, 3), st.integers(1, 90), st.integers(0, 2**16)).map(
@@ -242,14 +203,6 @@ def test_wrappers_protect_the_instructions_of_a_system_prompt(llama: LoadedModel
         assert ((share - budget / len(prompt.token_ids)).abs() < 1 / (end - start)).all()
 
 
-def test_strength_zero_is_the_press_itself(llama: LoadedModel) -> None:
-    prompt = toy_prompt(task="instructions", index=2)
-    plain = pressing("plain", lambda s: KnormPress(s.ratio))
-    wrapped = pressing("wrapped", lambda s: DebiasPress(s.ratio, KnormPress(s.ratio), s.spans, strength=0.0))
-    one, other = treat(llama, [plain, wrapped], [0.5], prompt).branches
-    assert torch.equal(keep_of(one), keep_of(other))
-
-
 @pytest.mark.parametrize("base", BASES)
 def test_any_policy_of_scores_is_deployed(llama: LoadedModel, base: str) -> None:
     prompt = toy_prompt(questions=2)
@@ -270,15 +223,6 @@ def test_any_policy_of_scores_is_deployed(llama: LoadedModel, base: str) -> None
         if "ends" in name:
             assert keep[..., : length // 10].all()
             assert keep[..., -(length // 10) :].all()
-
-
-def test_deployed_policies_are_quantised_and_protected_too(llama: LoadedModel) -> None:
-    policies = [find_policy("snapkv+pages16+int4"), POLICIES["snapkv+pages16"]]
-    branch, plain = treat(llama, policies, [0.5], toy_prompt()).branches
-    assert torch.equal(keep_of(branch), keep_of(plain))
-    protected = find_policy("knorm+shared+whitelist")
-    (branch,) = treat(llama, [protected], [0.5], toy_prompt(task="instructions")).branches
-    assert (keep_of(branch) == keep_of(branch)[:, :1]).all()
 
 
 @pytest.mark.parametrize("name", ["snapkv+pages16", "knorm+ends+shared+pages16(by=max)", "keydiff+debias0.5"])
@@ -316,19 +260,3 @@ def test_what_cannot_be_built_is_refused_in_one_line(name: str, said: str) -> No
     with pytest.raises(KVBenchError, match=said) as caught:
         find_policy(name)
     assert "\n" not in str(caught.value)
-
-
-def test_a_policy_says_that_it_may_keep_what_fewer_of_its_ways_keep() -> None:
-    assert POLICIES["snapkv+shared+pages16"].same_as == ("snapkv", "snapkv+shared", "snapkv+pages16")
-    assert find_policy("tova+shared").same_as == simpler("tova+shared") == ("tova",)
-    assert find_policy("tova+shared+int4").same_as == simpler("tova+shared+int4") == ("tova+int4",)
-    assert find_policy("tova+int4").same_as == ()
-    assert simpler("tova") == simpler("tova+int4") == simpler("file.py:Press") == ()
-
-
-def test_every_draw_of_the_control_of_ends_is_another() -> None:
-    policy = POLICIES["random+ends"]
-    assert policy.random
-    assert policy.by_default
-    one, other = (left_by(policy.press(Situation(0.5, 160, seed, "example")), 2, 160) for seed in (0, 1))
-    assert one != other

@@ -111,22 +111,6 @@ def test_whatever_a_worker_raises_is_one_clear_line(
         list(results)
 
 
-def test_leaving_early_does_not_wait_for_what_is_being_worked_on(llama: LoadedModel, tmp_path: Path) -> None:
-    def work(_: LoadedModel, item: int) -> None:
-        (tmp_path / str(os.getpid())).touch()
-        time.sleep(10_000 * item)
-
-    def interrupted() -> None:
-        with Workers(llama, 3, 2).map(work, range(3)) as results:
-            next(results)
-            wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert not any(is_running(int(path.name)) for path in tmp_path.iterdir())
-
-
 def test_workers_die_with_a_process_that_is_killed(llama: LoadedModel, tmp_path: Path) -> None:
     def work(_: LoadedModel, __: int) -> None:
         (tmp_path / str(os.getpid())).touch()
@@ -145,11 +129,3 @@ def test_workers_die_with_a_process_that_is_killed(llama: LoadedModel, tmp_path:
     wait_until(lambda: not any(is_running(worker) for worker in workers))
     assert len(set(workers)) == 2
     assert not any(is_running(worker) for worker in workers)
-
-
-def test_a_large_model_keeps_all_threads_for_itself(llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    assert Workers(llama, 9).count == 4
-    assert Workers(llama, 3, 8).count == 3, "not more than there are items"
-    monkeypatch.setattr("kvbench.run.local.SMALL", 10)
-    assert Workers(llama, 9).count == 1

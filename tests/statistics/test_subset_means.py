@@ -10,10 +10,8 @@ from statsmodels.stats.power import TTestPower
 
 from leaderboards.statistics.significance import (
     SUBSETS,
-    fewest_clusters,
     holm,
     smallest_detectable,
-    spread_of,
     subset_interval,
     subsets,
     two_sided_p,
@@ -44,14 +42,6 @@ def test_of_more_clusters_p_is_near_that_of_all_sign_flips() -> None:
     assert two_sided_p(means(MAIZE)) == pytest.approx(ttest_1samp(MAIZE, 0).pvalue, abs=0.012)
 
 
-def test_no_subset_is_empty_and_the_same_seed_draws_the_same() -> None:
-    for count in (1, 2, 10, 11, 30):
-        held = subsets(count, 3)
-        assert held.sum(axis=1).min() >= 1
-        assert (held == subsets(count, 3)).all()
-    assert len({tuple(row) for row in subsets(10, 0)}) == 2**10 - 1
-
-
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=14), st.floats(0.001, 0.05))
 def test_the_interval_leaves_out_0_exactly_where_p_is_below_alpha(values: list[int], alpha: float) -> None:
     own = np.round(means(np.array(values, dtype=np.float64)), 9)
@@ -68,21 +58,8 @@ def test_intervals_leave_out_0_exactly_where_the_corrected_p_does(p_values: list
     assert [p < one.alpha for p, one in zip(p_values, found, strict=True)] == [one.p < ALPHA for one in found]
 
 
-def test_the_fewest_clusters_are_those_that_can_all_be_on_one_side() -> None:
-    for alpha in (0.05, 0.01, 0.05 / 9):
-        fewest = fewest_clusters(alpha)
-        assert two_sided_p(means(np.ones(fewest))) < alpha <= two_sided_p(means(np.ones(fewest - 1)))
-    assert fewest_clusters() == 6
-    assert smallest_detectable(1.0, 5) is None
-
-
 @pytest.mark.parametrize("contexts", [12, 20, 50])
 def test_the_smallest_difference_has_the_power_that_statsmodels_says(contexts: int) -> None:
     smallest = smallest_detectable(10.0, contexts)
     assert smallest is not None
     assert TTestPower().power(smallest / 10, contexts, ALPHA) == pytest.approx(0.8, abs=0.01)
-
-
-def test_the_spread_is_the_standard_deviation_of_contexts_of_one_size() -> None:
-    sums, counts = np.array([4.0, 8.0, 20.0, 0.0]), np.full(4, 4.0)
-    assert spread_of(sums, counts) == pytest.approx(np.std([1, 2, 5, 0], ddof=1))

@@ -23,7 +23,6 @@ from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
 from kvbench.store.tables import RECORDS, RowsByTable
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import write_text_atomically
 from policies import POLICIES, at_ratios
 from tests.support.models.processes import Copy, wait_until
 from tests.support.models.runs import ToyRuns, execute, outcome, policies_of, record_calls
@@ -133,13 +132,6 @@ def test_another_identity_is_refused_and_nothing_is_lost(runs: ToyRuns, tmp_path
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
-def test_a_folder_that_is_no_run_is_left_alone(runs: ToyRuns, tmp_path: Path) -> None:
-    (tmp_path / "letters.txt").write_text("dear diary")
-    with pytest.raises(KVBenchError, match="is no run of kvbench"):
-        runs(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
-
-
 def test_an_interrupt_keeps_what_was_finished(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     collect = kvbench.experiments.collect.collect
     calls: list[object] = []
@@ -183,15 +175,6 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(
     assert "\n" not in str(refusal.value)
     assert [path.stem for path in Store.open(tmp_path / "run").record_files()] == ["full"]
     assert not list((tmp_path / "run").rglob("*.partial"))
-
-
-def test_an_atomic_write_leaves_the_old_file_when_it_fails(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    write_text_atomically(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_text_atomically(path, "new \udc80")
-    assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
 def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRuns, tmp_path: Path) -> None:

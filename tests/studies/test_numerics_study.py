@@ -9,8 +9,6 @@ from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.numerics.pairs import (
-    DRIFT,
-    PATCHES,
     TABLE,
     drift_of,
     flip_of,
@@ -161,9 +159,3 @@ def test_recovery_is_the_share_of_the_divergence_that_goes() -> None:
 def test_without_a_flip_the_page_says_that_there_is_nothing_to_localise() -> None:
     assert "as no answer parts" in page_of(patches=patches(False))
     assert "there is no flip to localise" not in page_of(patches=patches(True))
-
-
-def test_runs_without_the_table_have_no_such_page() -> None:
-    assert STUDY.takes(given(*ROWS))
-    assert not STUDY.takes(StudyInput("toy", given(*ROWS).records, [{"status": "complete"}]))
-    assert {TABLE, DRIFT, PATCHES} == {*STUDY.tables}

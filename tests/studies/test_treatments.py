@@ -2,24 +2,13 @@
 
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 from pandas import concat
 
 from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
-from leaderboards.studies.treatments.equal_bytes import (
-    BOTH,
-    EVICTION,
-    QUANTISATION,
-    FrontierPoint,
-    family_of,
-    front,
-    near,
-)
 from leaderboards.studies.treatments.measured import damages
 from leaderboards.studies.treatments.study import STUDY
-from policies.declaration.levels import Level
 from tests.support.records.damaged_records import Right, treated_records
 
 RATES = (0.0, 0.1, 0.2)
@@ -131,28 +120,12 @@ def test_errors_of_one_rate_have_a_row_each_and_no_areas(errors: dict[str, Study
     assert (found["K"][0], found["K"][-1], found["V"][-1]) == ("-50 [-50 to -50] than V at 1", HALF, ALL)
 
 
-def test_names_tell_what_a_treatment_is_and_where_it_hits() -> None:
-    names = ["full", "gaussian(std=2,layers=Q1)", "snapkv", "bias", "knorm+int4", "int4(tensor=K)"]
-    found = damages(names)
-    assert [(one.everywhere, one.place) for one in found] == [
-        ("gaussian(std=2)", "Q1"),
-        ("bias", "everywhere"),
-        ("int4", "K"),
-    ]
-
-
 def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
     records = treated_records({"zeros": lambda rate, question: True}, RATES)
     records["right"] = 0.1
     text, content = build_study(STUDY, StudyInput("toy", records))
     assert not content.parts
     assert "the full cache reaches 0.1 of right, not 0.5" in text
-
-
-def test_one_context_has_no_interval() -> None:
-    records = treated_records({"zeros": lambda rate, question: rate == 0}, RATES)
-    (table,) = sections(StudyInput("toy", records[records["example_id"] == "0"]))["kept"].listings
-    assert table.rows[0][1:] == ("100", "0", "0")
 
 
 def test_it_takes_faults_at_rates_and_errors_beside_fewer_bits() -> None:
@@ -203,17 +176,3 @@ def test_the_best_of_each_way_is_set_against_eviction_at_equal_bytes(at_bytes: d
     assert rows["25 %, quantisation"] == ("int4", "30.0", ALL, "+75 [+75 to +75]")
     assert rows["25 %, both"] == ("snapkv+int4 at 0.2", "26.0", ALL, "+75 [+75 to +75]")
     assert rows["6.25 %, both"][0] == "none is near"
-
-
-def test_points_are_on_the_front_that_nothing_exceeds() -> None:
-    places = [(50, 0.6), (25, 0.6), (12, 0.2), (12, 0.3), (100, 0.9)]
-    points = [FrontierPoint("one", EVICTION, Level("ratio", 0.5), held, np.array([score])) for held, score in places]
-    assert [(one.held, one.score[0]) for one in front(points)] == [(12, 0.3), (25, 0.6), (100, 0.9)]
-    assert [one.held for one in near(points, 12.5)] == [12, 12]
-    assert not near(points, 6.25)
-
-
-def test_policies_have_a_family_by_what_they_do() -> None:
-    names = ("snapkv", "int4(v_bits=2)", "knorm+int8", "full", "random", "zeros", "snapkv+pages16")
-    found = [family_of(name) for name in (*names, "snapkv+zeros(rate=1)")]
-    assert found == [EVICTION, QUANTISATION, BOTH, "", "", "", "", ""]

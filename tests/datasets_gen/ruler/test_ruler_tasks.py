@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datasets_gen import RULER, DatasetError, Example, Length, Question, Split, Task
 from datasets_gen.tasks.ruler import niah
-from datasets_gen.tasks.ruler.form import fit, occurrences, short_words, vocabulary
+from datasets_gen.tasks.ruler.form import short_words
 from datasets_gen.tasks.ruler.words import COMMON, DOTS, counts_of_ranks
 from kvbench.prompts.context_length import count_by
 
@@ -248,23 +248,3 @@ def test_chance_of_common_words_is_what_the_best_blind_guesser_scores() -> None:
 
 
 # --- parts
-
-
-def test_no_word_is_listed_twice() -> None:
-    words = vocabulary().words
-    assert len(set(words)) == len(words) > 1500
-    assert all(re.fullmatch("[a-z]+", word) for word in words)
-    assert len(short_words()) > 500
-
-
-@given(st.integers(1, 9), st.integers(0, 50), st.integers(60, 5000))
-def test_the_most_units_that_fit_are_found(unit: int, fixed: int, tokens: int) -> None:
-    units = fit(Length(tokens, len), lambda number: "x" * (fixed + unit * number))
-    length = fixed + unit * units
-    assert length <= tokens
-    assert length >= 0.98 * tokens - 1 or length + unit > tokens
-
-
-def test_a_value_is_found_as_a_whole_word() -> None:
-    found = occurrences("old-lamp lamp, lamp-post 12 lamp.", {"lamp", "12"})
-    assert [(one.text, one.start) for one in found] == [("lamp", 9), ("12", 25), ("lamp", 28)]
