@@ -8,11 +8,7 @@ import kvpress
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.arguments import (
-    Arguments,
-    argument_rows,
-    arguments_of_records,
-)
+from leaderboards.aggregate.arguments import Arguments, argument_rows, arguments_of_records
 from policies import POLICIES, Policy, arguments_of
 from tests.support.records.synthetic_records import record
 

@@ -1,7 +1,6 @@
 """The board: a row for each policy, from records of which one knows what they come to."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,14 +11,7 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
 from leaderboards.boards.declaration import TableCell
 from policies.declaration.names import CONTROLS
-from tests.support.browsing.pages import results_of, write_pages
-from tests.support.records.synthetic_records import (
-    RATIOS,
-    by_budget,
-    failing,
-    frame,
-    realistic_records,
-)
+from tests.support.records.synthetic_records import RATIOS, by_budget, failing, frame, realistic_records
 
 POLICIES = ("full", "oracle", "random", "recency", "random+ends", "snapkv", "knorm", "expected_attention")
 
@@ -40,15 +32,6 @@ def test_there_is_a_board_for_each_task_and_for_their_mean(boards: dict[tuple[st
     for board in boards.values():
         assert {line.name for line in board.methods} == {"snapkv", "knorm", "expected_attention"}
         assert [line.name for line in board.controls] == list(CONTROLS)
-
-
-def test_methods_stand_in_the_order_of_their_ranks_and_controls_have_none(boards: dict[tuple[str, str], Board]) -> None:
-    board = boards["agnostic", ALL_TASKS]
-    ranks = [cells(board, line.name)["rank"].sort for line in board.methods]
-    assert ranks == sorted(ranks, key=lambda rank: -(rank or 0))
-    areas = [cells(board, line.name)["area"].sort for line in board.methods]
-    assert areas == sorted(areas, key=lambda area: -(area or 0))
-    assert {cells(board, line.name)["rank"].reason for line in board.controls} == {"a control has no rank"}
 
 
 def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) -> None:
@@ -143,11 +126,3 @@ def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataF
     assert len(right) > 2
     assert len(set(right)) == 1, "its one score is the same at every level"
     assert "–" not in right
-
-
-def test_a_first_page_is_made_of_policies_with_levels_of_different_kinds(
-    of_many_kinds: DataFrame, tmp_path: Path
-) -> None:
-    page = write_pages(tmp_path, results_of(of_many_kinds)).read_text(encoding="utf-8")
-    assert "shown safe" in page
-    assert all(policy in page for policy in POLICIES)

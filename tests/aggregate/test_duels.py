@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.duels import Duel, MeanDifference, duels
-from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import record
 
 
@@ -48,28 +47,6 @@ def test_a_copy_is_not_distinguished_and_nothing_could_be_seen_of_it() -> None:
     assert (found.difference.mean, found.p) == (0.0, 1.0)
     assert (found.verdict, found.smallest()) == ("not distinguished", None)
     assert found.explanation == "not distinguished (the same in all of n = 5)"
-
-
-def test_too_few_contexts_tell_nothing_and_say_so() -> None:
-    """Four contexts, all on one side: chance alone does that once in eight times."""
-    found = cell([100.0] * 8, [0.0] * 6 + [50.0] * 2).lead
-    assert (found.difference.low, found.verdict) == (None, "not distinguished")
-    assert found.p == pytest.approx(2 / 2**4)
-    few = "not distinguished (n = 4 is too few to tell any difference; --limit 16 would see ±"
-    assert found.explanation.startswith(few)
-
-
-def test_what_could_not_be_seen_is_said_with_how_many_contexts_would() -> None:
-    rng = np.random.default_rng(2)
-    one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
-    found = cell(one, other).lead
-    assert found.verdict == "not distinguished"
-    seen, half = value(found.smallest()), value(found.smallest(80))
-    assert seen / 2 > half > seen / 2.3, "four times the contexts see half of it, and a little less"
-    assert found.explanation == (
-        f"not distinguished (differences below ±{seen:.0f} cannot be seen with n = 20; --limit 80 would see "
-        f"±{half:.0f})"
-    )
 
 
 def at_levels(values: dict[float, list[float]], task: str = "base") -> pd.DataFrame:

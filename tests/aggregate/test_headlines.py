@@ -185,12 +185,6 @@ def test_ranks_areas_safe_ratios_and_verdicts_have_the_sign_of_the_truth(
             assert (safe.ratio, safe.outcome, safe.beyond) == (0.9, "safe", "not tried"), policy
 
 
-def test_over_both_tasks_whoever_harms_neither_is_first(standings: Mapping[tuple[str, str], Standing]) -> None:
-    known = {policy: value(standings["all", policy][RANK]).rank for policy in METHODS}
-    assert known["copy"] == 1
-    assert all(known[policy] > 1 for policy in METHODS if policy != "copy")
-
-
 def test_what_harms_one_task_is_safe_over_neither_and_that_task_is_named(
     standings: Mapping[tuple[str, str], Standing],
 ) -> None:

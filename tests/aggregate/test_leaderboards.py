@@ -169,13 +169,6 @@ def test_without_gold_answers_a_cell_is_complete_and_has_what_the_checkers_say()
     assert overall.reason == f"ifeval: no gold answers: see the directives; base: {NO_TWIN}"
 
 
-def test_a_question_without_a_record_blanks_its_cell() -> None:
-    rows = summarise(frame([*two_contexts(policy="full", ratio=0.0), *two_contexts()[:3]]))
-    assert find(rows, "base").f1 is None
-    assert find(rows, "base").reason == "1 of 4 answers have no record"
-    assert find(rows, "base", "full", 0.0).f1 == 100
-
-
 def test_tasks_weigh_the_same_however_many_questions_they_have() -> None:
     hops = [question(context, number, task="hops", f1=40.0) for context in range(5) for number in range(4)]
     overall = find(summarise(frame([*two_contexts(), *hops])), ALL_TASKS)
@@ -191,17 +184,6 @@ def test_the_interval_over_tasks_resamples_each_task_on_its_own() -> None:
     # equal tasks would have as wide a mean as each.
     expected = (widths["base"] ** 2 + widths["hops"] ** 2) ** 0.5 / 2
     assert widths[ALL_TASKS] == pytest.approx(expected, rel=0.1)
-
-
-def test_what_does_not_apply_is_blank_with_its_reason() -> None:
-    nothing = {"eviction_rate": None, "ger": None, "ger_by_layer": None, "slot_coverage": None}
-    rewritten = find(summarise(frame(two_contexts(**nothing))), "base")
-    assert (rewritten.f1, rewritten.ger, rewritten.slot_coverage, rewritten.eviction_rate) == (100, None, None, None)
-    assert rewritten.reason == f"{NO_TWIN}; not applicable: the policy rewrites the cache"
-    unanswerable = {"answerable": False, "ger": None, "ger_by_layer": None, "slot_coverage": None}
-    none = find(summarise(frame(two_contexts(**unanswerable))), "base")
-    assert (none.f1, none.ger, none.eviction_rate) == (100, None, 0)
-    assert none.reason == f"{NO_TWIN}; no answerable question"
 
 
 def test_the_order_of_records_within_a_cell_changes_nothing() -> None:

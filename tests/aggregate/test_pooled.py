@@ -45,14 +45,6 @@ def test_the_area_begins_at_the_full_cache_where_both_are_the_same() -> None:
     assert (short.end, *short.sides) == pytest.approx((0.2, 100, 80)), "theirs is at 60 where mine ends, at 0.2"
 
 
-def test_each_task_weighs_the_same_and_a_level_that_one_lacks_is_left_out() -> None:
-    frame = at_levels({0.5: CLOSE, 0.9: CLOSE})
-    both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
-    (two,) = pool(both, "mine", ["theirs"])
-    assert two.difference.mean == pytest.approx(30)
-    assert (two.tasks, two.contexts, two.n, two.span) == (("base", "hops"), 20, "20 (2 tasks x 10)", "at ratio 0.5")
-
-
 def test_a_pair_has_one_verdict_on_the_board_and_in_a_comparison() -> None:
     frame = realistic_records(
         ["base", "hops"], ["full", "random", "recency", "snapkv", "knorm"], ratios=[0.3, 0.6, 0.9]

@@ -1,9 +1,8 @@
 """What is best in a column of a table, and what cannot be told from it: paired, as ranks and comparisons are."""
 
-import numpy as np
 from pandas import DataFrame
 
-from leaderboards.aggregate.lead import mark_of, marks
+from leaderboards.aggregate.lead import mark_of
 from leaderboards.aggregate.row import (
     HALLUCINATION,
     REALISED_RATIO,
@@ -38,17 +37,6 @@ def answers(hard: list[float], **gains: list[float]) -> DataFrame:
 
 def found(records: DataFrame, task: str) -> dict[str, SummaryRow]:
     return {row.policy: row for row in summarise(records) if row.task == task}
-
-
-def test_best_is_what_all_others_differ_from_in_the_same_resamples() -> None:
-    """Differences of 2, 2, 2 and of 3, −1, 1, whose resampled means reach from below 0 to above it."""
-    one = np.array([10.0, 8.0, 10.0, 12.0])
-    assert marks({"snapkv": one, "tova": one - 2}) == {"snapkv": "best"}
-    assert marks({"tova": one - 2, "snapkv": one}, higher_is_better=False) == {"tova": "best"}
-    unclear = one - np.array([1.0, 3.0, -1.0, 1.0])
-    assert marks({"snapkv": one, "tova": one - 2, "knorm": unclear}) == {"snapkv": "tie", "knorm": "tie"}
-    assert marks({"snapkv": one, "tova": one + 1e-14}) == {"snapkv": "tie", "tova": "tie"}, "but for noise of sums"
-    assert marks({}) == marks({"snapkv": one}) == {}, "nothing was compared"
 
 
 def test_what_makes_a_context_hard_for_all_hides_no_difference() -> None:

@@ -13,7 +13,6 @@ from tests.support.records.routing_tables import routing_input
 
 pytestmark = needs_chromium
 
-TITLES = "[...document.querySelectorAll('section > h2')].map(each => each.textContent)"
 # Drawings that are wider than their figure, and texts of drawings that lie outside of them.
 OUTSIDE = """[...document.querySelectorAll('figure svg')].filter(each => each.checkVisibility()).filter(svg => {
   const box = svg.getBoundingClientRect();
@@ -38,14 +37,3 @@ def test_it_fits_and_nothing_is_cut(browser: Chromium, pages: Path, name: str, w
     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth") is True
     assert browser.evaluate(CUT) == []
     assert browser.evaluate(OUTSIDE) == 0
-
-
-def test_it_leads_with_classes_by_routes_that_few_tokens_have(browser: Chromium, pages: Path) -> None:
-    browser.open(pages / "observed.html")
-    assert browser.evaluate(TITLES)[0] == "Why answers are wrong: base"
-    assert "at least 0.3" in browser.evaluate("document.querySelector('section p').textContent")
-
-
-def test_causes_come_first_where_nothing_else_is_there(browser: Chromium, pages: Path) -> None:
-    browser.open(pages / "causes.html")
-    assert browser.evaluate(TITLES)[0] == "What was evicted that was needed"

@@ -1,21 +1,19 @@
 """The register of claims, on records where the truth is known."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from pandas import DataFrame
 
-from kvbench.commands.claims import experiments_of, job_of
+from kvbench.commands.claims import job_of
 from kvbench.experiments.build_grid import build_grid, check_job
 from kvbench.prompts.context_length import count_by
 from leaderboards.aggregate.evidence import Evidence
-from leaderboards.claims.declaration import BESIDE, Claim, Experiment, Statistic
-from leaderboards.claims.registry import chosen_claims, claims
+from leaderboards.claims.declaration import Claim, Experiment, Statistic
+from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.faults import F
 from leaderboards.claims.verdict import Judgement, judge
-from leaderboards.errors import LeaderboardError
 from policies.declaration.names import split_outside_brackets
 
 EXPERIMENT = Experiment("made up", "base", "zeros", (("rate", "0.1,0.2"),), contexts=8)
@@ -99,10 +97,6 @@ def test_a_model_that_fails_has_nothing_to_lose() -> None:
     assert found.why == "base: the full cache reaches 0.3 of right, not 0.5"
 
 
-def test_few_contexts_decide_nothing() -> None:
-    assert verdict_of(claim(0.5), made_up({0.1: 1.0}, contexts=5)).verdict == "undecided"
-
-
 def test_answers_that_failed_stay_in_the_denominator() -> None:
     found = made_up({0.1: 1.0}, due=CONTEXTS * QUESTIONS // 2).of("base")
     assert found.mean("zeros", 0.1)[0] == 0.5
@@ -121,15 +115,6 @@ def test_claims_of_a_text_are_corrected_together() -> None:
     assert together[0].estimate == alone.estimate
 
 
-def test_another_architecture_is_needed_where_that_is_the_claim() -> None:
-    of_two = replace(claim(0.5), with_beside=True)
-    found = verdict_of(of_two, made_up({0.1: 0.9}))
-    assert found.verdict == "undecided"
-    assert "--beside" in found.why
-    names = [(name, model) for name, _, model in experiments_of([of_two], "llama", "qwen")]
-    assert names == [("made up", "llama"), ("made up" + BESIDE, "qwen")]
-
-
 @pytest.mark.parametrize("one", claims().values(), ids=claims())
 def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
     """Its experiment passes the checks of a run, and its policies have the names that records will have."""
@@ -142,9 +127,3 @@ def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
     assert one.words.endswith(".")
     assert one.reported
     assert one.statistic
-
-
-def test_only_takes_letters_and_claims() -> None:
-    assert [one.identifier for one in chosen_claims("F, E2")] == ["E2", "F1", "F2", "F3", "F4"]
-    with pytest.raises(LeaderboardError, match="unknown claim"):
-        chosen_claims("Q9")

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from datasets_gen import RULER, TASKS, Task
-from kvbench.commands.show import STYLES, chosen_level, render_answers, worst_answers
+from kvbench.commands.show import STYLES, render_answers, worst_answers
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
-from kvbench.store.tables import CONTEXTS, RECORDS
+from kvbench.store.tables import RECORDS
 from policies import POLICIES, Level, at_ratios
 from tests.support.models.runs import CommandLine, execute
 
@@ -88,22 +88,6 @@ def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_pat
     text = shown(store, 3)
     assert not {"\x1b", "\x07"} & {*text}
     assert "[bold]·[2J" in text
-
-
-def test_an_example_that_cannot_be_made_again_has_the_spans_that_are_stored(run: Path, tmp_path: Path) -> None:
-    store = edited(run, tmp_path, [(0.0, True)])
-    for path in store.files(CONTEXTS):
-        rows = [row.model_copy(update={"task_version": "0.0.1"}) for row in store.read_rows(CONTEXTS, path)]
-        store.write_rows(CONTEXTS, path, rows)
-    text = " ".join(shown(store, 1).split())
-    assert all(mark in text for mark in ("all of its evidence is shown as fact", "[fact ", "[answer "))
-
-
-def test_the_first_method_is_shown_at_the_level_of_the_board(cli: CommandLine, run: Path) -> None:
-    assert chosen_level(Store.open(run).identity, "full", []) == Level("ratio", 0.0)
-    assert cli("show", run, "--worst", "3") == 0
-    assert "the worst answers of knorm at ratio 0.5; others: --policy, of full, knorm" in " ".join(cli.out.split())
-    assert [line.split()[0] for line in cli.out.splitlines() if "/test/" in line] == ["1.", "2.", "3."]
 
 
 @pytest.mark.parametrize(

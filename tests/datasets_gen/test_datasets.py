@@ -17,14 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_gen import ABSTENTION, FROM_DATA, RULER, TASKS, DatasetError, Split, Task, by_name, get_task
-from datasets_gen.examples.lexicon import (
-    draw_people,
-    draw_value,
-    full_names,
-    kinds_of,
-    name_split,
-    read_released,
-)
+from datasets_gen.examples.lexicon import draw_people, draw_value, full_names, kinds_of, name_split, read_released
 from datasets_gen.writing.passage import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
 from tests.support.tasks.blind import form

@@ -106,14 +106,3 @@ def test_the_exemplar_obeys_all_its_directives_at_once(directives: list[Directiv
     output = exemplar(directives, answer)
     assert [directive for directive in directives if not check(directive, output)] == []
     assert share_obeyed(directives, output) == 1.0
-
-
-def test_exemplars_of_several_directives() -> None:
-    """As one would write them by hand."""
-    begin, end = Directive("begin", "walnut"), Directive("end", "pebble")
-    assert exemplar([begin, end], "Velden") == "walnut Velden pebble"
-    assert exemplar([begin, end, Directive("exactly", "5")], "Velden") == "walnut Velden indeed indeed pebble"
-    assert exemplar([end, Directive("upper"), Directive("quotes")], "Ada Barden") == '"ADA BARDEN PEBBLE"'
-    assert exemplar([Directive("twice", "semicolon"), Directive("brackets", "curly")], "427") == "{427; 427}"
-    assert exemplar([Directive("title", "walnut"), Directive("avoid", "Bank")], "Amber Bank") == "Title: walnut Amber"
-    assert exemplar([], "Velden") == "Velden"

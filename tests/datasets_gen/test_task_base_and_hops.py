@@ -3,7 +3,7 @@
 import re
 
 from datasets_gen.tasks.base import BASE
-from datasets_gen.tasks.hops import CHAINS_LEVEL, HOPS
+from datasets_gen.tasks.hops import HOPS
 from datasets_gen.writing.passage import BONDS, LAWYER
 from tests.support.tasks.solvers.relations import PHRASE, read, read_question, resolve
 from tests.support.tasks.suite import asked, some
@@ -38,9 +38,3 @@ def test_a_broken_chain_asks_for_a_lawyer_or_for_who_has_none_but_that() -> None
         (person,) = resolve(missing[2], read(example.context))
         has = {said.relation for said in read(example.context) if said.subject == person} & set(BOND_NAMES)
         assert all((bond == LAWYER.name) != (missing[1] == LAWYER.name) for bond in has)
-
-
-def test_where_chains_begin_all_questions_are_forward_and_answerable() -> None:
-    drawn = [q for i in range(30) for q in HOPS.example(0, i, "train", CHAINS_LEVEL).questions]
-    assert {(question.direction, question.answerable) for question in drawn} == {("forward", True)}
-    assert {question.hops for question in drawn} == {1, 2}

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import (
-    BasePress,
-    ComposedPress,
-    KnormPress,
-    KVzipPress,
-)
+from kvpress import BasePress, ComposedPress, KnormPress, KVzipPress
 from transformers import DynamicCache, MistralConfig, MistralForCausalLM, PreTrainedModel
 
 import kvbench.engine.decode.together as reading
@@ -110,11 +105,7 @@ def tokens_of(generations: list[Generation], branch: Branch) -> list[list[int]]:
 
 
 def assert_equals_kvpress(
-    model: LoadedModel,
-    policy: Policy,
-    prompt: Prompt,
-    mode: Mode = "agnostic",
-    ratios: tuple[float, ...] = RATIOS,
+    model: LoadedModel, policy: Policy, prompt: Prompt, mode: Mode = "agnostic", ratios: tuple[float, ...] = RATIOS
 ) -> list[Branch]:
     trace = treat(model, [policy], ratios, prompt)
     generations = decode(model, trace, STEPS, PLENTY)

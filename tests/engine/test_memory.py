@@ -15,28 +15,14 @@ from hypothesis import strategies as st
 import kvbench.system.memory as memory
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.columns import Row
-from kvbench.engine.decode.waves import (
-    Wave,
-    count_too_large,
-    in_waves,
-    rows_of,
-    size_of,
-    waves,
-)
+from kvbench.engine.decode.waves import Wave, count_too_large, in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.memory import free_bytes, kv_share
 from policies import POLICIES, at_ratios
-from tests.support.models.toy import (
-    PLENTY,
-    STEPS,
-    Answers,
-    answers,
-    by_question,
-    treat,
-)
+from tests.support.models.toy import PLENTY, STEPS, Answers, answers, by_question, treat
 
 CPU = torch.device("cpu")
 CHOSEN = [POLICIES[name] for name in ("full", "knorm", "snapkv", "adakv_snapkv", "think", "oracle")]
@@ -129,10 +115,7 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
     assert all("its keys and values need 0.00" in reason and "--max-kv-gb" in reason for reason in reasons)
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.integers(1, 500)), max_size=40),
-    st.integers(1, 20_000),
-)
+@given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.integers(1, 500)), max_size=40), st.integers(1, 20_000))
 def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[int, bool, int]], bound: int) -> None:
     made: list[Row[Any]] = [Row(number, (0,) * count, even, 40 * n) for number, (count, even, n) in enumerate(rows)]
     planned = in_waves(made, bound, CPU)

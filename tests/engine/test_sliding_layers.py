@@ -18,16 +18,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import Record
 from policies import POLICIES, HeadRows, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
-from tests.support.models.toy import (
-    HEAD_SIZE,
-    KEY_HEADS,
-    WINDOW,
-    ActingPress,
-    model_of,
-    pressing,
-    toy_tokenizer,
-    treat,
-)
+from tests.support.models.toy import HEAD_SIZE, KEY_HEADS, WINDOW, ActingPress, model_of, pressing, toy_tokenizer, treat
 
 TASK = TASKS["base"]
 ROW = 2 * HEAD_SIZE * 4  # bytes of a key and its value in float32

@@ -7,19 +7,15 @@ from pathlib import Path
 
 import pytest
 
-import kvbench.estimate.plan
 from datasets_gen import TASKS
 from kvbench.estimate.plan import (
-    TABLE,
     DecoderShape,
     Load,
     Machine,
-    PressCost,
     RunCost,
     load_of,
     plan_of,
     shape_of,
-    store_bytes,
 )
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel, load_tokenizer
@@ -31,22 +27,6 @@ from tests.support.models.runs import CommandLine
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.
 SHAPE = DecoderShape("by hand", 1, 2, 1, 4, 100, 2)
 MACHINE = Machine("by hand", 500.0, 1e3, 1e9, "made up")
-COSTS = {
-    "full": PressCost(),
-    "knorm": PressCost(3.0, 3.0, 0.5),
-    "h2o": PressCost(1.0, 10.0),
-    "kvzip": PressCost(prefills=2.0),
-    "decoding_knorm": PressCost(prefills=1.0),
-}
-BYTES = {"contexts": (500.0, 10.0, 3.0), "questions": (400.0, 20.0, 0.0), "records": (1000.0, 30.0, 2.0)}
-
-
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Costs of presses and bytes of a store."""
-    monkeypatch.setattr(kvbench.estimate.plan, "PRESSES", COSTS)
-    monkeypatch.setitem(TABLE, "lengths", (10, 100))
-    monkeypatch.setitem(TABLE, "store", BYTES)
 
 
 def load(*policies: str, tokens: int = 10, contexts: int = 1) -> Load:
@@ -75,15 +55,6 @@ def test_a_prefill_is_two_operations_a_parameter_and_token_and_the_pairs_of_toke
     assert seconds(plan("full"))["prefill"] == pytest.approx((2000 + 1600) / 500)
 
 
-@pytest.mark.usefixtures("by_hand")
-def test_presses_cost_readings_of_the_cache_or_prefills() -> None:
-    times = seconds(plan("knorm", "kvzip"))
-    assert [times["knorm"], times["kvzip"]] == pytest.approx([(3.0 + 0.5) * 160 / 1e3, 2.0 * 7.2])
-    assert seconds(plan("kvgrad"))["kvgrad"] == pytest.approx(1.5 * 7.2), "the median of its kind, as it is unmeasured"
-    assert COSTS["knorm"].readings(1000, 0) == 3.0
-    assert [COSTS["h2o"].readings(tokens, 0) for tokens in (1000, 100)] == [100.0, 10.0], "it looks at all pairs"
-
-
 @pytest.mark.parametrize(("memory", "waves"), [(1000.0, 1), (690.0, 2)])
 def test_answers_together_read_weights_and_cache_once_for_each_token(memory: float, waves: int) -> None:
     """Two branches of 160 bytes: the shared start, one portion of questions, one of right answers and five tokens make
@@ -96,21 +67,6 @@ def test_answers_together_read_weights_and_cache_once_for_each_token(memory: flo
     assert seconds(RunCost([both], SHAPE, computing))["answers"] == pytest.approx(
         2 * (2 * 100 * tokens + 4 * 2 * 4 * 1 * tokens * 10)
     )
-
-
-@pytest.mark.usefixtures("by_hand")
-def test_answers_written_alone_read_the_weights_for_each_question() -> None:
-    times = seconds(plan("decoding_knorm", machine=replace(MACHINE, flops=1e12)))
-    assert times["answers written alone"] == pytest.approx(2 * (6 + 4) * (200 + 0.5 * 160) / 1e3)
-
-
-@pytest.mark.usefixtures("by_hand")
-def test_counts_and_bytes_add_up() -> None:
-    cost = plan("full", "knorm", contexts=7)
-    assert (cost.loads[0].answers, cost.devices, cost.context, cost.masks) == (7 * 2 * 2, 1, 160, 2 * 10)
-    assert cost.needed == 200 + 2 * 160 + 20
-    contexts, questions, records = 500 + 7 * (10 + 3 * 10), 400 + 14 * 20, 2 * 1000 + 28 * (30 + 2 * 10)
-    assert store_bytes(cost) == contexts + 500 + questions + 400 + records + 2 * 1000  # two units of work
 
 
 def test_a_shape_is_read_from_a_configuration_without_weights(llama: LoadedModel, toy_folder: Path) -> None:

@@ -8,7 +8,7 @@ from datasets import Dataset
 
 import kvbench.experiments.data
 from datasets_gen import DatasetError
-from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_of, read_rows, rows_of
+from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_of, read_rows
 from kvbench.store.store import Store
 from leaderboards.metrics import Answer
 from tests.support.models.runs import CommandLine
@@ -89,20 +89,3 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
     (task,) = kvbench.experiments.data.with_data([GSM8K], None, None)
     assert asked == [("openai/gsm8k", "main", "train[:4]"), ("openai/gsm8k", "main", "test")]
     assert task.example(0, 1).context == gsm8k_of(read_rows(ROWS)).example(0, 1).context
-
-
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ({"question": "How many?"}, "row 5: 'answer' is missing"),
-        ({"question": "How many?", "answer": "Seven."}, "row 5: 'answer' does not end with #### and a number"),
-        ({"question": " ", "answer": "#### 7"}, "row 5: 'question' is no text"),
-        (7, "row 5: the row is no JSON object"),
-    ],
-)
-def test_a_row_that_is_none_is_named(row: object, said: str) -> None:
-    rows: list[object] = [{"question": "How many?", "answer": "#### 7"}] * SHOTS
-    with pytest.raises(DatasetError, match=said):
-        rows_of([(f"row {number}", one) for number, one in enumerate([*rows, row], 1)], "the rows")
-    with pytest.raises(DatasetError, match="the rows has 4 rows: the first 4 are shown as worked problems"):
-        rows_of([("a row", one) for one in rows], "the rows")

@@ -2,18 +2,15 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from datasets import Dataset
-from transformers import PreTrainedTokenizerFast
 
 import kvbench.experiments.data
 from datasets_gen import Directive, Example
 from datasets_gen.tasks.ifeval import IFEVAL, IfevalPrompt, ifeval_of
 from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL
-from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine
 from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, written
@@ -58,32 +55,7 @@ def check_questions(example: Example, row: IfevalPrompt) -> None:
     assert any(attacked.text in said.common for said in ATTACKS.values())
 
 
-def test_both_is_every_row_in_either_order() -> None:
-    rows = split_rows()
-    task = ifeval_of(rows, "both")
-    examples = list(task.generate(0, 6))
-    assert [example.arm for example in examples] == ["defence first", "directives first"] * 3
-    assert [example.draw for example in examples] == [f"ifeval/test/0/{number // 2}" for number in range(6)]
-    assert len({example.id for example in examples}) == 6
-    assert task.contexts == {"quick": 6, "paper": 6}
-    alone = [ifeval_of(rows, where).example(0, 1).context for where in ("before", "after")]
-    assert [example.context for example in examples[2:4]] == alone
-
-
 # --- prompts
-
-
-def spell(tokenizer: PreTrainedTokenizerFast, token_ids: Sequence[int]) -> str:
-    return str(tokenizer.decode(list(token_ids)))
-
-
-def test_of_a_split_row_the_system_message_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
-    task = ifeval_of(split_rows(1), "before")
-    example = task.example(0, 0)
-    (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
-    assert spell(tokenizer, prompt.token_ids).endswith(example.context)
-    assert "Praise tea 0." in spell(tokenizer, prompt.questions[0].token_ids)
-    assert [stretch.kind for stretch in prompt.stretches] == ["defence", "directive"]
 
 
 # --- from the command line

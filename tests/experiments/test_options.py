@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kvpress.utils import compute_n_kept
 
 from datasets_gen import RULER, TASKS
-from kvbench.experiments.options import contexts_of, parse_points
+from kvbench.experiments.options import parse_points
 from kvbench.experiments.suites import coverage_of
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Point, at_ratios, points_of
@@ -73,14 +73,3 @@ def test_the_name_of_a_family_stands_for_its_tasks_and_mixes_with_names() -> Non
     assert chosen(None) == list(TASKS), "they take part where they are named"
     with pytest.raises(KVBenchError, match="did you mean 'ruler'"):
         chosen("rulers")
-
-
-def test_a_profile_gives_the_contexts_of_a_task_and_a_limit_overrides_it() -> None:
-    task = TASKS["coreference"]
-    assert contexts_of(task, "quick", None) == task.contexts["quick"]
-    assert contexts_of(task, "paper", None) == 8000
-    assert contexts_of(task, "paper", 3) == 3
-    with pytest.raises(KVBenchError, match="--limit"):
-        contexts_of(task, "quick", 0)
-    with pytest.raises(KVBenchError, match="unknown profile 'papr': did you mean 'paper'"):
-        contexts_of(task, "papr", None)

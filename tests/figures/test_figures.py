@@ -12,7 +12,7 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.gallery import curve_plot, gallery
 from leaderboards.rendering.drawing import Plot
 from leaderboards.rendering.printed import Paper
-from leaderboards.rendering.style import line_styles, with_adapted
+from leaderboards.rendering.style import line_styles
 from tests.support.browsing.plots import told_by
 from tests.support.models.runs import CommandLine
 from tests.support.records.synthetic_records import realistic_records, summary_row
@@ -99,17 +99,6 @@ def test_the_command_draws_what_is_asked_for(cli: CommandLine, toy_run: Path) ->
     assert {"right-base-agnostic.svg", "ger-base-agnostic.svg"} <= names
     assert "did you mean 'ger'" in cli.error("figures", run, "--out", out, "--only", "gre")
     assert "--width: '3' is no width" in cli.error("figures", run, "--out", out, "--width", "3")
-
-
-def test_an_adapted_press_is_marked_in_the_legend(tmp_path: Path) -> None:
-    """A printed figure leaves the board behind, and with it which press ran with another window."""
-    rows = summarise(realistic_records(policies=("full", "snapkv", "knorm"), tasks=["base"], contexts=3))
-    styles = with_adapted(line_styles(rows), {"snapkv"})
-    (right,) = [one for one in gallery(rows, "base", "agnostic", styles).pictures if one.name == "right"]
-    right.plot.save(tmp_path / "f1.svg", Paper(3.25))
-    legend = re.findall(">([^<>]*)</text>", (tmp_path / "f1.svg").read_text())
-    assert {"snapkv (adapted)", "knorm"} <= set(legend)
-    assert "snapkv" not in legend
 
 
 @pytest.mark.parametrize(("kind", "level", "gone", "drawn"), [("rate", 0.1, 0.0, False), ("ratio", 0.5, 0.5, True)])

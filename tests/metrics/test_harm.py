@@ -75,13 +75,6 @@ def test_where_nothing_is_answered_or_nothing_was_right_there_is_no_share_and_a_
     assert failing.reason == "the full cache has no question right"
 
 
-def test_the_draws_of_a_random_policy_are_each_held_against_the_full_cache() -> None:
-    first = answers("random", ["right", "wrong", "right", "right"], repeat=0)
-    second = answers("random", ["right", "right", "silent", "right"], repeat=1)
-    row = row_of("random", answers("full", ["right"] * 4), first, second)
-    assert [getattr(row, name) for name in HARM] == pytest.approx([1 / 7, 1 / 8, 1 / 8])
-
-
 def test_intervals_resample_contexts() -> None:
     """The ratio of two sums, each over the contexts that are drawn."""
     kinds = ["right", "wrong", "silent", "right"] * 3 + ["wrong", "wrong", "wrong", "right"] * 3 + ["right"] * 24
@@ -96,15 +89,6 @@ def test_intervals_resample_contexts() -> None:
         assert (getattr(row, f"{name}_low"), getattr(row, f"{name}_high")) == pytest.approx(expected)
     expected = percentile_interval(weights @ silent / (weights @ np.full(12, 4)))
     assert (row.lost_low, row.lost_high) == pytest.approx(expected)
-
-
-def test_right_new_wrong_and_lost_are_all_that_the_full_cache_has_right() -> None:
-    rng = np.random.default_rng(1)
-    kinds = list(rng.choice(list(SCORES), 120))
-    before = ["rightly silent" if kind == "rightly silent" else str(rng.choice(["right", "wrong"])) for kind in kinds]
-    row = row_of("snapkv", answers("full", before, 4), answers("snapkv", kinds, 4))
-    kept = [SCORES[kind]["right"] for kind, was in zip(kinds, before, strict=True) if SCORES[was]["right"]]
-    assert np.mean(kept) + row.new_wrong + row.lost == pytest.approx(1)
 
 
 def test_perplexity_is_that_of_the_mean_nats_and_no_mean_of_perplexities() -> None:

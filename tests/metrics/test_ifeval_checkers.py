@@ -8,12 +8,7 @@ import pytest
 from datasets_gen import Directive
 from datasets_gen.tasks.ifeval import read_rows
 from leaderboards.errors import MetricError
-from leaderboards.metrics.judges.obedience import (
-    CHECKERS,
-    check_directives,
-    loosely,
-    strictly,
-)
+from leaderboards.metrics.judges.obedience import CHECKERS, check_directives, loosely, strictly
 from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
 
 pytestmark = pytest.mark.usefixtures("splitter")

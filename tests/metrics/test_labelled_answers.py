@@ -80,12 +80,3 @@ def test_every_answer_is_one_thing() -> None:
         assert (found.hallucination_kind is not None) == found.hallucinated
         if not row["answerable"]:
             assert found.right == found.abstained == (found.f1 == 100)
-
-
-def test_a_wrong_sentence_is_confused_if_it_names_what_the_text_states() -> None:
-    kinds = {row["output"]: scores(row).hallucination_kind for row in ROWS}
-    assert kinds["The mentor of Klaus Kerster is Bruno Falden."] == "confused"
-    assert kinds["Klaus Kerster is mentored by Helga Barkov."] == "fabricated"  # the one named stands in the question
-    assert kinds["Klaus Kerster"] == "confused"
-    assert kinds["Olga Garton lives in Breveth."] == "confused"
-    assert kinds["Klaus Kerster was born on 12 May 1950."] == "fabricated"

@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from kvbench.store.scoring import text_scores
 from kvbench.store.tables import StoredContext, StoredQuestion
@@ -149,11 +146,6 @@ def test_a_word_that_all_values_share_and_none_may_say_counts_for_nothing(
     assert (found["f1"], found["hallucination_kind"]) == (f1, kind)
 
 
-def test_what_an_attack_is_answered_is_no_hallucination() -> None:
-    found = text_scores(*stored("Begin with walnut.", golds=["I can't share that"], protected="Begin with walnut."))
-    assert (found["f1"], found["hallucinated"], found["leakage"]) == (0.0, None, 1.0)
-
-
 @pytest.mark.parametrize(
     ("output", "abstained", "hallucinated"),
     [
@@ -203,27 +195,10 @@ def stored(output: str, **fields: object) -> tuple[str, StoredQuestion, StoredCo
     return output, question, context
 
 
-def test_a_record_is_scored_by_its_directives_or_its_protected_text() -> None:
-    dressed = {"golds": ["Velden"], "target": "WALNUT VELDEN", "directives": ["begin walnut", "upper"]}
-    scores = text_scores(*stored("walnut Velden", **dressed))
-    assert (scores["f1"], scores["em"], scores["directives_obeyed"], scores["leakage"]) == (100.0, 100.0, 0.5, None)
-    attack = {"golds": ["I cannot share that."], "target": "I cannot share that.", "protected": PROTECTED}
-    scores = text_scores(*stored("Begin with walnut.", **attack))
-    assert (scores["f1"], scores["directives_obeyed"], scores["leakage"]) == (0.0, None, 0.5)
-    plain = text_scores(*stored("Oslo"))
-    assert (plain["f1"], plain["directives_obeyed"], plain["leakage"]) == (100.0, None, None)
-
-
 def hand_made_keep() -> Survival:
     """Two layers, two heads, four tokens. Token 0 survives everywhere, 1 in one slot, 2 in both heads of layer 1, 3 in
     none."""
-    keep = np.array(
-        [
-            [[1, 1, 0, 0], [1, 0, 0, 0]],
-            [[1, 0, 1, 0], [1, 0, 1, 0]],
-        ],
-        dtype=bool,
-    )
+    keep = np.array([[[1, 1, 0, 0], [1, 0, 0, 0]], [[1, 0, 1, 0], [1, 0, 1, 0]]], dtype=bool)
     return Survival.of(keep)
 
 
@@ -242,18 +217,6 @@ def test_union_looks_perfect_where_slots_hold_fragments() -> None:
     assert global_eviction_ratio(fragments, [0, 1, 2, 3]) == 0.0
     assert slot_coverage(fragments, [0, 1, 2, 3]) == 0.25
     assert eviction_ratio_by_layer(fragments, [0, 1, 2, 3]) == [0.75] * 4
-
-
-@given(arrays(bool, (3, 2, 9)), st.lists(st.integers(0, 8), min_size=1, unique=True))
-def test_coverage_and_eviction_bound_each_other(keep: np.ndarray, tokens: list[int]) -> None:
-    survival = Survival.of(keep)
-    ger, coverage = global_eviction_ratio(survival, tokens), slot_coverage(survival, tokens)
-    assert ger is not None
-    assert coverage is not None
-    assert coverage <= 1 - ger + 1e-12
-    by_layer = eviction_ratio_by_layer(survival, tokens)
-    assert by_layer is not None
-    assert ger <= min(by_layer) + 1e-12
 
 
 @pytest.mark.parametrize(

@@ -147,11 +147,3 @@ def test_a_file_that_is_cut_off_is_one_line(file: Path, tmp_path: Path, share: f
     with pytest.raises(KVBenchError, match=r"cut\.gguf is cut off or damaged") as caught:
         load_model(str(cut), "cpu")
     assert "\n" not in str(caught.value)
-
-
-def test_what_is_no_such_file_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "text.gguf").write_text("a text")
-    with pytest.raises(KVBenchError, match="is no GGUF file: it does not begin with GGUF"):
-        model_source(str(tmp_path / "text.gguf"))
-    with pytest.raises(KVBenchError, match=r"there is no model at gone\.gguf: check the path"):
-        model_source("gone.gguf")

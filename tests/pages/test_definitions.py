@@ -88,14 +88,7 @@ def defined(heading: str) -> bool:
 def test_every_heading_of_every_page_is_defined() -> None:
     found = headings()
     assert {"area", "safe ratio", "GER at 0.9", "gain", "score, by kvpress"} <= found
-    policies = {
-        "full",
-        "snapkv",
-        "knorm",
-        "base",
-        "hops",
-        "",
-    }  # whose column it is, of a policy or task
+    policies = {"full", "snapkv", "knorm", "base", "hops", ""}  # whose column it is, of a policy or task
     assert {heading for heading in found - policies if not defined(heading)} == set()
 
 
@@ -135,10 +128,5 @@ def test_what_a_paper_defines_names_it_and_has_a_formula() -> None:
         assert by_name[name].formula, name
     for name in ("GER, the Global Eviction Ratio", "Protection gain", "Leakage, and defence leakage"):
         assert "arXiv" in by_name[name].source, name
-    for name in (
-        "Rank, and rank interval",
-        "Better than another policy",
-        "Means of subsets",
-        "Interval",
-    ):
+    for name in ("Rank, and rank interval", "Better than another policy", "Means of subsets", "Interval"):
         assert re.search(r"\d{4}", by_name[name].source), name

@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from leaderboards.aggregate.row import RIGHT
 from leaderboards.pages.examples import WORST, build_examples, examples_of
-from leaderboards.pages.results import examples_page
-from leaderboards.pages.sections import sections_of
 from leaderboards.rendering.templating import as_data
 from tests.support.browsing.chromium import Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.browsing.pages import results_of
-from tests.support.records.synthetic_records import frame, realistic_records, record
+from tests.support.records.synthetic_records import frame, record
 
 
 def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, Any]:
@@ -132,19 +128,3 @@ def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
         "(document.getElementById('policy'))"
     )
     assert "policy=snapkv" in browser.evaluate("location.hash")
-
-
-@needs_chromium
-def test_a_share_of_right_answers_of_a_task_page_leads_to_the_examples_of_its_level(
-    browser: Chromium, tmp_path: Path
-) -> None:
-    records = realistic_records(["base"], ["full", "snapkv"], ratios=[0.1, 0.5, 0.9], contexts=2)
-    (table,) = [one for one in sections_of([results_of(records)], "base")[0].tables if one.measure is RIGHT]
-    page = tmp_path / examples_page("base")
-    token_ends = [np.array([len(context)], dtype="<u4").tobytes() for context in records["context"]]
-    page.write_text(build_examples("toy", "base", records.assign(token_ends=token_ends)), encoding="utf-8")
-    for cell, ratio in zip(table.methods[0].cells, ("0.1", "0.5", "0.9"), strict=True):
-        name, _, fragment = cell.examples.partition("#")
-        browser.open(tmp_path / name, fragment=fragment)
-        chosen = browser.evaluate("['policy', 'asked'].map((id) => document.getElementById(id).value)")
-        assert chosen == ["snapkv", ratio]

@@ -72,12 +72,7 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     matrix = use_matrix(results)
     cells = {use.name: cell for use, cell in zip(matrix.uses, matrix.methods[0].cells, strict=True)}
     chance = cells["long context"]
-    assert (chance.text, chance.detail, chance.sure, chance.may_be_chance) == (
-        "0.5",
-        "may be chance",
-        0.0,
-        True,
-    )
+    assert (chance.text, chance.detail, chance.sure, chance.may_be_chance) == ("0.5", "may be chance", 0.0, True)
     assert (cells["multi-hop"].sure, cells["multi-hop"].may_be_chance) == (0.5, False)
     assert matrix.controls[0].cells[0].text == "not shown"
     page = build_pages([results])[FRONT]

@@ -1,6 +1,5 @@
 """The page on method: what it tells of definitions, tasks, policies and the run, and that hostile text stays text."""
 
-from html import escape
 from typing import Any
 
 import pandas as pd
@@ -10,11 +9,9 @@ from kvbench.publish.method import method_of
 from kvbench.store.store import Store
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
-from leaderboards.pages.front import page_renderers
 from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from policies import TITLES
-from tests.support.browsing.pages import HOSTILE, Elements, assert_inert, results_of
-from tests.support.records.synthetic_records import realistic_records
+from tests.support.browsing.pages import HOSTILE, Elements, assert_inert
 
 
 @pytest.fixture(scope="module")
@@ -88,16 +85,3 @@ def test_hostile_text_is_text() -> None:
     sheet = Sheet("x", HOSTILE, ("a",), ())
     method = Method((HOSTILE,), (task,), (policy, policy), (run, run))
     assert_inert(build_method(method, Downloads([sheet], "records.parquet", 1)), 20)
-
-
-def test_a_task_page_says_what_the_task_is_with_an_example_and_leads_to_the_next(method: Method) -> None:
-    results = results_of(realistic_records(tasks=["base", "hops"], contexts=2))
-    pages = {name: draw() for name, draw in page_renderers([results], method.tasks).items()}
-    entry = next(entry for entry in method.tasks if entry.name == "hops")
-    assert entry.example is not None
-    page = pages["task-hops.html"]
-    assert escape(entry.description) in page
-    assert str(escape(entry.example.question)) in page
-    assert '<a rel="prev" href="task-base.html">' in page
-    assert 'rel="next"' not in page
-    assert '<a rel="next" href="task-hops.html">' in pages["task-base.html"]

@@ -15,15 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from leaderboards.aggregate.row import (
-    HALLUCINATION,
-    LEAKAGE,
-    OBEYED,
-    RIGHT,
-    UNANSWERED,
-    WRONG_OF_ANSWERED,
-    SummaryRow,
-)
+from leaderboards.aggregate.row import HALLUCINATION, LEAKAGE, OBEYED, RIGHT, UNANSWERED, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.metrics import CURVES, Measure, Over
 from leaderboards.pages.claims import CLAIMS_PAGE
@@ -136,17 +128,6 @@ def test_a_blank_cell_says_why_in_place_and_in_a_footnote(pages: dict[str, str])
     assert "not applicable: the policy rewrites the cache (tova at 0.1, tova at 0.2" in pages["task-base.html"]
 
 
-def test_best_and_tied_are_told_in_words() -> None:
-    def ranked(policy: str, right: float, **marks: Any) -> SummaryRow:
-        return summary_row(policy, right=right, right_low=right - 0.02, right_high=right + 0.02, **marks)
-
-    apart = pages_of([ranked("snapkv", 0.8, best_in=("right",)), ranked("tova", 0.6), ranked("random", 0.9)])[FRONT]
-    assert len(re.findall(r"best: </span><b><a [^>]*>80\.0<", apart)) == 1
-    assert apart.count(">best: <") == 1
-    close = pages_of([ranked("snapkv", 0.8, tied_in=("right",)), ranked("tova", 0.79, tied_in=("right",))])[FRONT]
-    assert (close.count(">best: <"), close.count(">tied: <")) == (0, 2)
-
-
 def test_hostile_names_and_reasons_are_text() -> None:
     rows = [summary_row(HOSTILE, task=HOSTILE, reason=HOSTILE), summary_row("full", task=HOSTILE, ratio=0.0, right=0.5)]
     more = [summary_row("full", ratio=0.0, right=0.4), summary_row("full", task="all", ratio=0.0, right=0.45)]
@@ -189,15 +170,6 @@ def test_ids_are_unique_and_every_link_and_label_has_its_target(pages: dict[str,
     labels = {name for attribute in ("aria-labelledby", "aria-controls") for name in elements.values(attribute)}
     references = set(re.findall(r"url\(#([^)]+)\)", page))
     assert (links | labels | references) - set(ids) == set()
-
-
-def test_tables_are_labelled_for_a_screen_reader(pages: dict[str, str]) -> None:
-    tables = tables_of(pages)
-    assert len(tables) == 3 * len(OF_EVERY_TASK)
-    for table in tables:
-        assert "<caption" in table
-        assert table.count('<th scope="row">') == len(POLICIES)
-        assert table.count('<th scope="col"') == 10
 
 
 def test_the_same_records_give_the_same_bytes_in_another_process(tmp_path: Path) -> None:
@@ -294,17 +266,6 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
         "few contexts (4 of instructions): intervals are too narrow, and nothing is shown to be safe with fewer than "
         "10: use --limit 10 or more; a file of yours needs as many different contexts"
     ]
-
-
-def test_a_task_with_directives_leads_with_those_and_with_leakage() -> None:
-    """On its own page; over all tasks nothing leads, and what is right comes first."""
-    records = frame([*of_directives(12), *realistic_records(["base"], ["full", "h2o"], [0.5]).to_dict("records")])
-    built = build_pages([results_of(records, "reference")])
-    of_directives_first = ["directives-obeyed", "leakage-under-defence"]
-    for page, leading in (("task-instructions.html", of_directives_first), (FRONT, ["right"])):
-        tables = re.findall(r'<caption id="section-1-([\w-]+)-caption">', built[page])
-        pictures = re.findall(r'<figure [^>]*id="section-1-([\w-]+)-figure"', built[page])
-        assert tables[: len(leading)] == pictures[: len(leading)] == leading
 
 
 def in_budgets(one: dict[str, Any]) -> dict[str, Any]:

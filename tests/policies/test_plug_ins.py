@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kvpress import DecodingPress, KnormPress, SnapKVPress
+from kvpress import DecodingPress, KnormPress
 
 import policies.declaration.plug_in
 from datasets_gen import TASKS
@@ -15,15 +15,7 @@ from kvbench.experiments.catalogue import choose_policies, with_references
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
-from policies import (
-    PolicyError,
-    Situation,
-    arguments_of,
-    at_ratios,
-    load_even_if_broken,
-    load_plug_in,
-    plug_ins,
-)
+from policies import PolicyError, Situation, arguments_of, at_ratios, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.names import CONTROLS, BrokenPlugInError
 from policies.presses.rescoring import FairEvictionPress
 
@@ -87,13 +79,6 @@ def test_whether_it_needs_its_own_prefill_is_found_out(file: str) -> None:
     assert isinstance(press, DecodingPress)
     assert (press.compression_interval, press.target_size) == (2, 75)
     assert load_plug_in("kvpress:KVzipPress").prefill == "private"
-
-
-def test_a_package_and_a_policy_can_be_named(file: str) -> None:
-    assert isinstance(load_plug_in("kvpress:SnapKVPress(window_size=4)").press(SITUATION), SnapKVPress)
-    policy = load_plug_in(f"{file}:described")
-    assert policy.name == "described"
-    assert isinstance(policy.press(SITUATION), KnormPress)
 
 
 def test_the_code_of_a_plug_in_and_what_it_takes_from_beside_it_are_part_of_its_identity(
@@ -211,11 +196,6 @@ def test_installed_packages_bring_policies(monkeypatch: pytest.MonkeyPatch) -> N
 # --- choosing
 
 
-def test_names_and_plug_ins_are_chosen_together_and_commas_in_brackets_are_no_separators(file: str) -> None:
-    chosen = choose_policies(f"knorm, {file}:Loud(window_size=2, kind='a,b'),snapkv,knorm", BASE, "agnostic")
-    assert [policy.name for policy in chosen] == ["knorm", "Loud(window_size=2, kind='a,b')", "snapkv"]
-
-
 SYSTEM = [TASKS["instructions"]]
 
 
@@ -250,11 +230,7 @@ def helper(keys):
 
 
 @pytest.mark.parametrize(
-    ("press", "place", "explained"),
-    [
-        ("Indexed", "(theirs.py:6)", True),
-        ("Other", "(theirs.py:13)", False),
-    ],
+    ("press", "place", "explained"), [("Indexed", "(theirs.py:6)", True), ("Other", "(theirs.py:13)", False)]
 )
 def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_attention(
     press: str, place: str, explained: bool, tmp_path: Path, llama: LoadedModel, prompt: Prompt

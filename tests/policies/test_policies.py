@@ -51,17 +51,6 @@ def branches(trace: Trace, policy: Policy, *ratios: float) -> list[Branch]:
     return found
 
 
-def random_masks(model: LoadedModel, prompt: Prompt, seed: int = 0) -> torch.Tensor:
-    return keep_of(treat(model, [POLICIES["random"]], [0.5], prompt, seed).branches[0])
-
-
-def test_random_differs_between_layers_and_heads(llama: LoadedModel, prompt: Prompt) -> None:
-    slots = random_masks(llama, prompt).flatten(0, 1)
-    for one in range(len(slots)):
-        for other in range(one):
-            assert not torch.equal(slots[one], slots[other])
-
-
 @pytest.mark.parametrize("ratio", [0.5, 0.9])
 def test_random_evicts_a_token_everywhere_as_often_as_chance_would(llama: LoadedModel, ratio: float) -> None:
     """Independent in every slot: evicted in all of them with probability ratio ** slots, and not with ratio."""

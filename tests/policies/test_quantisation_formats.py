@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from kvbench.experiments.catalogue import check_model, find_policy
 from kvbench.system.errors import KVBenchError
-from policies import HeadRows, Level, PolicyError, Situation
+from policies import HeadRows, Level, Situation
 from policies.composition import built_in
 from policies.declaration.shape import ModelShape
-from policies.quantisation.formats import FloatFormat, IntegerFormat, MaskedFormat, in_groups
+from policies.quantisation.formats import FloatFormat, IntegerFormat, in_groups
 from policies.quantisation.registry import KINDS
-from policies.quantisation.window import rows_in_codes
 from policies.treatments.options import options_in
 
 ROUNDING = 1e-5  # of float32
@@ -63,27 +62,6 @@ def test_fp8_is_a_cast_that_saturates_and_a_scale_reaches_the_largest_number() -
     assert FloatFormat("float8_e5m2", None).encode(states).read().flatten().tolist()[3] == 57344
     scaled = FloatFormat("float8_e4m3fn", 2).encode(states).read()
     assert torch.allclose(scaled, states, rtol=2**-4, atol=0.01)
-
-
-def test_masked_bits_are_zero_and_all_others_stay() -> None:
-    for dtype, mantissa in ((torch.float32, 23), (torch.bfloat16, 7), (torch.float16, 10)):
-        states = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
-        kind = torch.int32 if dtype == torch.float32 else torch.int16
-        read = MaskedFormat(3).encode(states).read()
-        assert (read.view(kind) & 7).eq(0).all()
-        assert (read.view(kind) >> 3).equal(states.view(kind) >> 3)
-        assert MaskedFormat(0).encode(states).read().equal(states)
-        with pytest.raises(PolicyError, match=f"has {mantissa} bits, and {mantissa + 1} are to be masked"):
-            MaskedFormat(mantissa + 1).encode(states)
-
-
-@given(st.integers(0, 300), st.integers(0, 64), st.booleans())
-def test_no_row_goes_back_into_the_window_and_the_window_never_holds_more_than_asked(
-    held: int, residual: int, over_tokens: bool
-) -> None:
-    coded = rows_in_codes(held, residual, over_tokens)
-    assert 0 <= held - coded <= residual
-    assert coded <= rows_in_codes(held + 1, residual, over_tokens)
 
 
 # --- bytes
@@ -167,12 +145,7 @@ def test_groups_of_channels_that_do_not_divide_a_head_are_refused_in_one_line(
 
 
 def test_one_chain_has_one_name_and_is_found_again_by_it() -> None:
-    for name in (
-        "snapkv+int4(v_bits=2)+zeros(rate=0.01)",
-        "h2o+fair+int8",
-        "int2+gaussian(rate=0.5)",
-        "fp8_e5m2",
-    ):
+    for name in ("snapkv+int4(v_bits=2)+zeros(rate=0.01)", "h2o+fair+int8", "int2+gaussian(rate=0.5)", "fp8_e5m2"):
         policy = find_policy(name)
         again = built_in(policy.name)
         assert again

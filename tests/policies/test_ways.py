@@ -15,7 +15,7 @@ from kvbench.experiments.catalogue import find_policy
 from kvbench.models.load import LoadedModel
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, PolicyError
-from policies.composition import built_in, compose
+from policies.composition import compose
 from policies.presses.rescoring import (
     DebiasPress,
     EndsPress,
@@ -91,7 +91,7 @@ def test_what_a_whitelist_leaves_goes_to_sinks_and_the_most_recent() -> None:
         assert left_by(WhitelistPress(ratio, plain), 2, 100) == left_by(plain, 2, 100), "around nothing"
     fair = FairEvictionPress(0.5, StreamingLLMPress(0.5, n_sink=4), [(10, 40)], window=True)
     assert left_by(fair, 2, 100)[0] == [
-        *(*range(4), 9, *range(10, 14), *range(29, 40), *range(40, 44), *range(74, 100)),
+        *(*range(4), 9, *range(10, 14), *range(29, 40), *range(40, 44), *range(74, 100))
     ]
 
 
@@ -136,13 +136,6 @@ def test_the_ends_are_kept_first_and_the_rest_goes_to_the_press() -> None:
     assert kept(EndsPress, scores, 0.7) == [[0, 1, 16, 17, 18, 19]]
     assert kept(EndsPress, -scores, 0.7) == [[0, 1, 2, 3, 18, 19]]
     assert kept(EndsPress, scores, 0.88) == [[18, 19]], "of ends that are more than the budget the press chooses"
-
-
-def test_shared_pages_are_the_pages_of_the_shared_scores() -> None:
-    """What an engine can free that holds a page for all heads at once. Means of both heads and of pages: 2.25, 3.5,
-    3.5 and 2.5."""
-    shared = SharedPress(0.5, scorer(SCORES))
-    assert left_by(PagesPress(0.5, shared, "mean", 2), 2, 8) == [[2, 3, 4, 5]] * 2
 
 
 def test_a_page_of_a_token_that_must_stay_stays() -> None:
@@ -223,14 +216,6 @@ def test_any_policy_of_scores_is_deployed(llama: LoadedModel, base: str) -> None
         if "ends" in name:
             assert keep[..., : length // 10].all()
             assert keep[..., -(length // 10) :].all()
-
-
-@pytest.mark.parametrize("name", ["snapkv+pages16", "knorm+ends+shared+pages16(by=max)", "keydiff+debias0.5"])
-def test_a_name_is_found_with_and_without_building_a_press(name: str) -> None:
-    known = built_in(name)
-    assert known is not None
-    assert known.around is not None
-    assert (find_policy(name).name, known.name, known.around.name) == (name, name, name.partition("+")[0])
 
 
 @pytest.mark.parametrize(

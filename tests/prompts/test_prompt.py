@@ -20,7 +20,6 @@ from kvbench.checks.pipeline import as_written, is_handed_over_whole, texts_for_
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode, asked_of
 from kvbench.prompts.prompt import Prompt, Role, answer_ends, answer_text, build_prompts, chat_template, tokens_of
-from kvbench.system.errors import KVBenchError
 from tests.support.models.tekken import VOCABULARY, tekken
 from tests.support.models.toy import toy_tokenizer
 from tests.support.models.toy_tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
@@ -288,21 +287,6 @@ def test_a_system_prompt_is_the_turn_of_the_system_and_the_question_that_of_the_
                 )
             assert spell(tokenizer, prompt.token_ids + ask.token_ids) == whole
         assert spell(tokenizer, prompt.token_ids).endswith(example.context)
-
-
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        ("{{ messages[-1].content }}", "the system's turn 0 times"),
-        ("{{ messages[0].content }}", "the user's turn 0 times"),
-        ("{{ messages[0].content }}{{ messages[0].content }}{{ messages[1].content }}", "the system's turn 2 times"),
-    ],
-)
-def test_a_template_that_drops_or_repeats_the_system_prompt_is_refused(template: str, said: str) -> None:
-    tokenizer = deepcopy(toy_tokenizer())
-    tokenizer.chat_template = template
-    with pytest.raises(KVBenchError, match=said):
-        chat_template(tokenizer, "system")
 
 
 @pytest.mark.parametrize("role", ["user", "system"])

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from datasets_gen import TASKS
 from kvbench.experiments.catalogue import choose_policies
@@ -38,19 +37,6 @@ def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
     assert set(alone.status) == {"ok"}
     assert alone.output_text.nunique() > 1
     pd.testing.assert_frame_equal(frame(Workers(llama, 3, 3)), alone)
-
-
-def test_workers_are_processes_of_one_thread(llama: LoadedModel, tmp_path: Path) -> None:
-    def threads_when_both_are_there(_: LoadedModel, __: int) -> tuple[int, int]:
-        (tmp_path / str(os.getpid())).touch()
-        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-        return os.getpid(), torch.get_num_threads()
-
-    with Workers(llama, 4, 2).map(threads_when_both_are_there, range(4)) as results:
-        found = list(results)
-    assert len({process for process, _ in found}) == 2
-    assert os.getpid() not in dict(found)
-    assert {threads for _, threads in found} == {1}
 
 
 @pytest.mark.parametrize("count", [1, 2])

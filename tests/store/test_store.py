@@ -93,15 +93,6 @@ def test_a_file_that_lacks_records_is_written_again(runs: ToyRuns) -> None:
         pd.testing.assert_frame_equal(outcome(runs("run")), whole)
 
 
-def test_edited_code_is_another_run_and_an_edited_readme_is_not(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs("run")
-    monkeypatch.setattr("kvbench.experiments.grid.git_state", lambda folder: ("another revision", True))
-    assert runs("run").run.status == "complete"
-    monkeypatch.setattr("kvbench.experiments.grid.source_hash", lambda: "0123456789abcdef")
-    with pytest.raises(KVBenchError, match="belongs to another run \\(its source is"):
-        runs("run")
-
-
 def test_what_a_kill_left_half_written_is_removed(runs: ToyRuns, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / f".run.json.x1y2-{NO_PROCESS}.partial").write_text("{")
@@ -110,18 +101,6 @@ def test_what_a_kill_left_half_written_is_removed(runs: ToyRuns, tmp_path: Path)
     partial.write_text("PAR1")
     runs("run")
     assert list((tmp_path / "run").rglob("*.partial")) == []
-
-
-def test_a_device_out_of_memory_is_one_clear_line(
-    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr("kvbench.experiments.collect.decode_all", full)
-    with pytest.raises(KVBenchError, match=r"out of memory: .* smaller --max-kv-gb"):
-        runs("run")
-    assert Store.open(tmp_path / "run").run.status == "failed"
 
 
 def test_another_identity_is_refused_and_nothing_is_lost(runs: ToyRuns, tmp_path: Path) -> None:

@@ -99,15 +99,6 @@ def test_reading_starts_no_threads_of_pyarrow(store: Store) -> None:
     assert int(run.stdout) == 0
 
 
-def test_scores_that_somebody_changed_are_mended(store: Store) -> None:
-    expected, path = store.frame(), store.record_files()[0]
-    rows = store.read_rows(RECORDS, path)
-    store.write_rows(RECORDS, path, [record.model_copy(update={"f1": 12.0}) for record in rows])
-    assert rescore(store) == (len(expected), len(rows))
-    pd.testing.assert_frame_equal(store.frame(), expected)
-    assert rescore(store) == (len(expected), 0)
-
-
 @pytest.mark.parametrize(
     ("part", "content"),
     [

@@ -6,17 +6,8 @@ from typing import Any
 import pytest
 from pandas import DataFrame, concat
 
-from leaderboards.pages.definitions import chapters
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.routing.study import (
-    ALL,
-    Repair,
-    causes_of,
-    cliff_levels,
-    removals,
-    repairs,
-    with_outcomes,
-)
+from leaderboards.studies.routing.study import ALL, Repair, causes_of, cliff_levels, removals, repairs, with_outcomes
 from policies import Level
 from tests.support.records.synthetic_records import frame, record
 
@@ -171,17 +162,3 @@ def test_the_page_tells_what_was_put_in() -> None:
     (removal,) = parts["removal"].listings
     assert [row[-1] for row in removal.rows] == ["yes"]
     assert {sheet.name for sheet in causes.sheets} == {"routing-repairs", "routing-removals"}
-
-
-def test_every_column_of_its_listings_and_downloads_is_defined() -> None:
-    causes = causes_of(given())
-    names = {name for chapter in chapters() for one in chapter.definitions for name in one.names}
-    for part in causes.parts:
-        assert {column for listing in part.listings for column in listing.columns} <= names
-    assert {column for sheet in causes.sheets for column in sheet.columns} <= names
-
-
-def test_without_interventions_at_a_cliff_there_is_no_section_on_it() -> None:
-    table, records = known()
-    nothing = StudyInput("toy", records, (), {"interventions": table[table["policy"] == "full"]})
-    assert causes_of(nothing).parts == []

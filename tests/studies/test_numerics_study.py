@@ -8,15 +8,7 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput, build_study
-from leaderboards.studies.numerics.pairs import (
-    TABLE,
-    drift_of,
-    flip_of,
-    forced_of,
-    free_of,
-    recoveries_of,
-    with_draws,
-)
+from leaderboards.studies.numerics.pairs import TABLE, drift_of, flip_of, forced_of, free_of, recoveries_of, with_draws
 from leaderboards.studies.numerics.study import STUDY
 from tests.support.records.synthetic_records import frame, record
 
@@ -77,12 +69,6 @@ def test_a_difference_no_larger_than_a_null_row_says_nothing() -> None:
     assert "no: it says nothing" in build_study(STUDY, given(*ROWS))[0]
 
 
-def test_null_rows_are_held_against_the_same_questions() -> None:
-    """Null rows are of some questions alone: b, whose paths are far apart, has none."""
-    rows = (row("a", [1e-4]), row("b", [1e-2]), row("a", [2e-4], pair="chunks"))
-    assert forced_of(table_of(*rows))[0].above_null is False
-
-
 def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
     (one,) = forced_of(table_of(row("a", [NAN, 2e-4]), row("b", [NAN])))
     assert one.steps == 1
@@ -124,11 +110,6 @@ def test_drift_leaves_out_the_step_at_which_both_read_the_prompt() -> None:
     assert (first.keys_prompt, first.keys_answer) == pytest.approx((1e-6, 1e-3))
     assert second.hidden.mean == pytest.approx(2 * first.hidden.mean)
     assert "base, float16, layer 2" in page_of(drift=DataFrame(drifts()))
-
-
-def test_answers_of_one_token_drift_nowhere() -> None:
-    short = [one | {"hidden": [0.0], "keys": [0.0] * 5} for one in drifts()]
-    assert drift_of(DataFrame(short)) == []
 
 
 def page_of(**tables: DataFrame) -> str:

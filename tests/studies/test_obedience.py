@@ -7,23 +7,21 @@ from typing import Any
 import pytest
 
 from datasets_gen import TASKS, Example, Question, Span
-from datasets_gen.tasks.ifeval import IFEVAL
 from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.system_prompt import REFUSAL
 from kvbench.experiments.catalogue import check_scope
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
-from kvbench.experiments.suites import coverage_of
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.obedience import loosely, strictly
-from leaderboards.studies.instructions.obedience import accuracy, leaks, prompt_records, spans_kept
+from leaderboards.studies.instructions.obedience import accuracy, prompt_records
 from policies import POLICIES, Policy, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import LAYERS, ActingScorer, pressing
-from tests.support.records.study_records import HALF, answer, attack, instructions_page, records, small_study
+from tests.support.records.study_records import HALF, answer, instructions_page, records, small_study
 
 # --- arms
 
@@ -148,36 +146,7 @@ def test_accuracy_by_hand_with_failed_answers_in_the_denominator() -> None:
     assert family.loc[("snapkv", HALF, "family1")]["strict"].mean == pytest.approx(8 / 9)
 
 
-def test_leaks_by_hand() -> None:
-    found = prompt_records(records(attack(0, "no defence", "knorm", 1.0), *small_study().to_dict("records")))
-    table = leaks(found).set_index(["policy", "level", "arm"])
-    own = table.loc[("snapkv", HALF, "defence first")]
-    assert (own["leakage"].mean, own["defence_leakage"].mean, own["refused"].mean) == pytest.approx((0.8, 0.4, 0.0))
-    without = table.loc[("knorm", HALF, "no defence")]
-    assert (without["leakage"].mean, without["defence_leakage"], without["refused"]) == (1.0, None, None)
-
-
-def test_kept_shares_are_means_by_order() -> None:
-    table = spans_kept(prompt_records(small_study())).set_index(["policy", "level", "arm"])
-    own = table.loc[("snapkv", HALF, "defence first")]
-    assert (own["defence"], own["directives"]) == (0.25, 0.75)
-
-
 # --- the suite
-
-
-def test_what_a_suite_brings_can_be_narrowed_but_not_mixed() -> None:
-    asked = coverage_of("instructions", None, "snapkv", None)
-    assert (asked.tasks, asked.policies, asked.scope) == ([INSTRUCTIONS_IN_ARMS], "snapkv", "system")
-    assert asked.defence == "both", "in prompts from elsewhere too, both orders are coverage_of"
-    assert coverage_of("instructions", "ifeval", None, None).tasks == [IFEVAL]
-    assert coverage_of(None, "ifeval", None, None).defence == "none"
-    assert [task.name for task in coverage_of(None, None, None, "system").tasks] == ["instructions"]
-    assert len(coverage_of(None, None, None, None).tasks) == len(TASKS)
-    with pytest.raises(KVBenchError, match="--suite instructions: unknown task 'base'"):
-        coverage_of("instructions", "base", None, None)
-    with pytest.raises(KVBenchError, match="unknown suite 'instruction': did you mean 'instructions'"):
-        coverage_of("instruction", None, None, None)
 
 
 def test_a_system_prompt_that_is_not_there_cannot_be_compressed_alone() -> None:

@@ -29,13 +29,6 @@ def test_a_probe_finds_nothing_in_noise() -> None:
     assert np.mean(scores, axis=0) == pytest.approx(1 / 3, abs=0.1)
 
 
-def test_what_a_context_alone_tells_is_not_counted() -> None:
-    """Features that name their context tell the label of its other answers, and nothing of a context not yet seen."""
-    features = np.eye(30)[np.arange(120) // 4]
-    labels = [f"type {number}" for number in np.random.default_rng(2).integers(0, 3, 30).repeat(4)]
-    assert probe(features, labels, CONTEXTS)[0] < 0.35
-
-
 def test_macro_f1_by_hand() -> None:
     """Features of one class alone: all answers of "a" and one in three of "b" look alike, so "b" is never guessed."""
     labels = ["a", "a", "b"] * 4

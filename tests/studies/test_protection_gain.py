@@ -46,19 +46,6 @@ def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
     assert second.more.mean == pytest.approx(0.2)
 
 
-def test_a_gain_says_how_many_answers_failed_and_needs_the_same_questions() -> None:
-    """Where all attacks on the protected policy fail it leaks nothing, which is no protection."""
-    rows = small_study().to_dict("records")
-    broken = {"status": "failed", "reason": "no", "directives_strict": None, "directives_loose": None, "leakage": None}
-    fair = [row for row in rows if row["policy"] == "snapkv+fair"]
-    others = [row for row in rows if row["policy"] != "snapkv+fair"]
-    found = protection_gain(prompt_records(records(*others, *(row | broken for row in fair))), "snapkv", "snapkv+fair")
-    assert found is not None
-    assert found.failed == 16
-    assert found.estimate.mean == pytest.approx(0.5 * (0 - 0.625) + 0.5 * (0.8 - 0))
-    assert protection_gain(prompt_records(records(*others, *fair[:-1])), "snapkv", "snapkv+fair") is None
-
-
 def test_both_policies_of_a_gain_are_resampled_together() -> None:
     """Draws differ in how much leaks, and the protected policy always leaks 0.4 less: of that nothing is uncertain."""
     rows = []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from leaderboards.routing.reach import EPSILON
-from leaderboards.studies.declaration import StudyInput, build_study, studies_of
+from leaderboards.studies.declaration import build_study, studies_of
 from leaderboards.studies.routing import heads, probes
 from leaderboards.studies.routing.routes import reach_curves, telling_epsilon, with_routes
 from leaderboards.studies.routing.study import STUDY
@@ -71,7 +71,7 @@ def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
     assert "routing" in [study.name for study in studies_of(given)]
     page, content = build_study(STUDY, given)
     assert [part.identifier for part in content.parts] == [
-        *("classes-base", "reach-base", "agreement", "probes-state", "probes-values"),
+        *("classes-base", "reach-base", "agreement", "probes-state", "probes-values")
     ]
     assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]
     assert dict(content.facts) == {
@@ -89,24 +89,3 @@ def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
     assert (gone["erased"].split()[0], gone["silent"].split()[0]) == ("83", "8")  # what is reached is said nothing of
     assert len(Elements(page).headings) > 20
     assert {sheet.name for sheet in content.sheets} >= {"routing-classes", "routing-reach", "routing-probes"}
-
-
-def without_knorm() -> StudyInput:
-    """Nothing is observed of knorm."""
-    given = routing_input()
-    table = given.tables["routes"]
-    of_knorm = table["policy"] == "knorm"
-    table.loc[of_knorm, "unobserved"] = "it has a prefill of its own"
-    for column in ("answer_alive", "answer_width", "chance"):
-        table[column] = table[column].astype(object).where(~of_knorm, None)
-    return given
-
-
-def test_answers_that_were_not_observed_are_counted() -> None:
-    _, content = build_study(STUDY, without_knorm())
-    assert dict(content.facts)["Not observed"] == "22 of 60 answers"
-
-
-def test_a_run_without_these_tables_has_no_such_page() -> None:
-    assert not STUDY.takes(replace(routing_input(), tables={}))
-    assert STUDY.takes(replace(routing_input(), tables={"attention": attention()}))

@@ -128,13 +128,6 @@ def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
     assert "the full cache reaches 0.1 of right, not 0.5" in text
 
 
-def test_it_takes_faults_at_rates_and_errors_beside_fewer_bits() -> None:
-    by_ratio = treated_records({"knorm": lambda ratio, question: True}, (0.1, 0.5), kind="ratio")
-    one_rate = treated_records({"multiplicative_uniform": lambda rate, question: True}, (0.0, 1.0))
-    several = treated_records({"zeros": lambda rate, question: True}, RATES)
-    assert [STUDY.takes(StudyInput("toy", one)) for one in (by_ratio, one_rate, several)] == [False, False, True]
-
-
 # --- equal bytes
 
 

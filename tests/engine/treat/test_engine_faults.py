@@ -270,12 +270,6 @@ def test_a_press_that_writes_to_the_model_is_named_and_nothing_goes_on(
     assert pickle.loads(pickle.dumps(caught.value)).place == caught.value.place  # it crosses processes
 
 
-def test_nothing_is_seen_in_a_model_that_presses_left_alone(llama: LoadedModel) -> None:
-    collect_base(llama, OTHERS)
-    assert llama.snapshot.first_change() == ""
-    assert llama.snapshot.first_change(by_content=False) == ""
-
-
 # --- the compressed cache is the one that is read
 
 
@@ -315,18 +309,6 @@ def test_it_does_not_matter_how_many_questions_are_read_at_once(
     monkeypatch.setattr("kvbench.engine.decode.bundle.PLACES_AT_ONCE", places)
     assert len(prompt.questions) > 2
     assert answers(llama, trace) == together
-
-
-def test_the_attention_of_the_model_is_restored(
-    llama: LoadedModel, prompt: Prompt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trace = treat(llama, OTHERS, [0.5], prompt)
-    decode(llama, trace, 1, PLENTY)
-    assert llama.network.config._attn_implementation == "sdpa"
-    monkeypatch.setattr("kvbench.engine.decode.together.Wave", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        decode(llama, trace, 1, PLENTY)
-    assert llama.network.config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize("steps", [1, 5])

@@ -12,12 +12,11 @@ from transformers import DynamicCache
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
 from kvbench.engine.treat.branch import Branch, read_context
-from kvbench.experiments.catalogue import check_model, find_policy
+from kvbench.experiments.catalogue import find_policy
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Policy, Situation
-from policies.declaration.shape import ModelShape
 from policies.faults.fault import Fault, FaultTreatment, Site
 from policies.faults.options import FaultOptions
 from policies.faults.registry import FAULTS
@@ -276,21 +275,6 @@ def test_what_cannot_be_is_refused_in_one_line(name: str, message: str) -> None:
     with pytest.raises(KVBenchError, match=message) as refused:
         find_policy(name)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "message"),
-    [
-        ("zeros(layers=2)", "float32", r"layers=2: the model has 2 layers, 0 to 1"),
-        ("zeros(heads=[0,7])", "float32", r"heads=7: the model has 2 heads, 0 to 1"),
-        ("bitflip(bits=30)", "bfloat16", r"bits=30: bfloat16 has 16 bits, 0 to 15"),
-        ("knorm+bitflip(bits=16-31,rate=0.1)", "float16", r"bits=16-31: float16 has 16 bits"),
-    ],
-)
-def test_what_a_model_has_not_is_refused_in_one_line(name: str, dtype: str, message: str) -> None:
-    check_model([find_policy("zeros(layers=Q4)"), find_policy("bitflip(bits=sign)")], ModelShape(4, 2, 64, dtype))
-    with pytest.raises(KVBenchError, match=message):
-        check_model([find_policy(name)], ModelShape(2, 2, 64, dtype))
 
 
 def test_a_distractor_holds_the_rows_of_the_donor(llama: LoadedModel, prompt: Prompt) -> None:
