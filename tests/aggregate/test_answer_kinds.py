@@ -9,7 +9,7 @@ from leaderboards.aggregate.pooled import pool
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.result_table import ResultTable
 from leaderboards.terminal.verdicts import failure_table, pooled_table, verdict_table
-from tests.support.browsing.terminal import printed
+from tests.support.browsing.pages import printed
 from tests.support.records.synthetic_records import frame, realistic_records, record
 
 QUESTIONS = 24

@@ -9,8 +9,7 @@ from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.pages.gallery import curve_plot
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.browsing.pages import results_of, write_pages
-from tests.support.browsing.plots import told_by
+from tests.support.browsing.pages import results_of, told_by, write_pages
 from tests.support.records.synthetic_records import failing, realistic_records
 
 pytestmark = needs_chromium

@@ -13,7 +13,7 @@ from leaderboards.pages.gallery import curve_plot, gallery
 from leaderboards.rendering.drawing import Plot
 from leaderboards.rendering.printed import Paper
 from leaderboards.rendering.style import line_styles
-from tests.support.browsing.plots import told_by
+from tests.support.browsing.pages import told_by
 from tests.support.models.runs import CommandLine
 from tests.support.records.synthetic_records import realistic_records, summary_row
 

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import io
 import os
 import re
 import subprocess
@@ -13,8 +12,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from rich.console import Console
 
+from datasets_gen import TASKS
 from leaderboards.aggregate.row import HALLUCINATION, LEAKAGE, OBEYED, RIGHT, UNANSWERED, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.metrics import CURVES, Measure, Over
@@ -22,10 +21,12 @@ from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.gallery import curve_plot
 from leaderboards.pages.imported import IMPORTED
-from leaderboards.pages.results import Results
+from leaderboards.pages.results import Results, task_page
 from leaderboards.rendering.style import line_styles
 from leaderboards.terminal.table import few_contexts, telling, terminal_table
+from policies import POLICIES as REGISTERED
 from tests.support.browsing.pages import HOSTILE, OF_EVERY_TASK, Elements, assert_inert, build_pages, results_of
+from tests.support.browsing.pages import printed as in_terminal
 from tests.support.records.synthetic_records import (
     POLICIES,
     by_budget,
@@ -208,10 +209,7 @@ def test_a_blank_cell_is_a_gap_in_its_curve() -> None:
 
 
 def printed(rows: list[SummaryRow], measure: Measure) -> str:
-    """The table as a terminal of 80 columns shows it."""
-    file = io.StringIO()
-    Console(width=80, file=file).print(terminal_table(rows, measure))
-    return file.getvalue()
+    return in_terminal(terminal_table(rows, measure))
 
 
 def test_the_terminal_table_fits_80_columns_and_loses_no_policy(rows: list[SummaryRow]) -> None:
@@ -291,3 +289,17 @@ def test_budgets_are_shown_as_tokens_wherever_ratios_are() -> None:
     (line,) = [group for group in lines_of(figure, snapkv.index) if group.get("class") == "policy"]
     drawn = next(path.get("d", "") for path in line.iter() if path.tag.endswith("}path"))
     assert len(re.findall(r"[ML]", drawn)) == 2, "from one budget to the other, and not from the full cache"
+
+
+FIRST_PAGE = 700_000  # bytes, of 1 MB that it may have: a task more takes about 30,000
+TASK_PAGE = 400_000
+
+
+def test_the_pages_of_a_run_as_large_as_the_default_one_are_far_from_a_megabyte() -> None:
+    policies = [policy.name for policy in REGISTERED.values() if policy.by_default]
+    ratios = [tenth / 10 for tenth in range(1, 10)]
+    records = realistic_records(tasks=list(TASKS)[:9], policies=policies, ratios=ratios, contexts=4, questions=2)
+    sizes = {name: len(page.encode()) for name, page in build_pages([results_of(records, "reference")]).items()}
+    assert len(sizes) == 10
+    assert 200_000 < sizes[FRONT] < FIRST_PAGE
+    assert 150_000 < sizes[task_page("base")] < TASK_PAGE

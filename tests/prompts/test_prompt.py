@@ -5,7 +5,9 @@ from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
+import mistral_common
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,16 +16,32 @@ from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.integrations.mistral import convert_tekken_tokenizer
 
 from datasets_gen import FROM_DATA, RULER, TASKS, Example, Span, Task
 from kvbench.checks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode, asked_of
 from kvbench.prompts.prompt import Prompt, Role, answer_ends, answer_text, build_prompts, chat_template, tokens_of
-from tests.support.models.tekken import VOCABULARY, tekken
 from tests.support.models.toy import toy_tokenizer
 from tests.support.models.toy_tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from tests.support.tasks.suite import texts
+
+VOCABULARY = Path(mistral_common.__file__).parent / "data" / "tekken_240911.json"
+# The turns as this version of Mistral's format (v3) writes them: a system prompt begins the user's turn.
+TURNS = (
+    "{{ bos_token }}[INST]{% for message in messages %}"
+    "{{ message.content }}{{ '' if loop.last else '\n\n' }}{% endfor %}[/INST]"
+)
+
+
+@cache
+def tekken() -> PreTrainedTokenizerFast:
+    """Converts the vocabulary to a fast tokenizer, which takes about five seconds."""
+    tokenizer: PreTrainedTokenizerFast = convert_tekken_tokenizer(str(VOCABULARY))
+    tokenizer.chat_template = TURNS
+    return tokenizer
+
 
 # As Llama 3 cuts text into words: a full stop and the line break behind it are one.
 LLAMA3_WORDS = (
