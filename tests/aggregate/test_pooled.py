@@ -91,15 +91,6 @@ def test_tests_are_corrected_over_the_opponents_and_apart_from_the_controls() ->
     ]
 
 
-def test_a_copy_and_few_contexts_are_not_distinguished() -> None:
-    (copy,) = pool(records(mine=CLOSE, theirs=CLOSE), "mine", ["theirs"])
-    assert copy.headline == "right: not distinguished, 60 against 60: +0"
-    assert copy.reason == "the same in all of n = 10"
-    (some,) = pool(records(mine=[100.0] * 16, theirs=[0.0] * 8 + [50.0] * 2 + [100.0] * 6), "mine", ["theirs"])
-    assert (some.verdict, some.differing, some.p) == ("not distinguished", 5, None)
-    assert some.reason == "they differ in 5 of n = 8, 6 are needed"
-
-
 def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
     """All contexts of all tasks on one side, which chance alone does once in 2^14: still no verdict."""
     tasks = [records(mine=[100.0] * 10, theirs=[0.0] * 10).assign(task=name) for name in ("a", "b", "c")]

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +65,6 @@ def test_same_seed_same_bytes_in_another_process(hash_seed: str) -> None:
     command = [sys.executable, "-c", DIGEST]
     there = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert there.stdout.strip() == hashlib.sha256("".join(here).encode()).hexdigest()
-
-
-@given(tasks, seeds, st.integers(1, 6), st.integers(1, 6))
-def test_a_longer_run_begins_with_the_shorter_one(task: Task, seed: int, shorter: int, more: int) -> None:
-    longer = task.generate(seed, shorter + more)
-    assert list(islice(longer, shorter)) == list(task.generate(seed, shorter))
 
 
 @given(tasks, seeds, indices, splits, st.booleans())

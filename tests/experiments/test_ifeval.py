@@ -138,19 +138,3 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
     assert asked == [("google/IFEval", "train")]
     assert task.contexts["paper"] == 3
     assert task.example(0, 2).context == SPLIT["prompt"]
-
-
-def test_it_is_shown_and_exported(cli: CommandLine, tmp_path: Path) -> None:
-    data = str(written(tmp_path, SPLIT, SPLIT))
-    assert cli("show", "ifeval", "--data", data, "--index", "1", "--defence", "after") == 0
-    shown = " ".join(cli.out.split())
-    assert all(word in shown for word in ("Use no commas.", "Praise tea.", REFUSAL, "[defence ", "[directive "))
-    out = tmp_path / "set"
-    assert cli("export", "--task", "ifeval", "--data", data, "--defence", "both", "--out", out) == 0
-    rows = Dataset.from_parquet(str(out / "data" / "test.parquet"), cache_dir=str(tmp_path / "cache"))
-    assert len(rows) == 2 * 2 * 2
-    assert rows[0]["directives"][0] == "punctuation:no_comma"
-    assert (rows[0]["golds"], rows[1]["golds"]) == ([], [REFUSAL])
-    card = (out / "README.md").read_text()
-    assert f"--data {data} --defence both" in card
-    assert "Everything is generated" not in card

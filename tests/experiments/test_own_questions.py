@@ -269,23 +269,3 @@ def test_a_row_of_ruler_is_split_before_its_question_and_all_outputs_are_asked_f
     assert question.answer_prefix == "The magic numbers for otter are"
     assert texts_of(task, question, "answer") == ["123", "456"]
     assert task.instruction == ""
-
-
-@pytest.mark.parametrize(
-    ("prompt", "context", "question"),
-    [
-        ("Read this.\n\nA cat.\n\nQuestion: Which animal?", "Read this.\n\nA cat.", "Question: Which animal?"),
-        (
-            "A cat. Question: Find it. Question: Name the animal.",
-            "A cat. Question: Find it.",
-            "Question: Name the animal.",
-        ),
-        ("It is 7.5 here. A cat!  Is it a cat?", "It is 7.5 here. A cat!", "Is it a cat?"),
-        ("A cat sat. Go on", "A cat sat. Go on", ""),
-    ],
-)
-def test_the_question_of_a_prompt_is_its_last_line_or_sentence(
-    write: Write, prompt: str, context: str, question: str
-) -> None:
-    example = own_questions(write({**OF_RULER, "input": f"{prompt}\n"})).example(0, 0)
-    assert (example.context, example.questions[0].text) == (context, question)

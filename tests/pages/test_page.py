@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -19,17 +18,14 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.metrics import CURVES, Measure, Over
 from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.front import FRONT, METHOD
-from leaderboards.pages.gallery import curve_plot
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.pages.results import Results, task_page
-from leaderboards.rendering.style import line_styles
 from leaderboards.terminal.table import few_contexts, telling, terminal_table
 from policies import POLICIES as REGISTERED
 from tests.support.browsing.pages import HOSTILE, OF_EVERY_TASK, Elements, assert_inert, build_pages, results_of
 from tests.support.browsing.pages import printed as in_terminal
 from tests.support.records.synthetic_records import (
     POLICIES,
-    by_budget,
     failing,
     frame,
     realistic_records,
@@ -188,26 +184,6 @@ def test_the_same_records_give_the_same_bytes_in_another_process(tmp_path: Path)
     assert done.stdout == "".join(build_pages([results_of(records)]).values()).encode()
 
 
-def lines_of(figure: str, index: int) -> list[ElementTree.Element]:
-    return [group for group in ElementTree.fromstring(figure).iter() if group.get("data-policy") == str(index)]
-
-
-def test_a_blank_cell_is_a_gap_in_its_curve() -> None:
-    values = {0.1: 0.9, 0.2: 0.8, 0.3: None, 0.4: 0.6, 0.5: 0.5}
-    rows = [
-        summary_row("full", ratio=0.0, right=0.95),
-        *(summary_row("knorm", ratio=ratio, right=right) for ratio, right in values.items()),
-    ]
-    full, knorm = line_styles(rows).values()
-    figure = curve_plot(rows, "base", "agnostic", RIGHT).svg()
-    paths = [group[0].get("d", "") for group in lines_of(figure, knorm.index)]
-    assert [path.count("L") + 1 for path in paths] == [3, 2], "from the full cache over two ratios, a gap, and two more"
-    (reference,) = lines_of(figure, full.index)
-    start, end = re.findall(r"[ML]([\d.]+) ([\d.]+)", reference[0].get("d", ""))
-    assert start[1] == end[1], "the full cache is a horizontal line"
-    assert re.findall(r"M([\d.]+) ([\d.]+)", paths[0]) == [start], "a policy starts where the full cache is"
-
-
 def printed(rows: list[SummaryRow], measure: Measure) -> str:
     return in_terminal(terminal_table(rows, measure))
 
@@ -264,31 +240,6 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
         "few contexts (4 of instructions): intervals are too narrow, and nothing is shown to be safe with fewer than "
         "10: use --limit 10 or more; a file of yours needs as many different contexts"
     ]
-
-
-def in_budgets(one: dict[str, Any]) -> dict[str, Any]:
-    """The record as if not 0.5 and 0.9 had been asked for, but 64 and 16 tokens."""
-    return by_budget(one, {0.5: 64, 0.9: 16})
-
-
-def test_budgets_are_shown_as_tokens_wherever_ratios_are() -> None:
-    rows = summarise(realistic_records(tasks=["base"], ratios=[0.5, 0.9], contexts=4, change=in_budgets))
-    page = pages_of(rows)[FRONT]
-    text = Elements(page).text
-    assert "asked budget: tokens of each context to keep in every head" in text
-    assert "<dt>Asked budgets</dt><dd>16 to 64</dd>" in page
-    assert "asked ratio: the share" not in text
-    lines = printed(rows, RIGHT).splitlines()
-    assert "by the tokens kept in a head" in " ".join(" ".join(lines[:2]).split())
-    assert next(line for line in lines if line.startswith("policy")).split() == ["policy", "16", "64", "all"]
-    figure = curve_plot(rows, "base", "agnostic", RIGHT).svg()
-    texts = [element for element in ElementTree.fromstring(figure).iter() if element.tag.endswith("}text")]
-    ticks = {"".join(element.itertext()).strip() for element in texts}
-    assert {"16", "64", "asked budget, in tokens of a head"} <= ticks
-    snapkv = line_styles(rows)["snapkv"]
-    (line,) = [group for group in lines_of(figure, snapkv.index) if group.get("class") == "policy"]
-    drawn = next(path.get("d", "") for path in line.iter() if path.tag.endswith("}path"))
-    assert len(re.findall(r"[ML]", drawn)) == 2, "from one budget to the other, and not from the full cache"
 
 
 FIRST_PAGE = 700_000  # bytes, of 1 MB that it may have: a task more takes about 30,000

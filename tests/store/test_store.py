@@ -4,7 +4,6 @@ import errno
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import torch
 import kvbench.experiments.collect
 import kvbench.run.execute
 from datasets_gen import TASKS, Example, Task
-from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.publish.site import publish_summary
 from kvbench.store.run_file import Job
@@ -23,9 +21,8 @@ from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
 from kvbench.store.tables import RECORDS, RowsByTable
 from kvbench.system.errors import KVBenchError
-from policies import POLICIES, at_ratios
 from tests.support.models.processes import Copy, wait_until
-from tests.support.models.runs import ToyRuns, execute, outcome, policies_of, record_calls
+from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
 
 NO_PROCESS = 2**30  # more than any process has as its number
 
@@ -60,19 +57,6 @@ def test_of_a_row_that_is_there_twice_the_first_is_kept(runs: ToyRuns) -> None:
     place = first.column_names.index("output_text")
     second = first.set_column(place, first.schema.field(place), [["another answer"] * len(first)])
     assert together_once(RECORDS, [first, second]).equals(first)
-
-
-def test_a_policy_may_be_called_anything_and_stays_in_its_folder(llama: LoadedModel, tmp_path: Path) -> None:
-    names = ["../../../../outside", "a/b", "x" * 300, "y" * 300, "Press(kind='mean', size=3)"]
-    odd = [replace(POLICIES["knorm"], name=name, same_as=tuple(names)) for name in names]
-    store = execute(
-        llama, Grid([(TASKS["base"], 1)], Setting(odd, at_ratios((0.5,)))), tmp_path / "runs" / "odd", "a test"
-    )
-    assert set(store.frame().policy) == set(names)
-    assert {path.parent for path in tmp_path.rglob("*.parquet")} == {
-        store.folder / folder for folder in ("contexts/base", "questions/base", "records/base/00000")
-    }
-    assert len(store.record_files()) == len(names)
 
 
 def test_what_failed_is_tried_again(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:

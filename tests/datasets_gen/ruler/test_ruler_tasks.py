@@ -3,13 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Callable
-from itertools import islice
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from datasets_gen import RULER, DatasetError, Example, Length, Question, Split, Task
+from datasets_gen import RULER, DatasetError, Example, Length, Question, Task
 from datasets_gen.tasks.ruler import niah
 from datasets_gen.tasks.ruler.form import short_words
 from datasets_gen.tasks.ruler.words import COMMON, DOTS, counts_of_ranks
@@ -62,15 +59,6 @@ def lists_in(text: str) -> list[list[str]]:
 
 
 # --- the contract of every task
-
-
-@given(
-    st.sampled_from(list(RULER.values())), st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["train", "test"])
-)
-def test_a_longer_run_begins_with_the_shorter_one(task: Task, seed: int, shorter: int, split: Split) -> None:
-    longer = list(islice(task.generate(seed, shorter + 2, split), shorter))
-    assert longer == list(task.generate(seed, shorter, split))
-    assert longer[0] != task.example(seed + 1, 0, split)
 
 
 @every_task
