@@ -288,7 +288,6 @@ BASE = TASKS["base"]
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "negative index": (lambda: BASE.example(0, -1), "0 or more, not -1"),
     "no contexts": (lambda: BASE.generate(0, 0), "1 or more, not 0"),
-    "fewer than no contexts": (lambda: BASE.generate(0, -3), "1 or more, not -3"),
     "mistyped task": (lambda: get_task("bsae"), "did you mean 'base'"),
     "unknown task": (lambda: get_task("zzz"), "known: arithmetic, base"),
     "tampered lexicon": (

@@ -115,7 +115,6 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tm
     [
         (["--defence", "before"], "--defence before is for rows that are split"),
         (["--mode", "aware"], "contexts of ifeval hold what is asked already"),
-        (["--limit", "3"], "--limit 3: ifeval has 2 contexts"),
         (["--data", "/nowhere/rows.jsonl"], "--data /nowhere/rows.jsonl cannot be read (No such file or directory)"),
         (["--max-new-tokens", "5000"], "takes 4096"),
     ],

@@ -69,12 +69,10 @@ def test_as_many_bits_flip_as_asked_within_binomial_error(llama: LoadedModel, pr
     ("name", "message"),
     [
         ("bitflip(on=codeword)", r"stores no codewords: put a quantisation before it, as int4\+bitflip\(on=codeword\)"),
-        ("int4+zeros(rate=0.1)+bitflip(on=codeword,rate=0.1)", r"zeros\(rate=0.1\) stores no codewords"),
         ("int4+bitflip(on=codeword,rate=0.1)+zeros(rate=0.1)", r"a fault of codewords comes last, and zeros"),
         ("int4+bitflip(on=codeword,rate=0.1,phase=prefill_write)", "so not phase=prefill_write"),
         ("int4+bitflip(on=codeword,rate=0.1,bits=exponent)", "codewords have no exponent"),
         ("int4+bitflip(on=codeword,rate=0.1,bits=4)", "bits=4: a codeword has 4 bits, 0 to 3"),
-        ("int4(v_bits=2)+bitflip(on=codeword,rate=0.1,bits=2-3)", "bits=2-3: a codeword has 2 bits"),
         ("int4(tensor=K)+bitflip(on=codeword,rate=0.1)", "values are not quantised: say tensor=K"),
         ("zeros(on=codeword)", "zeros has no option on"),
         ("int4+bitflip(on=codewords,rate=0.1)", "on=codewords: "),
