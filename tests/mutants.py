@@ -23,6 +23,7 @@ LIMIT = 600  # seconds for the tests of one mutant: a fault that makes a loop en
 ENGINE, STORE = "kvbench/engine", "kvbench/store"
 METRICS, STATISTICS, AGGREGATE = "leaderboards/metrics", "leaderboards/statistics", "leaderboards/aggregate"
 BOARDS = "leaderboards/boards"
+PAGES, DOWNLOADS, TERMINAL = "leaderboards/pages", "leaderboards/downloads", "leaderboards/terminal"
 
 
 @dataclass(frozen=True)
@@ -284,6 +285,67 @@ MUTANTS = (
         " and other.has(task, chunk, policy, answers)",
         "",
         "tests/store/test_lending.py::test_what_another_run_has_in_part_is_not_lent",
+    ),
+    # What people read and take away.
+    Mutant(
+        f"{PAGES}/examples.py",
+        "OF_A_CONTEXT = 2",
+        "OF_A_CONTEXT = 6",
+        "tests/pages/test_examples.py::test_examples_are_about_several_contexts_the_worst_of_each_first",
+    ),
+    Mutant(
+        f"{PAGES}/examples.py",
+        'row["right"] is not True',
+        'row["right"] is True',
+        "tests/pages/test_examples.py::test_the_answers_that_lose_most_against_the_full_cache_come_first",
+    ),
+    Mutant(
+        f"{PAGES}/uses.py",
+        "self.sort > self.highest_sure",
+        "self.sort < self.highest_sure",
+        "tests/pages/test_front_findings.py::test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance",
+    ),
+    Mutant(
+        f"{DOWNLOADS}/sheets.py",
+        "if FORMULA.match(text) else text",
+        "if False else text",
+        "tests/pages/test_sheets.py::test_a_text_that_would_be_computed_is_text",
+    ),
+    Mutant(
+        f"{DOWNLOADS}/print_tables.py",
+        'if escaped.startswith(("[", "*")) else',
+        "if False else",
+        "tests/pages/test_print_tables.py::test_any_name_is_read_as_it_was",
+    ),
+    Mutant(
+        f"{DOWNLOADS}/print_tables.py",
+        'if mark == "best"}',
+        'if mark == "tie"}',
+        "tests/pages/test_print_tables.py::test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_marked",
+    ),
+    Mutant(
+        f"{DOWNLOADS}/print_tables.py",
+        '" ○" * (mark == "tie")',
+        '" ○" * (mark == "best")',
+        "tests/pages/test_print_tables.py::test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_marked",
+    ),
+    Mutant(
+        f"{TERMINAL}/table.py",
+        "MOST_COLUMNS = 10",
+        "MOST_COLUMNS = 20",
+        "tests/pages/test_page.py::test_the_terminal_table_fits_80_columns_and_loses_no_policy",
+    ),
+    Mutant(
+        f"{TERMINAL}/table.py",
+        "DIRECTIVES: (OBEYED, LEAKAGE)",
+        "DIRECTIVES: (RIGHT, LEAKAGE)",
+        "tests/pages/test_page.py::test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wrong_answers",
+    ),
+    Mutant(
+        f"{TERMINAL}/verdicts.py",
+        "{contest.sides[1]:.0f}",
+        "{contest.sides[0]:.0f}",
+        "tests/aggregate/test_answer_kinds.py::test_every_cell_shows_what_each_has_and_the_sign_of_its_verdict",
     ),
 )
 

@@ -8,7 +8,7 @@ import kvpress
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.arguments import Arguments, adapted_presses, argument_rows, arguments_of_records
+from leaderboards.aggregate.arguments import Arguments, argument_rows, arguments_of_records
 from policies import POLICIES, Policy, arguments_of
 from tests.support.records.synthetic_records import record
 
@@ -35,27 +35,6 @@ def test_a_smaller_window_is_adapted_and_under_half_of_it_is_not_ranked() -> Non
     assert half is not None
     assert half.is_ranked
     assert adapted_arguments(ran("snapkv", {"window_size": 64, "kernel_size": 5}), "snapkv", "base") is None
-
-
-def test_a_window_inside_a_press_and_a_protected_policy_are_known_by_their_parts() -> None:
-    for name in ("adakv_snapkv", "snapkv+fair"):
-        found = adapted_arguments(ran(name, {"press.window_size": 5}), name, "base")
-        assert found is not None
-        assert (found.is_ranked, found.text) == (False, "press.window_size 5 (paper: 64)")
-
-
-def test_what_has_no_window_or_no_paper_is_never_adapted() -> None:
-    assert adapted_arguments(ran("knorm", {}), "knorm", "base") is None
-    assert adapted_arguments(ran("Mine", {"window_size": 3}), "Mine", "base") is None
-    lag = adapted_arguments(ran("lagkv", {"n_sink": 4, "lag_size": 18}), "lagkv", "base")
-    assert lag is not None
-    assert lag.is_ranked, "a lag is no window"
-
-
-def test_what_is_adapted_over_several_tasks_is_told_once() -> None:
-    runs = [ran("snapkv", {"window_size": 9}), ran("snapkv", {"window_size": 30}, task="hops"), ran("knorm", {})]
-    presses = arguments_of_records(pd.concat(runs, ignore_index=True)).values()
-    assert adapted_presses(presses) == {"snapkv": "window_size 9 to 30 instead of 64"}
 
 
 def test_every_task_has_its_own_and_tasks_with_the_same_are_told_together() -> None:

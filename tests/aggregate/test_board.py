@@ -1,7 +1,6 @@
 """The board: a row for each policy, from records of which one knows what they come to."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
 from leaderboards.boards.declaration import TableCell
 from policies.declaration.names import CONTROLS
-from tests.support.browsing.chromium import Chromium, needs_chromium
-from tests.support.browsing.pages import results_of, write_pages
-from tests.support.records.synthetic_records import RATIOS, by_budget, failed, failing, frame, realistic_records, record
+from tests.support.records.synthetic_records import RATIOS, by_budget, failing, frame, realistic_records
 
 POLICIES = ("full", "oracle", "random", "recency", "random+ends", "snapkv", "knorm", "expected_attention")
 
@@ -37,15 +34,6 @@ def test_there_is_a_board_for_each_task_and_for_their_mean(boards: dict[tuple[st
         assert [line.name for line in board.controls] == list(CONTROLS)
 
 
-def test_methods_stand_in_the_order_of_their_ranks_and_controls_have_none(boards: dict[tuple[str, str], Board]) -> None:
-    board = boards["agnostic", ALL_TASKS]
-    ranks = [cells(board, line.name)["rank"].sort for line in board.methods]
-    assert ranks == sorted(ranks, key=lambda rank: -(rank or 0))
-    areas = [cells(board, line.name)["area"].sort for line in board.methods]
-    assert areas == sorted(areas, key=lambda area: -(area or 0))
-    assert {cells(board, line.name)["rank"].reason for line in board.controls} == {"a control has no rank"}
-
-
 def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) -> None:
     records = realistic_records(policies=POLICIES, contexts=20)
     row = next(r for r in summarise(records) if (r.policy, r.task, r.ratio) == ("snapkv", "base", 0.5))
@@ -57,13 +45,6 @@ def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) ->
     assert shown["ms / context"].detail == f"{own.context_tokens.mean():,.0f} tokens", "doctor times another length"
     assert cells(boards["agnostic", "base"], "full")["safe ratio"].sort is None
     assert cells(boards["agnostic", "base"], "oracle")["safe ratio"].sort is not None
-
-
-def test_columns_that_nobody_has_a_value_in_are_left_out(boards: dict[tuple[str, str], Board]) -> None:
-    names = [column.name for column in boards["agnostic", "base"].columns]
-    assert "leaks more" not in names
-    assert "obeyed" not in names
-    assert {"rank", "beats random?", "beats recency?", "safe ratio"} <= set(names)
 
 
 def test_who_does_not_beat_random_looks_like_it(boards: dict[tuple[str, str], Board]) -> None:
@@ -90,25 +71,6 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
     assert board.methods[-1].name == "knorm", "without a rank it comes last"
 
 
-# --- in a browser
-
-
-@needs_chromium
-@pytest.mark.parametrize("width", [320, 1280])
-def test_the_board_fits_and_sorts(browser: Chromium, tmp_path: Path, width: int) -> None:
-    page = write_pages(tmp_path, results_of(realistic_records(policies=POLICIES, contexts=8)))
-    browser.open_quietly(page, width)
-    table = "document.querySelector('section.board table')"
-    assert browser.evaluate(f"{table}.closest('section').id") == "board-1"
-    names = f"[...{table}.querySelectorAll('thead th')].map(each => each.textContent)"
-    place = browser.evaluate(names).index("GER at 0.9")
-    values = f"[...{table}.querySelector('tbody.sortable').rows].map(row => Number(row.cells[{place}].dataset.sort))"
-    browser.evaluate(f"{table}.querySelectorAll('thead th')[{place}].querySelector('button').click()")
-    found = browser.evaluate(values)
-    assert found == sorted(found, reverse=True)
-    assert len(found) == 3
-
-
 def test_a_run_by_budgets_or_other_ratios_shows_its_own_ends() -> None:
     """Where neither usual ratio was asked for, the columns would hold the full cache alone."""
     records = realistic_records(policies=["full", "random", "snapkv"], ratios=[0.3, 0.6, 0.8], contexts=3)
@@ -121,13 +83,6 @@ def test_a_run_by_budgets_or_other_ratios_shows_its_own_ends() -> None:
     (line,) = [line for line in board.methods if line.name == "snapkv"]
     shown = dict(zip((column.name for column in board.columns), line.cells, strict=True))
     assert shown["hallucinated at 16"].sort is not None
-
-
-def test_reasons_of_strangers_turn_nothing_round() -> None:
-    bad = {"task": "base", "policy": "snapkv", "ratio": 0.5}
-    records = frame([record(), failed("gone \u202e\x1b[31m", **bad)])
-    (reason,) = {row.reason for row in summarise(records) if (row.task, row.policy) == ("base", "snapkv")}
-    assert reason == "1 of 1 answers failed: gone \ufffd\ufffd[31m"
 
 
 WHOLE = 1000
@@ -168,18 +123,3 @@ def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataF
     assert len(right) > 2
     assert len(set(right)) == 1, "its one score is the same at every level"
     assert "–" not in right
-
-
-def test_where_nothing_is_evicted_there_is_no_ger_and_nothing_saved() -> None:
-    records = realistic_records(policies=("full", "knorm"), contexts=20, change=of_another_kind)
-    names = [column.name for column in boards_of(records, summarise(records))["agnostic", "base"].columns]
-    assert "safe rate" in names
-    assert not [name for name in names if name.startswith(("GER", "bytes saved"))]
-
-
-def test_a_first_page_is_made_of_policies_with_levels_of_different_kinds(
-    of_many_kinds: DataFrame, tmp_path: Path
-) -> None:
-    page = write_pages(tmp_path, results_of(of_many_kinds)).read_text(encoding="utf-8")
-    assert "shown safe" in page
-    assert all(policy in page for policy in POLICIES)

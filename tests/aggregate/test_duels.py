@@ -7,10 +7,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.duels import Duel, MeanDifference, duels
-from leaderboards.errors import LeaderboardError
-from leaderboards.statistics.significance import smallest_detectable, subsets, two_sided_p
-from tests.support.records.synthetic_profiles import value
-from tests.support.records.synthetic_records import realistic_records, record
+from tests.support.records.synthetic_records import record
 
 
 def records(**policies: list[float]) -> pd.DataFrame:
@@ -58,18 +55,6 @@ def test_too_few_contexts_tell_nothing() -> None:
     assert found.p == pytest.approx(2 / 2**4)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_smallest_difference_seen_is_found_four_times_in_five(share: float) -> None:
-    """Contexts whose true difference is a share of the smallest one for their true spread."""
-    rng = np.random.default_rng(5)
-    contexts, spread, runs = 20, 30.0, 400
-    held = subsets(contexts, 0)
-    values = share * value(smallest_detectable(spread, contexts)) + spread * rng.standard_normal((runs, contexts))
-    found = float(np.mean([two_sided_p(means) < 0.05 for means in values @ held.T / held.sum(axis=1)]))
-    low, high = {0.0: (0.02, 0.08), 0.5: (0.2, 0.35), 1.0: (0.75, 0.85)}[share]
-    assert low <= found <= high
-
-
 def at_levels(values: dict[float, list[float]], task: str = "base") -> pd.DataFrame:
     """``mine`` with these values at each ratio, against nothing right at all."""
     frames = [
@@ -109,22 +94,6 @@ def test_the_interval_that_is_shown_is_that_of_the_corrected_test() -> None:
         assert (duel.lead.p < 0.05) == duel.lead.difference.is_clear
 
 
-def test_noise_is_not_distinguished_nineteen_times_in_twenty_or_more() -> None:
-    rng = np.random.default_rng(0)
-    told = 0
-    for _ in range(60):
-        one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
-        told += cell(one, other).verdict != "not distinguished"
-    assert told <= 5
-
-
-def test_a_failed_cell_is_none() -> None:
-    frame = records(mine=[100.0, 0.0, 100.0, 0.0], theirs=[0.0, 0.0, 0.0, 0.0])
-    frame.loc[0, "status"] = "failed"
-    with pytest.raises(LeaderboardError, match="no cell in common that is complete"):
-        duels(frame, "mine", ["theirs"])
-
-
 def directed(obeyed: float, leaked: float, undefended: float) -> pd.DataFrame:
     """Twelve contexts, each with a question that has directives, and an attack with a defence and one without; ``mine``
     against a policy that obeys half and leaks half."""
@@ -153,15 +122,6 @@ def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
     (duel,) = duels(directed(*given), "mine", ["theirs"])
     assert set(duel.contests) == {"directives_obeyed", "defended_leakage"}
     assert (duel.verdict, duel.contests["defended_leakage"].verdict) == verdicts
-
-
-def test_the_full_cache_is_met_at_every_level() -> None:
-    frame = realistic_records(policies=("full", "knorm"), ratios=[0.5, 0.9], contexts=4, tasks=["base"])
-    half, most = duels(frame, "full", ["knorm"])
-    assert (half.level.value, most.level.value) == (0.5, 0.9)
-    by = frame.groupby(["policy", "ratio"]).right.mean()
-    assert half.lead.difference.mean == pytest.approx(100 * (by["full", 0.0] - by["knorm", 0.5]))
-    assert most.lead.difference.mean == pytest.approx(100 * (by["full", 0.0] - by["knorm", 0.9]))
 
 
 def test_an_interval_shows_whether_it_leaves_out_zero_and_a_difference_is_never_minus_zero() -> None:

@@ -184,12 +184,6 @@ def test_ranks_areas_safe_ratios_and_verdicts_have_the_sign_of_the_truth(
             assert (safe.ratio, safe.outcome, safe.beyond) == (0.9, "safe", "not tried"), policy
 
 
-def test_over_both_tasks_whoever_harms_neither_is_first(standings: Mapping[tuple[str, str], Standing]) -> None:
-    known = {policy: value(standings["all", policy][RANK]).rank for policy in METHODS}
-    assert known["copy"] == 1
-    assert all(known[policy] > 1 for policy in METHODS if policy != "copy")
-
-
 def test_what_harms_one_task_is_safe_over_neither_and_that_task_is_named(
     standings: Mapping[tuple[str, str], Standing],
 ) -> None:
@@ -201,13 +195,6 @@ def test_what_harms_one_task_is_safe_over_neither_and_that_task_is_named(
             assert (safe.outcome, safe.shown, safe.tasks) == ("unsafe", None, harmed), policy
         else:
             assert (safe.shown, safe.beyond) == (0.9, "not tried"), policy
-
-
-def test_a_copy_beats_a_control_that_harms_and_harm_does_not(standings: Mapping[tuple[str, str], Standing]) -> None:
-    beats_random = BEATS[0]
-    copy, wrong = (value(standings["base", policy][beats_random]) for policy in ("copy", "wrong"))
-    assert copy.verdict == "better"
-    assert wrong.verdict == UNDECIDED, "as much is lost"
 
 
 # The verdict of a comparison with the copy of the full cache, over each task.

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,13 +10,12 @@ from leaderboards.aggregate.lead import (
     QUESTIONS,
     TEXT,
     first_shown,
-    good,
     lead_of,
     not_mastered,
     obeyed_by_silence,
     unmastered_line,
 )
-from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, LEAKAGE, NONE_MASTERED, OBEYED, RIGHT, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, NONE_MASTERED, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.boards.area import AREA, BEATS
 from leaderboards.boards.board import all_standings
@@ -45,12 +43,6 @@ def test_where_a_task_has_directives_these_lead_and_not_what_is_right() -> None:
     rows = [full(right=0.9), full(task="instructions", right=0.9, directives_obeyed=0.8), summary_row("snapkv")]
     leads = {row.task: lead_of(row) for row in rows if row.policy == FULL and not row.mean_of}
     assert leads == {"base": QUESTIONS, "instructions": DIRECTIVES}
-
-
-def test_good_is_percent_whichever_end_is_better() -> None:
-    assert good(RIGHT, np.array([0.3])) == pytest.approx([30])
-    assert good(OBEYED, np.array([0.3])) == pytest.approx([30])
-    assert good(LEAKAGE, np.array([0.3])) == pytest.approx([70])
 
 
 @pytest.mark.parametrize(
@@ -89,20 +81,6 @@ def test_silence_obeys_what_the_checkers_say_and_a_model_has_to_do_better() -> N
     assert row.obeyed_by_silence == pytest.approx(75)
     assert row.not_mastered == ("the model cannot do this task: directives obeyed 90.0 with the full cache, below 95")
     assert not_mastered(full(directives_obeyed=0.9), silence=13.0) is None
-
-
-def test_contexts_are_those_of_obedience_or_leakage_whichever_has_fewer() -> None:
-    """Of six contexts all have directives, and four an attack on a prompt with a defence."""
-    made = []
-    for place in range(6):
-        of_prompt = {"task": "instructions", "example_id": f"prompt-{place}"}
-        made.append(record(**of_prompt, question_id="0", directives_obeyed=0.9))
-        defence = {"defence": "Refuse.", "defence_leakage": 0.0} if place < 4 else {}
-        attack = {"hallucinated": None, "answered": None, "protected": "No comma.", "leakage": 0.0}
-        made.append(record(**of_prompt, **attack, **defence, question_id="1"))
-    rows = {row.task: row for row in summarise(frame(made), resamples=20)}
-    assert (rows["instructions"].contexts, rows["instructions"].fewest_contexts) == (6, 4)
-    assert rows["all"].fewest_contexts == 4
 
 
 def failing_at_hops() -> pd.DataFrame:

@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from pandas import DataFrame
-from pydantic import ValidationError
 
-from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, intervals_of, summarise
 from leaderboards.errors import LeaderboardError
-from leaderboards.metrics.declaration import size_text
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
 from policies import at_ratios
 from tests.support.records.synthetic_records import failed, frame, realistic_records, record
@@ -38,29 +36,6 @@ def two_contexts(**changes: object) -> list[dict[str, object]]:
 def find(rows: list[SummaryRow], task: str, policy: str = "snapkv", ratio: float = 0.5) -> SummaryRow:
     (row,) = [row for row in rows if (row.task, row.policy, row.ratio) == (task, policy, ratio)]
     return row
-
-
-def test_every_mean_that_is_drawn_has_an_interval() -> None:
-    """Two contexts that differ: their resamples are both, either one, and half of the time a mix."""
-    rows = summarise(
-        frame(
-            [
-                record(example_id="a", abstained=True, slot_coverage=0.2, directives_obeyed=1.0, leakage=0.5),
-                record(example_id="b", abstained=False, slot_coverage=0.8, directives_obeyed=0.0, leakage=None),
-            ]
-        )
-    )
-    for row in rows:
-        assert (row.abstention_rate, row.abstention_rate_low, row.abstention_rate_high) == (0.5, 0, 1), row.task
-        assert (row.slot_coverage_low, row.slot_coverage_high) == (0.2, 0.8)
-        assert (row.directives_obeyed_low, row.directives_obeyed_high) == (0, 1)
-        assert (row.leakage, row.leakage_low, row.leakage_high) == (0.5, None, None), "asked of a single context"
-
-
-def test_an_empty_output_leaves_its_question_unanswered_and_abstains_from_nothing() -> None:
-    records = [question(0, 0, answered=False, f1=0.0, em=0.0), question(0, 1)]
-    row = find(summarise(frame(records)), "base")
-    assert (row.unanswered_rate, row.abstention_rate) == (0.5, 0.0)
 
 
 def test_a_cell_holds_what_one_works_out_by_hand() -> None:
@@ -97,18 +72,6 @@ def test_directives_and_leakage_are_means_over_the_questions_that_have_them() ->
     assert (row.directives_obeyed, row.leakage, row.reason) == (0.75, 0.5, NO_TWIN)
     assert (plain.directives_obeyed, plain.leakage, plain.reason) == (None, None, NO_TWIN)
     assert (overall.directives_obeyed, overall.leakage) == (0.75, 0.5), "of the tasks that have them"
-
-
-def test_rows_follow_the_records_and_ratios_ascend() -> None:
-    records = [
-        question(context, 0, task=task, policy=policy, ratio=ratio)
-        for task in ("hops", "base")
-        for policy, ratio in (("tova", 0.9), ("tova", 0.1), ("full", 0.0))
-        for context in range(2)
-    ]
-    keys = [(row.task, row.policy, row.ratio) for row in summarise(frame(records))]
-    of_each = [("tova", 0.1), ("tova", 0.9), ("full", 0.0)]
-    assert keys == [(task, *rest) for task in ("hops", "base", ALL_TASKS) for rest in of_each]
 
 
 def test_a_budget_is_one_cell_though_it_is_another_ratio_for_each_context() -> None:
@@ -167,40 +130,6 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     assert find(rows, ALL_TASKS, "tova").f1 == 100
 
 
-def test_without_gold_answers_a_cell_is_complete_and_has_what_the_checkers_say() -> None:
-    nothing = dict.fromkeys(("f1", "em", "abstained", "hallucinated", "hallucination_kind", "ger"))
-    unmarked = {"task": "ifeval", "golds": [], "target": "", "answerable": True, "directives": ["punctuation:no_comma"]}
-    records = []
-    for number, obeyed in enumerate((1.0, 0.5)):
-        identity = {"example_id": f"ifeval-{number}", "policy": "snapkv", "ratio": 0.5}
-        records.append(record(**identity, **unmarked, **nothing, question_id="0", directives_obeyed=obeyed))
-        attack = {"protected": "No comma.", "leakage": 0.25, "hallucinated": None}
-        records.append(record(task="ifeval", **identity, **attack, question_id="1"))
-    rows = summarise(frame([*records, *two_contexts()]))
-    cell, overall = find(rows, "ifeval"), find(rows, ALL_TASKS)
-    assert cell.complete
-    assert cell.reason == "no gold answers: see the directives"
-    assert (cell.f1, cell.em, cell.abstention_rate, cell.hallucination_rate, cell.confused_rate) == (None,) * 5
-    assert (cell.n, cell.directives_obeyed, cell.leakage, cell.slot_coverage, cell.kv_bytes) == (4, 0.75, 0.25, 1, 1000)
-    assert find(rows, "base").f1 == 100
-    assert overall.complete
-    assert (overall.f1, overall.directives_obeyed, overall.kv_bytes) == (None, 0.75, 1000)
-    assert overall.reason == f"ifeval: no gold answers: see the directives; base: {NO_TWIN}"
-
-
-def test_a_question_without_a_record_blanks_its_cell() -> None:
-    rows = summarise(frame([*two_contexts(policy="full", ratio=0.0), *two_contexts()[:3]]))
-    assert find(rows, "base").f1 is None
-    assert find(rows, "base").reason == "1 of 4 answers have no record"
-    assert find(rows, "base", "full", 0.0).f1 == 100
-
-
-def test_a_cell_that_one_task_lacks_has_no_mean_over_tasks() -> None:
-    records = [*two_contexts(), *two_contexts(task="hops", policy="full", ratio=0.0)]
-    overall = find(summarise(frame(records)), ALL_TASKS)
-    assert (overall.f1, overall.reason) == (None, f"hops: not run; base: {NO_TWIN}")
-
-
 def test_tasks_weigh_the_same_however_many_questions_they_have() -> None:
     hops = [question(context, number, task="hops", f1=40.0) for context in range(5) for number in range(4)]
     overall = find(summarise(frame([*two_contexts(), *hops])), ALL_TASKS)
@@ -216,34 +145,6 @@ def test_the_interval_over_tasks_resamples_each_task_on_its_own() -> None:
     # equal tasks would have as wide a mean as each.
     expected = (widths["base"] ** 2 + widths["hops"] ** 2) ** 0.5 / 2
     assert widths[ALL_TASKS] == pytest.approx(expected, rel=0.1)
-
-
-def test_what_does_not_apply_is_blank_with_its_reason() -> None:
-    nothing = {"eviction_rate": None, "ger": None, "ger_by_layer": None, "slot_coverage": None}
-    rewritten = find(summarise(frame(two_contexts(**nothing))), "base")
-    assert (rewritten.f1, rewritten.ger, rewritten.slot_coverage, rewritten.eviction_rate) == (100, None, None, None)
-    assert rewritten.reason == f"{NO_TWIN}; not applicable: the policy rewrites the cache"
-    unanswerable = {"answerable": False, "ger": None, "ger_by_layer": None, "slot_coverage": None}
-    none = find(summarise(frame(two_contexts(**unanswerable))), "base")
-    assert (none.f1, none.ger, none.eviction_rate) == (100, None, 0)
-    assert none.reason == f"{NO_TWIN}; no answerable question"
-
-
-def test_a_measure_that_some_records_lack_has_no_mean() -> None:
-    records = two_contexts()
-    records[0]["kv_bytes"] = None
-    row = find(summarise(frame(records)), "base")
-    assert (row.kv_bytes, row.reason) == (None, f"{NO_TWIN}; kv_bytes is missing in 1 of 4 records")
-
-
-def test_one_context_has_a_mean_and_no_interval() -> None:
-    row = find(summarise(frame([question(0, 0), question(0, 1)])), "base")
-    assert (row.f1, row.f1_low, row.f1_high, row.reason) == (
-        100,
-        None,
-        None,
-        f"{NO_TWIN}; no interval from one context",
-    )
 
 
 def test_the_order_of_records_within_a_cell_changes_nothing() -> None:
@@ -274,14 +175,6 @@ def test_modes_are_never_mixed() -> None:
 def test_records_that_make_no_board_are_refused(records: DataFrame, message: str) -> None:
     with pytest.raises(LeaderboardError, match=message):
         summarise(records)
-
-
-def test_a_row_is_closed_and_frozen() -> None:
-    with pytest.raises(ValidationError, match="Extra inputs"):
-        SummaryRow.model_validate({"task": "base", "mode": "aware", "policy": "full", "ratio": 0, "n": 1, "f2": 1})
-    row = SummaryRow(task="base", mode="aware", policy="full", level_kind="ratio", level=0, ratio=0, n=1)
-    with pytest.raises(ValidationError, match="frozen"):
-        row.n = 2  # type: ignore[misc]
 
 
 def clustered(seed: int, contexts: int, questions: int) -> tuple[list[float], list[str]]:
@@ -327,43 +220,6 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
 
     assert 0.90 <= covered(by_context=True) <= 0.98
     assert covered(by_context=False) < 0.8, "resampling questions would promise too much"
-
-
-def test_the_interval_of_constants_has_no_width() -> None:
-    assert cluster_interval([7.0] * 6, list("aabbcc"), seed=0) == pytest.approx((7, 7))
-
-
-def test_the_interval_needs_two_contexts_with_values() -> None:
-    assert cluster_interval([1.0, 2.0], ["a", "a"], seed=0) is None
-    assert cluster_interval([1.0, float("nan")], ["a", "b"], seed=0) is None
-    assert cluster_interval([], [], seed=0) is None
-
-
-def test_policies_meet_the_same_resamples() -> None:
-    """So that the noise of the bootstrap cancels when two policies are compared."""
-    values, clusters = clustered(seed=1, contexts=10, questions=3)
-    one, other = (resampled_means(np.asarray(values) + shift, clusters, seed=4) for shift in (0, 2))
-    assert one is not None
-    assert other is not None
-    assert other - one == pytest.approx(np.full(len(one), 2.0))
-    assert cluster_interval(values, clusters, seed=4) != cluster_interval(values, clusters, seed=5)
-
-
-def test_numbers_are_written_in_the_unit_that_the_page_names() -> None:
-    assert (F1.text(63.25), HALLUCINATION.text(0.125), GER.text(0.0625), GER.text(None)) == (
-        "63.2",
-        "12.5",
-        "0.062",
-        "–",
-    )
-    assert [size_text(count) for count in (None, 999, 1_234_567, 45_678, 3e9, 2.5e12)] == [
-        "–",
-        "999 B",
-        "1.23 MB",
-        "45.7 kB",
-        "3.00 GB",
-        "2.50 TB",
-    ]
 
 
 def test_what_a_run_has_not_reached_is_blank() -> None:

@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.pooled import mean_heights, pool
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA, BEATS
 from leaderboards.boards.board import all_standings
-from leaderboards.downloads.tables import pooled_sheet
 from leaderboards.terminal.verdicts import verdicts_in_words
 from tests.aggregate.test_duels import CLEAR, CLOSE, at_levels, directed, records
 from tests.support.records.synthetic_profiles import value
@@ -45,14 +43,6 @@ def test_the_area_begins_at_the_full_cache_where_both_are_the_same() -> None:
     realised = frame.assign(realised_ratio=frame["ratio"] * np.where(frame["policy"] == "theirs", 1.0, 0.4))
     (short,) = pool(realised, "mine", ["theirs"])
     assert (short.end, *short.sides) == pytest.approx((0.2, 100, 80)), "theirs is at 60 where mine ends, at 0.2"
-
-
-def test_each_task_weighs_the_same_and_a_level_that_one_lacks_is_left_out() -> None:
-    frame = at_levels({0.5: CLOSE, 0.9: CLOSE})
-    both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
-    (two,) = pool(both, "mine", ["theirs"])
-    assert two.difference.mean == pytest.approx(30)
-    assert (two.tasks, two.contexts, two.n, two.span) == (("base", "hops"), 20, "20 (2 tasks x 10)", "at ratio 0.5")
 
 
 def test_a_pair_has_one_verdict_on_the_board_and_in_a_comparison() -> None:
@@ -101,15 +91,6 @@ def test_tests_are_corrected_over_the_opponents_and_apart_from_the_controls() ->
     ]
 
 
-def test_a_copy_and_few_contexts_are_not_distinguished() -> None:
-    (copy,) = pool(records(mine=CLOSE, theirs=CLOSE), "mine", ["theirs"])
-    assert copy.headline == "right: not distinguished, 60 against 60: +0"
-    assert copy.reason == "the same in all of n = 10"
-    (some,) = pool(records(mine=[100.0] * 16, theirs=[0.0] * 8 + [50.0] * 2 + [100.0] * 6), "mine", ["theirs"])
-    assert (some.verdict, some.differing, some.p) == ("not distinguished", 5, None)
-    assert some.reason == "they differ in 5 of n = 8, 6 are needed"
-
-
 def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
     """All contexts of all tasks on one side, which chance alone does once in 2^14: still no verdict."""
     tasks = [records(mine=[100.0] * 10, theirs=[0.0] * 10).assign(task=name) for name in ("a", "b", "c")]
@@ -120,17 +101,6 @@ def test_below_six_contexts_of_a_task_there_is_neither_p_nor_interval() -> None:
     assert six.verdict == "better"
     assert six.p == pytest.approx(2 / 2**6)
     assert "few contexts: 6 of a task" in six.clauses
-
-
-def test_what_could_not_be_seen_is_told_with_how_many_contexts_would() -> None:
-    rng = np.random.default_rng(4)
-    one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
-    (found,) = pool(records(mine=one, theirs=other), "mine", ["theirs"])
-    seen, half = f"{value(found.smallest):.0f}", f"{value(found.smallest) / 2:.0f}"
-    assert found.reason == f"differences below ±{seen} cannot be seen with n = 20; --limit 80 would see ±{half}"
-    others = {f"other{number}": [0.0] * 16 for number in range(7)}
-    for line in pool(records(mine=[100.0] * 16, **others), "mine", list(others)):
-        assert line.reason.startswith("n = 8 is too few to tell any difference in 7 tests at once")
 
 
 def test_tasks_that_are_left_out_are_named_with_the_reason() -> None:
@@ -151,11 +121,3 @@ def test_mean_heights_are_those_of_the_trapezoid_rule_of_numpy(places: list[floa
     (found,) = mean_heights(np.array([places]), heights[None], ordered[-1:])
     expected = np.trapezoid(np.cos(3 * ordered), ordered) / span if span > 1e-6 else heights.mean()
     assert found == pytest.approx(expected, abs=1e-3 if span < 1e-6 else 1e-9)
-
-
-def test_a_program_reads_points() -> None:
-    (line,) = pool(records(mine=CLEAR, theirs=CLOSE), "mine", ["theirs"])
-    sheet = pooled_sheet("pooled", [line])
-    row = dict(zip(sheet.columns, sheet.rows[0], strict=True))
-    assert (row["unit"], row["difference"], row["value"]) == ("points", pytest.approx(40), 100)
-    assert len(duels(records(mine=CLEAR, theirs=CLOSE), "mine", ["theirs"])) == 1

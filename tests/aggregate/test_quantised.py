@@ -4,19 +4,14 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.row import RIGHT
-from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Standing
-from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.gallery import tradeoff
 from leaderboards.pages.results import Results
-from leaderboards.pages.sections import measure_table
 from leaderboards.pages.uses import use_matrix
 from leaderboards.rendering.drawing import Plot
 from leaderboards.rendering.style import line_styles
-from leaderboards.statistics.bootstrap import Blank
 from tests.support.browsing.pages import build_pages, results_of
 from tests.support.records.synthetic_records import frame, record
 
@@ -71,29 +66,6 @@ def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: 
     assert (cell.text, cell.detail) == ("not shown", f"28 % of bytes\nloses {loss.low:.0f} to {loss.high:.0f}\nn = 12")
 
 
-def test_over_all_tasks_it_is_what_it_is_in_the_worst(results: Results) -> None:
-    standings = results.standings["agnostic", "all"]
-    over_all = {one.policy: _safe(one) for one in standings if one.policy in QUANTISED}
-    assert [over_all[policy].outcome for policy in QUANTISED] == ["safe", "not shown", "unsafe"]
-    assert [over_all[policy].held for policy in QUANTISED] == [53.0, 28.0, 16.0]
-
-
-def test_one_point_is_no_curve_and_says_so_in_two_words(results: Results) -> None:
-    for standing in results.standings["agnostic", "base"]:
-        if standing.policy in QUANTISED:
-            for value in (standing[AREA], standing[RANK]):
-                assert isinstance(value, Blank)
-                assert value.short == "one level"
-
-
-def test_fewer_than_ten_contexts_may_call_it_safe_by_chance() -> None:
-    results = results_of(frame(_records({"base": 6})), "reference")
-    matrix = use_matrix(results)
-    cells = {line.name: line.cells[0] for line in matrix.methods}
-    assert cells["int8"].tone_of_use == "chance"
-    assert cells["int8"].may_be_chance
-
-
 def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:
     matrix = use_matrix(results)
     cells = {line.name: line.cells[0] for line in matrix.methods}
@@ -122,11 +94,3 @@ def test_a_run_of_quantisations_alone_has_a_first_page() -> None:
     page = build_pages([results_of(frame(alone), "reference")])[FRONT]
     assert "At ratio 0," not in page
     assert "53 % of bytes" in page
-
-
-def test_its_row_of_a_table_is_one_wide_cell_and_no_column_of_ratio_0_stands_there(results: Results) -> None:
-    rows = [row for row in results.rows if row.task == "base"]
-    table = measure_table(rows, RIGHT, 100.0)
-    assert table.columns == ("0.1", "0.5")
-    assert [(line.name, len(line.cells)) for line in table.one_level] == [(policy, 1) for policy in QUANTISED]
-    assert [line.name for line in table.methods] == ["snapkv"]

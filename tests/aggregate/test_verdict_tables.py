@@ -6,11 +6,10 @@ import pytest
 from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.pooled import pool
 from leaderboards.pages.comparison import build_comparison
-from leaderboards.terminal.result_table import Column, ResultTable
+from leaderboards.terminal.result_table import ResultTable
 from leaderboards.terminal.verdicts import pooled_table, verdict_table
-from policies import Level
-from tests.support.browsing.terminal import printed
-from tests.support.records.synthetic_records import by_budget, frame, realistic_records, record
+from tests.support.browsing.pages import printed
+from tests.support.records.synthetic_records import frame, realistic_records, record
 
 
 def told(table: ResultTable) -> str:
@@ -35,23 +34,6 @@ def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame)
         assert all(part in page for part in duel.lead.difference.text.split(" ", 1))
     for other in ("knorm", "random"):
         assert f"Against {other}" in page
-
-
-def test_the_tables_fit_80_columns(records: pd.DataFrame) -> None:
-    name = "a/long/path/to/my_press.py:VeryLoudPress(window_size=16, kind='mean')"
-    renamed = records.assign(policy=records["policy"].replace("snapkv", name))
-    found = duels(renamed, name, ["knorm"])
-    tables = pooled_table(pool(renamed, name, ["knorm"])), verdict_table(found, {})
-    lines = printed(*tables).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert not [line for line in lines if "…" in line]
-
-
-def test_budgets_are_compared_as_ratios_are(records: pd.DataFrame) -> None:
-    kept = frame([by_budget(one, {0.3: 128.0, 0.6: 64.0, 0.9: 16.0}) for one in records.to_dict("records")])
-    found = duels(kept, "snapkv", ["random"])
-    assert [duel.level for duel in found if duel.task == "base"] == [Level("budget", n) for n in (128.0, 64.0, 16.0)]
-    assert "tokens of each context to keep" in build_comparison("m", found)
 
 
 @pytest.mark.parametrize(("contexts", "explained"), [(2, False), (12, True)])
@@ -83,13 +65,3 @@ def test_cells_are_counted_by_opponent_and_told_one_by_one_to_programs() -> None
     ]
     first = table.plain()[0]
     assert (first["right_value"], first["right_other_value"], first["right_difference"]) == pytest.approx((80, 41, 39))
-
-
-def test_the_widest_names_and_numbers_are_whole_in_80_columns() -> None:
-    """Those of the widest task, policy and intervals: what does not fit stands on another line."""
-    level = Column("level", right=True)
-    columns = (Column("task", cut=True), level, *(Column(name, right=True) for name in ("right", "wrong of answered")))
-    verdict = Column("verdict", of_sentences=True)
-    row = ("multi_presence", "0.3", "-24.5 [-39.0, -10.5]", "-4.6 [-11.0, +0.4]", "not distinguished ±44")
-    words = printed(ResultTable("verdicts", (*columns, verdict), [row])).split()
-    assert {word for text in row for word in text.split()} <= set(words)

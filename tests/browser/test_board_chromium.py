@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from leaderboards.pages.results import Results
-from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.chromium import Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.browsing.pages import results_of, write_pages
 from tests.support.records.synthetic_records import realistic_records
@@ -20,10 +20,6 @@ SHOWN = "[...document.querySelectorAll('#boards > .board:not(#comparison)')].fil
 ROWS = f"[...{SHOWN}[0].querySelectorAll('tbody tr')].filter(row => !row.hidden).map(row => row.dataset.name)"
 TITLE = f"{SHOWN}.map(each => each.querySelector('h3').textContent)"
 HEADINGS = f"[...{SHOWN}[0].querySelectorAll('thead th')].filter(each => !each.hidden).map(each => each.textContent)"
-COMPARED = (
-    "[...document.querySelectorAll('#comparison-table tbody tr')]"
-    ".map(row => [...row.cells].map(cell => cell.querySelector('b')?.textContent ?? cell.textContent))"
-)
 
 
 def hostile(one: dict[str, Any]) -> dict[str, Any]:
@@ -71,13 +67,6 @@ def test_the_board_is_quiet_fits_and_keeps_hostile_names_as_text(
     assert HOSTILE in browser.evaluate(f"{SHOWN}[0].textContent").replace("\u200b", "")
 
 
-def test_without_the_script_all_boards_stand_below_one_another(browser: Chromium, page: Path) -> None:
-    browser.open(page, script=False)
-    seen = "each => each.offsetParent !== null"
-    assert browser.evaluate(f"[...document.querySelectorAll('#boards > .board')].filter({seen}).length") == 3 + 1 + 3
-    assert browser.evaluate(f"[...document.querySelectorAll('#filters, #comparison')].filter({seen}).length") == 0
-
-
 def test_model_mode_and_task_choose_one_board_and_never_mix(browser: Chromium, page: Path) -> None:
     browser.open(page)
     assert browser.evaluate(TITLE) == [f"All tasks, {HOSTILE}, agnostic"]
@@ -110,22 +99,6 @@ def test_family_and_name_filter_methods_and_leave_the_controls(browser: Chromium
     browser.evaluate("document.querySelector('#filters button').click()")
     assert len(browser.evaluate(ROWS)) == 7
     assert browser.evaluate("location.hash") == ""
-
-
-def test_why_cells_are_blank_is_told_below_the_board(browser: Chromium, page: Path) -> None:
-    """Of the cells that are shown, as the titles of cells are nowhere on a phone."""
-    for fragment in ("", "task=base", "task=all&name=knorm"):
-        browser.open(page, fragment=fragment)
-        blanks = browser.evaluate(
-            f"[...{SHOWN}[0].querySelectorAll('.blank')].filter({IN_VIEW}).map(cell => [cell.title,"
-            " cell.closest('table').tHead.rows[0].cells[cell.cellIndex].textContent])"
-        )
-        told = browser.evaluate(f"[...{SHOWN}[0].querySelectorAll('.why li')].map(line => line.textContent)")
-        assert "– in rank: a control has no rank" in told
-        assert len(told) == len({title for title, _ in blanks})
-        for title, column in blanks:
-            (line,) = [line for line in told if line.endswith(f": {title}")]
-            assert column in line.removesuffix(f": {title}").removeprefix("– in ").split(", ")
 
 
 def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chromium, page: Path) -> None:

@@ -9,12 +9,11 @@ from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import task_page
 from leaderboards.rendering.templating import show_link
 from policies import POLICIES
-from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium
+from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.browsing.pages import results_of, write_pages
 from tests.support.records.synthetic_records import realistic_records
 
 pytestmark = needs_chromium
-
 WIDTHS = (390, 1300, 1920)
 HEIGHT = 900
 TASKS = ["base", "hops", "long_context", "arithmetic"]
@@ -84,20 +83,6 @@ def test_a_matrix_of_every_use_and_twelve_policies_is_in_view_and_cuts_nothing(
     assert width == 390 or browser.evaluate(f"{wider}({board})") <= 0
 
 
-def test_what_a_column_means_stands_once_for_all_boards(browser: Chromium, every_use: Path) -> None:
-    page = every_use.read_text(encoding="utf-8")
-    assert page.count("<b>rank</b>: ") == 1
-    browser.open_quietly(every_use, 1300)
-    legend = "[...document.querySelectorAll('#columns [data-column]:not([hidden])')].map(each => each.dataset.column)"
-    board = "[...document.querySelectorAll('.board')].find(each => each.offsetParent !== null)"
-    headings = f"[...{board}.querySelectorAll('thead th')].slice(1).filter({IN_VIEW}).map(each => each.textContent)"
-    assert browser.evaluate(legend) == browser.evaluate(headings)
-    titles = browser.evaluate(f"[...{board}.querySelectorAll('thead th')].slice(1).map(each => each.title)")
-    assert all(titles)
-    browser.evaluate("document.getElementById('filter-columns').click()")
-    assert browser.evaluate(legend) == browser.evaluate(headings)
-
-
 @pytest.mark.parametrize(("contexts", "muted"), [(6, True), (10, False)])
 def test_verdicts_are_muted_and_hatched_below_ten_contexts_with_a_warning(
     browser: Chromium, tmp_path: Path, contexts: int, muted: bool
@@ -136,24 +121,6 @@ def test_every_link_of_the_header_is_in_view(browser: Chromium, site: Path, page
     assert all(0 <= left < right <= width and is_on_top for _, left, right, is_on_top in links), links
     header = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('header nav'))"
     assert browser.evaluate(header) <= 0
-
-
-@pytest.mark.parametrize("width", [1300, 1920])
-def test_the_board_is_as_wide_as_the_window_and_cuts_no_digits(browser: Chromium, site: Path, width: int) -> None:
-    browser.open(site / FRONT, width)
-    board = "[...document.querySelectorAll('.board')].find(each => each.offsetParent !== null)"
-    headings = f"[...{board}.querySelectorAll('thead th')].filter({IN_VIEW}).map(each => each.textContent)"
-    shown = browser.evaluate(headings)
-    assert shown[0] == "policy"
-    assert "right at 0.5" in shown
-    assert len(shown) <= 10
-    across = browser.evaluate(f"{board}.querySelector('table').getBoundingClientRect().width")
-    assert min(width, 1500) - 110 <= across <= 1500
-    assert browser.evaluate(f"({CUT})('.board td')") == []
-    browser.evaluate("document.getElementById('filter-columns').click()")
-    assert len(browser.evaluate(headings)) > len(shown)
-    assert "columns=all" in browser.evaluate("location.hash")
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_pages_lead_to_what_is_there(site: Path) -> None:

@@ -9,8 +9,7 @@ from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.pages.gallery import curve_plot
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.browsing.pages import results_of, write_pages
-from tests.support.browsing.plots import told_by
+from tests.support.browsing.pages import results_of, told_by, write_pages
 from tests.support.records.synthetic_records import failing, realistic_records
 
 pytestmark = needs_chromium
@@ -86,35 +85,6 @@ def test_pointing_at_a_point_tells_its_numbers(
     assert browser.complaints == []
 
 
-def test_the_numbers_go_when_the_pointer_does(browser: Chromium, site: tuple[Path, dict[str, Any]]) -> None:
-    path, expected = site
-    browser.open(path)
-    browser.evaluate(UNFOLD)
-    point(browser, expected["plot"]["spots"][-1])
-    assert browser.evaluate(TIP)
-    assert browser.evaluate(f"{CANVAS}.querySelectorAll('.ring').length") == 1
-    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
-    assert browser.evaluate(TIP) is None
-    assert browser.evaluate("document.querySelectorAll('.ring').length") == 0
-
-
-def test_a_finger_shows_the_numbers_until_it_touches_elsewhere(
-    browser: Chromium, site: tuple[Path, dict[str, Any]]
-) -> None:
-    path, expected = site
-    browser.open(path, width=390)
-    browser.evaluate(UNFOLD)
-    browser.call("Emulation.setTouchEmulationEnabled", enabled=True)
-    try:
-        point(browser, expected["plot"]["spots"][-1], kind="touch")
-        assert browser.evaluate(TIP)
-        browser.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": 5, "y": 5}])
-        browser.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-        assert browser.evaluate(TIP) is None
-    finally:
-        browser.call("Emulation.setTouchEmulationEnabled", enabled=False)
-
-
 def test_the_arrow_keys_walk_along_a_policy_and_across_to_others(
     browser: Chromium, site: tuple[Path, dict[str, Any]]
 ) -> None:
@@ -142,25 +112,3 @@ def test_the_arrow_keys_walk_along_a_policy_and_across_to_others(
     assert all(name.endswith(" at 0.9") for name in neighbours), "at the same level"
     browser.press("Escape")
     assert browser.evaluate(TIP) is None
-
-
-def test_a_line_that_is_picked_out_is_the_only_one_that_answers(
-    browser: Chromium, site: tuple[Path, dict[str, Any]]
-) -> None:
-    path, expected = site
-    browser.open(path)
-    browser.evaluate(UNFOLD)
-    browser.evaluate("document.querySelectorAll('.legend li')[1].click()")
-    picked = browser.evaluate("document.querySelectorAll('.legend li')[1].textContent.trim()")
-    plot = expected["plot"]
-    for spot in plot["spots"][::7]:
-        point(browser, spot)
-        text = browser.evaluate(TIP)
-        assert text is None or text.startswith(f"{picked} at ")
-
-
-def test_without_the_script_plots_are_still_there(browser: Chromium, site: tuple[Path, dict[str, Any]]) -> None:
-    path, _ = site
-    browser.open(path, script=False)
-    browser.evaluate(UNFOLD)
-    assert browser.evaluate("document.querySelectorAll('.canvas svg').length") > 5

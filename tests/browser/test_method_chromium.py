@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from kvbench.cli.program import main
-from tests.support.browsing.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.chromium import LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.records.kvpress_folders import evaluation
 from tests.support.records.small_store import small_store
@@ -49,36 +49,6 @@ def test_the_command_stands_on_the_page_as_it_is_to_be_typed(browser: Chromium, 
     assert "--tasks base,hops --policies snapkv,knorm --limit 3" in command
 
 
-def test_every_link_leads_to_something(browser: Chromium, site: Path) -> None:
-    for page in site.glob("*.html"):
-        browser.open(page)
-        links = browser.evaluate(f"[...document.querySelectorAll('a')].filter({IN_VIEW}).map(each => each.href)")
-        here = {link for link in links if link.startswith(f"{page.as_uri()}#")}
-        for link in set(links) - here:
-            file, _, place = link.partition("#")
-            path = site / file.removeprefix(f"{site.as_uri()}/")
-            assert path.is_file(), f"{page.name} leads to {link}"
-            if path.name == "method.html" and place:
-                assert f'id="{place}"' in path.read_text(), link
-        for link in here:
-            place = link.partition("#")[2]
-            assert browser.evaluate(f"document.getElementById({json.dumps(place)}) !== null"), link
-
-
-def test_front_page_and_imported_page_lead_to_each_other(browser: Chromium, site: Path) -> None:
-    for page, other in (("index.html", "imported.html"), ("imported.html", "index.html")):
-        browser.open(site / page)
-        link = f"[...document.querySelectorAll('a')].filter({IN_VIEW}).some(each => each.href.endsWith('/{other}'))"
-        assert browser.evaluate(link) is True
-
-
-def test_without_an_imported_page_no_link_to_it_is_shown(browser: Chromium, small_site: Path) -> None:
-    browser.open(small_site / "index.html")
-    shown = f"[...document.querySelectorAll('a')].filter({IN_VIEW}).map(each => each.getAttribute('href'))"
-    assert "imported.html" not in browser.evaluate(shown)
-    assert "method.html" in browser.evaluate(shown)
-
-
 def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Path) -> None:
     browser.open(site / "method.html")
     links = browser.evaluate(DOWNLOADS)
@@ -110,8 +80,3 @@ def test_a_download_begins_when_its_link_is_clicked(browser: Chromium, site: Pat
                 break
             time.sleep(0.05)
         assert (tmp_path / name).read_bytes() == (site / "data" / name).read_bytes()
-
-
-def test_a_hostile_name_computes_nothing_in_the_table_of_what_is_imported(site: Path) -> None:
-    (row,) = pd.read_csv(site / "data/imported.csv").to_dict("records")
-    assert row["press"].lstrip("'") == HOSTILE

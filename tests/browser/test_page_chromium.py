@@ -108,23 +108,3 @@ def test_a_column_sorts_both_ways_with_blanks_last(browser: Chromium, page: Path
         assert sorted_column[-1] is None
     browser.evaluate(f"{heading}.querySelector('button').click()")
     assert browser.evaluate(column) == original
-
-
-def test_a_line_can_be_picked_out_of_the_curves_by_keyboard(browser: Chromium, page: Path) -> None:
-    browser.open(page)
-    browser.evaluate("document.querySelectorAll('.task .legend li')[1].focus()")
-    assert browser.evaluate("document.activeElement.getAttribute('role')") == "button"
-    picked = browser.evaluate("document.activeElement.dataset.policy")
-    clear = (
-        "[...new Set([...document.querySelectorAll('figure [data-policy]:not(.faded)')].map(e => e.dataset.policy))]"
-    )
-    browser.press("Enter")
-    assert browser.evaluate(clear) == [picked]
-    assert browser.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
-    chosen = browser.evaluate("location.hash.slice(1)")
-    browser.open(page, fragment=chosen)
-    assert browser.evaluate(clear) == [picked], "a link restores it"
-    browser.evaluate("document.querySelectorAll('.task .legend li')[1].focus()")
-    browser.press("Enter")
-    lines = browser.evaluate("document.querySelectorAll('#section-1 .legend li').length")
-    assert len(browser.evaluate(clear)) == lines > 10

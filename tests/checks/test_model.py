@@ -64,15 +64,6 @@ def test_a_model_that_masters_no_level_is_asked_two_and_refused(monkeypatch: pyt
         with_levels_found(job, build_grid(job, len))
 
 
-def test_the_job_gets_the_levels_that_were_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, {5: 0.0, 4: 0.0, 3: 0.0, 2: 0.0, 1: 0.9, 0: 1.0})
-    job = Job(model="reference", tasks="base", context_tokens=None, difficulty="auto")
-    found = with_levels_found(job, build_grid(job, len))
-    assert found.difficulty == "base=1"
-    (task, _), *_ = build_grid(found, len).tasks
-    assert task.level == "1 of 5"
-
-
 def test_the_command_runs_what_is_mastered_at_its_levels() -> None:
     found = [
         Mastery("base", 3, 5, "Right", 70.0, 16.0, 24, None),

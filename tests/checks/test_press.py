@@ -151,23 +151,6 @@ def test_a_press_with_code_of_its_own_is_no_other_under_a_new_name(llama: Loaded
     assert "no: compared with" in why
 
 
-def test_a_policy_that_studies_the_model_first_is_found_under_a_new_name(llama: LoadedModel) -> None:
-    renamed = admit(pressing("renamed", POLICIES["duo_attention"].build), llama)
-    assert CHECKS["is it another policy under a new name?"](renamed) == (
-        "wrong",
-        "it leaves the same cache as duo_attention everywhere",
-    )
-
-
-def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel) -> None:
-    question = "does it share the prefill?"
-    assert CHECKS[question](admit(POLICIES["snapkv"], llama)) == (
-        "ok",
-        "yes: it leaves the same cache as in a prefill of its own",
-    )
-    assert CHECKS[question](admit(POLICIES["kvzip"], llama))[1].startswith("no: it gets a prefill of its own")
-
-
 def test_the_report_names_every_question_and_ends_with_a_status(
     cli: CommandLine, llama: LoadedModel, tmp_path: Path
 ) -> None:

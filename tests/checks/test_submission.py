@@ -98,11 +98,6 @@ def test_answers_of_the_full_cache_in_a_run_of_the_default_length_are_found(cli:
     assert "(replay)" in cli.error("check-submission", run)
 
 
-def test_every_policy_is_answered_again_or_said_not_to_be(run: Path) -> None:
-    assert "replay" in unchecked(run, cells=1)
-    assert "replay" not in unchecked(run, cells=2)
-
-
 @pytest.mark.parametrize(
     ("table", "changes", "check", "text"),
     [

@@ -74,11 +74,6 @@ def test_what_leaks_while_it_is_obeyed() -> None:
     assert value(found) == pytest.approx(0.5)
 
 
-def test_who_obeys_nothing_leaks_nothing_that_counts() -> None:
-    (found,) = judge([claims()["P2"]], evidence(lambda *_: {"obeyed": [False] * 2, "single": [False], "leaked": 1.0}))
-    assert found.verdict == "undecided"
-
-
 def test_order_decides_where_the_first_span_suffers() -> None:
     """What stands first keeps a fifth of its tokens and is lost: it leaks, or it is disobeyed."""
 
@@ -91,14 +86,6 @@ def test_order_decides_where_the_first_span_suffers() -> None:
     assert value(found["tokens kept"]) == pytest.approx(-1.2)
     assert value(found["leaked and disobeyed"]) == pytest.approx(0.6 + 0.5)
     assert {one.verdict for one in judged("P3", told).values()} == {"holds"}
-
-
-def test_no_order_where_the_same_span_suffers_in_both() -> None:
-    """A difference that is the same in both orders is none of order; that it is 0 cannot be shown."""
-    found = judged("P3", lambda *_: {"kept": (0.2, 0.8), "leaked": 0.6})["tokens kept"]
-    assert found.estimate is not None
-    assert found.estimate.mean == pytest.approx(0.0)
-    assert found.verdict == "undecided"
 
 
 def test_spans_are_kept_unevenly_by_policy() -> None:

@@ -8,12 +8,9 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import Evidence
-from leaderboards.claims.declaration import NoStatistic
-from leaderboards.claims.registry import claims
-from leaderboards.claims.texts.routing import AGNOSTIC, AWARE, OVER_RATIOS, POLICIES, RATIOS, MasteredTasks, first_loss
+from leaderboards.claims.texts.routing import AGNOSTIC, AWARE, OVER_RATIOS, POLICIES, RATIOS, first_loss
 from leaderboards.claims.texts.routing import MIDDLE_RATIOS as AWARE_RATIOS
 from leaderboards.claims.texts.routing import SCORED_BY_ATTENTION as AWARE_POLICIES
-from leaderboards.claims.verdict import judge
 from tests.support.records.claim_statistics import measured, value
 
 TASKS = ("base", "hops", "multi_entity")
@@ -64,15 +61,6 @@ def test_flat_is_what_f1_keeps_at_0_4_by_policy() -> None:
     assert value(found["knorm"]) == pytest.approx(1.0)
 
 
-def test_a_task_that_the_model_cannot_do_is_left_out_and_named() -> None:
-    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
-        return {"f1": 20.0 if task == "hops" else 90.0}
-
-    routes = MasteredTasks.of(Evidence(records(answer)))
-    assert [task.task for task in routes.tasks] == ["base", "multi_entity"]
-    assert routes.left_out == "left out: hops: the full cache reaches 20 of f1, not 50"
-
-
 @pytest.mark.parametrize(("last_before", "peak"), [(0.8, 0.85), (0.3, 0.35)])
 def test_cliff_is_where_the_rate_rises_fastest(last_before: float, peak: float) -> None:
     def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
@@ -80,20 +68,6 @@ def test_cliff_is_where_the_rate_rises_fastest(last_before: float, peak: float) 
 
     found = measured("R2", over_ratios(answer))["hallucinated, of all answers"]
     assert value(found) == pytest.approx(peak)
-
-
-def test_cliff_among_statements_is_seen_where_a_model_falls_silent() -> None:
-    """At 0.9 half of the questions are withheld, and half of the rest is made up; of all answers a quarter is, as
-    before."""
-
-    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
-        silent = ratio > 0.8 and question % 2 == 0
-        return {"answered": not silent, "abstained": silent, "hallucinated": question == 1}
-
-    found = measured("R2", over_ratios(answer))
-    of_all = found["hallucinated, of all answers"]
-    assert isinstance(of_all, NoStatistic)
-    assert value(found["hallucinated, of those that state something"]) == pytest.approx(0.85)
 
 
 def test_partial_correlation_is_that_of_residuals() -> None:
@@ -158,9 +132,3 @@ def test_the_question_helps_accuracy_and_hurts_honesty() -> None:
     found = measured("R7", {AGNOSTIC.name: in_mode(40, True), AWARE.name: in_mode(90, False)})
     assert value(found["F1 gained, of 1"]) == pytest.approx(0.5)
     assert value(found["abstentions on unanswerable questions lost"]) == pytest.approx(1.0)
-
-
-def test_modes_that_were_asked_other_questions_are_not_compared() -> None:
-    evidence = {AGNOSTIC.name: in_mode(40, True), AWARE.name: in_mode(90, False, questions=8)}
-    (judged,) = judge([claims()["R7"]], evidence)
-    assert (judged.verdict, judged.estimate) == ("undecided", None)

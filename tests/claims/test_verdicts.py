@@ -1,22 +1,19 @@
 """The register of claims, on records where the truth is known."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from pandas import DataFrame
 
-from kvbench.commands.claims import experiments_of, job_of
+from kvbench.commands.claims import job_of
 from kvbench.experiments.build_grid import build_grid, check_job
 from kvbench.prompts.context_length import count_by
-from leaderboards.aggregate.evidence import Evidence, NoEvidenceError
-from leaderboards.claims.declaration import BESIDE, Claim, Experiment, Statistic
-from leaderboards.claims.registry import chosen_claims, claims
+from leaderboards.aggregate.evidence import Evidence
+from leaderboards.claims.declaration import Claim, Experiment, Statistic
+from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.faults import F
-from leaderboards.claims.verdict import Judgement, judge, number_text
-from leaderboards.errors import LeaderboardError
-from leaderboards.statistics.bootstrap import Blank
+from leaderboards.claims.verdict import Judgement, judge
 from policies.declaration.names import split_outside_brackets
 
 EXPERIMENT = Experiment("made up", "base", "zeros", (("rate", "0.1,0.2"),), contexts=8)
@@ -100,10 +97,6 @@ def test_a_model_that_fails_has_nothing_to_lose() -> None:
     assert found.why == "base: the full cache reaches 0.3 of right, not 0.5"
 
 
-def test_few_contexts_decide_nothing() -> None:
-    assert verdict_of(claim(0.5), made_up({0.1: 1.0}, contexts=5)).verdict == "undecided"
-
-
 def test_answers_that_failed_stay_in_the_denominator() -> None:
     found = made_up({0.1: 1.0}, due=CONTEXTS * QUESTIONS // 2).of("base")
     assert found.mean("zeros", 0.1)[0] == 0.5
@@ -122,30 +115,6 @@ def test_claims_of_a_text_are_corrected_together() -> None:
     assert together[0].estimate == alone.estimate
 
 
-def test_another_architecture_is_needed_where_that_is_the_claim() -> None:
-    of_two = replace(claim(0.5), with_beside=True)
-    found = verdict_of(of_two, made_up({0.1: 0.9}))
-    assert found.verdict == "undecided"
-    assert "--beside" in found.why
-    names = [(name, model) for name, _, model in experiments_of([of_two], "llama", "qwen")]
-    assert names == [("made up", "llama"), ("made up" + BESIDE, "qwen")]
-
-
-def test_experiments_that_were_not_run_say_so() -> None:
-    (found,) = judge([claim(0.5)], {EXPERIMENT.name: Blank("the model is too small")})
-    assert (found.verdict, found.why) == ("undecided", "the model is too small")
-
-
-def test_area_is_the_mean_height_of_the_curve() -> None:
-    """From 1 over 0.5 at 0.1 to 0 at 0.2: two trapezes of mean height 0.75 and 0.25."""
-    assert made_up({0.1: 0.5, 0.2: 0.0}).of("base").area("zeros", (0.1, 0.2))[0] == pytest.approx(0.5)
-
-
-def test_records_that_are_missing_are_named() -> None:
-    with pytest.raises(NoEvidenceError, match=r"zeros at 0\.4 has no records of base"):
-        made_up({0.1: 0.5}).of("base").mean("zeros", 0.4)
-
-
 @pytest.mark.parametrize("one", claims().values(), ids=claims())
 def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
     """Its experiment passes the checks of a run, and its policies have the names that records will have."""
@@ -158,14 +127,3 @@ def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
     assert one.words.endswith(".")
     assert one.reported
     assert one.statistic
-
-
-def test_only_takes_letters_and_claims() -> None:
-    assert [one.identifier for one in chosen_claims("F, E2")] == ["E2", "F1", "F2", "F3", "F4"]
-    with pytest.raises(LeaderboardError, match="unknown claim"):
-        chosen_claims("Q9")
-
-
-def test_a_tiny_number_is_written_with_its_first_digit_and_not_as_zero() -> None:
-    values = (0.333, 12.0, -0.0051, -0.004, 1.2e-9, 9.6e-4, 0.0)
-    assert [number_text(value) for value in values] == ["0.33", "12.00", "-0.01", "-4e-3", "1e-9", "1e-3", "0.00"]

@@ -104,11 +104,6 @@ def test_the_name_of_another_run_is_refused(cli: CommandLine, toy_run: Path, wor
     assert text in said
 
 
-def test_a_mistyped_run_is_suggested(cli: CommandLine, run: Path) -> None:
-    said = cli.error("site", run.parent / "frist")
-    assert f"did you mean {run}?" in said
-
-
 def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
     cli: CommandLine, run: Path, tmp_path: Path
 ) -> None:
@@ -140,13 +135,6 @@ def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
     assert sum("evil" in path.name for path in written) >= 2 + 3, "its pages and figures"
     for page in out.glob("*.html"):
         assert "evil<script>" not in page.read_text().replace("evil\\u003cscript", "")
-
-
-def test_a_policy_that_reaches_none_of_the_levels_is_an_error_before_the_run(cli: CommandLine) -> None:
-    """ThinK blanks channels of the keys, which are half of the cache; of all policies it is left out."""
-    said = cli.error(*cli.words("--policies", "think,knorm", "--ratios", "0.8,0.9"))
-    assert "think reaches none of 0.8, 0.9: it removes at most 0.49 of the cache" in said
-    assert not (cli.folder / "runs/x").exists()
 
 
 DIGITS = "9" * 6000
@@ -207,6 +195,22 @@ def test_a_size_that_no_model_has_is_named_before_anything_is_made(
         assert field in cli.error("plan", "--model", model, "--limit", "1")
 
 
+def test_a_run_of_strangers_cannot_ask_for_more_than_a_run_has(cli: CommandLine, toy_run: Path) -> None:
+    run = Path(shutil.copytree(toy_run / "runs/x", cli.folder / "x"))
+    content = json.loads((run / "run.json").read_text())
+    for place, value, text in (
+        (("tasks", "contexts"), 10**15, "identity.tasks.0.contexts"),
+        (("tasks", "name"), "x" * 10**6, "identity.tasks.0.name"),
+        (("policies", "name"), "x" * 10**6, "identity.policies.0.name"),
+        (("policies", "repeats"), 10**9, "identity.policies.0.repeats"),
+    ):
+        changed = json.loads(json.dumps(content))
+        changed["identity"][place[0]][0][place[1]] = value
+        (run / "run.json").write_text(json.dumps(changed))
+        for command in ("check-submission", "site", "score"):
+            assert text in cli.error(command, run)
+
+
 @pytest.mark.parametrize(
     ("template", "text"),
     [
@@ -225,19 +229,3 @@ def test_a_chat_template_has_a_second_and_little_memory(
     assert "the chat template of the tokenizer is broken: " in said
     assert text in said
     assert len(said) < 600
-
-
-def test_a_run_of_strangers_cannot_ask_for_more_than_a_run_has(cli: CommandLine, toy_run: Path) -> None:
-    run = Path(shutil.copytree(toy_run / "runs/x", cli.folder / "x"))
-    content = json.loads((run / "run.json").read_text())
-    for place, value, text in (
-        (("tasks", "contexts"), 10**15, "identity.tasks.0.contexts"),
-        (("tasks", "name"), "x" * 10**6, "identity.tasks.0.name"),
-        (("policies", "name"), "x" * 10**6, "identity.policies.0.name"),
-        (("policies", "repeats"), 10**9, "identity.policies.0.repeats"),
-    ):
-        changed = json.loads(json.dumps(content))
-        changed["identity"][place[0]][0][place[1]] = value
-        (run / "run.json").write_text(json.dumps(changed))
-        for command in ("check-submission", "site", "score"):
-            assert text in cli.error(command, run)

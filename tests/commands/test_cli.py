@@ -14,8 +14,6 @@ import kvbench.experiments.catalogue
 import kvbench.experiments.suites
 import kvbench.run.local
 from datasets_gen import KNOWN_TASKS, TASKS
-from kvbench.cli.program import COMMANDS
-from kvbench.models.load import load_model
 from leaderboards.metrics import METRICS
 from policies import POLICIES
 from tests.support.models.runs import CommandLine
@@ -58,21 +56,6 @@ def test_a_damaged_checkpoint_is_one_clear_line(
 ) -> None:
     spoil(checkpoint)
     assert str(checkpoint) in cli.error(*cli.words(model=checkpoint))
-
-
-@pytest.mark.parametrize(
-    "template", ["hello", "{{ messages[0].content }} {{ messages[0].content }}", "{{ 1 / 0 }}", "{%"]
-)
-def test_a_chat_template_that_does_not_hold_the_turn_once_is_refused(
-    cli: CommandLine, template: str, checkpoint: Path
-) -> None:
-    (checkpoint / "chat_template.jinja").write_text(template)
-    assert "the chat template of the tokenizer" in cli.error(*cli.words(model=checkpoint))
-
-
-def test_a_context_beyond_the_positions_of_the_model_is_refused(cli: CommandLine, checkpoint: Path) -> None:
-    reconfigure(checkpoint, max_position_embeddings=lambda _: 64)
-    assert "takes 64, the least of its positions" in cli.error(*cli.words(model=checkpoint))
 
 
 def test_an_interrupt_before_the_first_generation_is_said(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,14 +135,6 @@ def test_everything_registered_is_listed(cli: CommandLine, kind: str, names: lis
     assert "…" not in cli.out, "a description is cut: say it in fewer words"
 
 
-def test_help_tells_every_command_in_80_columns(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for words in ([], ["--help"]):
-        assert cli(*words) == 0
-        assert max(map(len, cli.out.splitlines())) <= 80
-        assert all(f"{name} {text}" in " ".join(cli.out.split()) for name, text in COMMANDS.items())
-
-
 @pytest.mark.parametrize(("mode", "task"), [("agnostic", "instructions"), ("aware", "hops")])
 def test_the_bench_compares_every_cell(cli: CommandLine, mode: str, task: str) -> None:
     small = ["--policies", "full,snapkv,oracle", "--ratios", "0.2,0.8", "--limit", "1", "--model", cli.model]
@@ -179,12 +154,6 @@ def test_a_bound_that_no_branch_fits_is_told_and_no_difference(cli: CommandLine)
 def test_what_the_model_cannot_read_is_refused_before_anything_is_written(cli: CommandLine) -> None:
     assert "takes 4096" in cli.error(*cli.words("--tasks", "long_context", "--context-tokens", "5000"))
     assert not (cli.folder / "runs").exists()
-
-
-def test_every_file_of_a_model_counts_in_its_fingerprint(checkpoint: Path) -> None:
-    before = load_model(str(checkpoint)).fingerprint
-    (checkpoint / "chat_template.jinja").write_text("{{ messages[0].content }}")
-    assert load_model(str(checkpoint)).fingerprint != before
 
 
 def test_a_fault_of_ours_is_one_clear_line(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

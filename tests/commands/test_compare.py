@@ -115,15 +115,6 @@ def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine
     }
 
 
-def test_a_comparison_has_the_name_that_it_is_given_and_takes_no_other_run_s(cli: CommandLine, tmp_path: Path) -> None:
-    given = ("compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--name", "mine")
-    assert cli(*words(cli, *given)) == 0
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert folder.name == "mine"
-    assert "mine belongs to another run" in cli.error(*words(cli, *given, "--seed", "1"))
-    assert "'../mine'" in cli.error(*words(cli, *given[:-1], "../mine"))
-
-
 def test_a_press_that_fails_is_one_line_with_its_reason(cli: CommandLine, tmp_path: Path, press: str) -> None:
     assert cli(*words(cli, "compare", f"{press}:Broken", "--against", "knorm", "--ratios", "0.5")) == 1
     assert cli.err.splitlines()[-1].startswith("error: Broken failed in layer 0: ValueError: no such luck")

@@ -133,10 +133,7 @@ def with_content(name: str, content: str) -> Spoil:
         (without("predictions.csv"), "predictions.csv is missing"),
         (with_content("config.yaml", "dataset: [ruler"), "config.yaml cannot be read"),
         (with_content("config.yaml", "- ruler"), "all of it: Input should be a valid dictionary"),
-        (
-            with_content("config.yaml", "a: &a [x, x]\ndataset: [*a, *a]"),
-            "dataset: Input should be a valid string",
-        ),
+        (with_content("config.yaml", "a: &a [x, x]\ndataset: [*a, *a]"), "dataset: Input should be a valid string"),
         (with_content("config.yaml", "dataset: 3"), "dataset: Input should be a valid string"),
         (
             with_content("config.yaml", "dataset: a\nmodel: b\npress_name: c\ncompression_ratio: 7"),

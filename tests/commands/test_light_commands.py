@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli.program import COMMANDS
-from policies import POLICIES
-from policies.declaration.lazy import LazyModule
 from tests.support.records.small_store import small_store
 
 HEAVY = ("torch", "transformers", "kvpress")
@@ -107,10 +105,3 @@ def test_both_ways_to_call_kvbench_answer_an_interrupt_and_give_the_status(call:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     done = python(HANDLER + CALLS[call].format(entry=project["scripts"]["kvbench"]), folder=tmp_path)
     assert (done.returncode, done.stdout) == (3, "True\n"), done.stderr
-
-
-def test_a_lazy_module_is_that_module() -> None:
-    lazy = LazyModule("policies.registry")
-    assert lazy.POLICIES is POLICIES
-    with pytest.raises(AttributeError, match="registry"):
-        _ = lazy.ABSENT

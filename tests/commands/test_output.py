@@ -10,7 +10,6 @@ import pytest
 from kvbench.cli.program import COMMANDS, EXAMPLES, application
 from kvbench.cli.result import VERSION, Result
 from kvbench.store.store import Store
-from leaderboards.terminal.result_table import Column, ResultTable
 from tests.support.models.runs import CommandLine
 from tests.support.records.kvpress_folders import evaluation
 
@@ -190,15 +189,3 @@ def test_help_has_every_option_and_an_example_that_parses_in_80_columns(
     first, *words = EXAMPLES[name].split()
     assert first == name
     command.make_context(name, words)
-
-
-def test_a_path_that_is_wider_than_its_place_is_broken_behind_slashes(capsys: pytest.CaptureFixture[str]) -> None:
-    folders = [f"a-folder-of-long-name-{number}" for number in range(5)]
-    path = "/" + "/".join(folders)
-    columns = (Column("check"), Column("finding", of_sentences=True))
-    table = ResultTable("findings", columns, [("loaded from", f"It stands in {path} as it is.")], path, f"see {path}")
-    Result([table]).show()
-    out = capsys.readouterr().out
-    assert max(map(len, out.splitlines())) <= 80
-    assert all(out.count(folder) == 3 for folder in folders), "in title, cell and caption, each name whole"
-    assert out.splitlines()[:2] == ["/" + "/".join(folders[:3]) + "/", "/".join(folders[3:])], "no line is too short"

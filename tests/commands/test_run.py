@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import kvbench.experiments.catalogue
 import kvbench.experiments.suites
 import kvbench.run.local
 from datasets_gen import TASKS
-from kvbench.cli.program import program
 from kvbench.store.store import Store
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import POLICIES, REFERENCES
@@ -72,11 +70,6 @@ def test_a_run_writes_records_summary_and_page_and_controls_run_beside_what_is_a
     assert "<html" in (toy_run / "site/index.html").read_text()
 
 
-def test_the_page_can_be_built_again_from_the_store(cli: CommandLine, toy_run: Path) -> None:
-    assert cli("site", toy_run / "runs/x", "--site", cli.folder) == 0
-    assert (cli.folder / "index.html").read_bytes() == (toy_run / "site/index.html").read_bytes()
-
-
 NO_SYSTEM = (
     "{% for message in messages %}{% if message.role == 'system' %}{{ raise_exception('System role not supported') }}"
     "{% endif %}<|{{ message.role }}|> {{ message.content }}{% endfor %}"
@@ -123,28 +116,6 @@ def test_a_signal_ends_a_run_of_several_processes_in_one_line(
     assert Store.open(cli.folder / "runs/x").run.reason == "interrupted"
 
 
-def test_ctrl_c_while_workers_are_forked_ends_the_run(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python prints what is raised in a fork's own hooks, and goes on."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-
-    def run_and_press() -> None:
-        presses = iter([signal.SIGINT])  # a second one would kill at once
-
-        def press() -> None:
-            for one in presses:
-                os.kill(os.getpid(), one)
-
-        os.register_at_fork(after_in_parent=press)
-        sys.argv = ["kvbench", *map(str, cli.words("--limit", "2"))]
-        program()
-
-    with Copy.of(run_and_press) as run:
-        status, said = run.ended()
-    assert status == 130, said
-    assert "interrupted: what was finished is kept" in said
-    assert "Exception ignored" not in said
-
-
 def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(situation):  # type: ignore[no-untyped-def]
         press = POLICIES["knorm"].build(situation)
@@ -175,8 +146,3 @@ def test_a_model_that_cannot_do_a_task_is_told_so_before_the_table(cli: CommandL
     rows = json.loads((cli.folder / "runs/x/summary.json").read_text())
     assert all(row["not_mastered"] for row in rows if row["task"] != ALL_TASKS)
     assert all(row["f1"] is None and row["mean_of"] == [] for row in rows if row["task"] == ALL_TASKS)
-
-
-def test_a_policy_that_covers_some_tasks_has_not_failed_on_the_others(cli: CommandLine) -> None:
-    frame = cli.run("--tasks", "base,instructions", "--policies", "knorm+whitelist").frame()
-    assert set(frame[frame.policy == "knorm+whitelist"].task) == {"instructions"}

@@ -1,6 +1,5 @@
 """Examples of tasks and the worst answers of a run in the terminal: which they are, and what is marked in them."""
 
-import io
 import re
 import shutil
 from collections.abc import Sequence
@@ -9,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from datasets_gen import RULER, TASKS, Span, Task
-from kvbench.commands.show import STYLES, chosen_level, mark_spans, render_answers, verdict, worst_answers
+from datasets_gen import RULER, TASKS, Task
+from kvbench.commands.show import STYLES, render_answers, worst_answers
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
-from kvbench.store.tables import CONTEXTS, RECORDS, Record
+from kvbench.store.tables import RECORDS
 from policies import POLICIES, Level, at_ratios
 from tests.support.models.runs import CommandLine, execute
 
@@ -91,46 +90,6 @@ def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_pat
     assert "[bold]·[2J" in text
 
 
-def test_an_example_that_cannot_be_made_again_has_the_spans_that_are_stored(run: Path, tmp_path: Path) -> None:
-    store = edited(run, tmp_path, [(0.0, True)])
-    for path in store.files(CONTEXTS):
-        rows = [row.model_copy(update={"task_version": "0.0.1"}) for row in store.read_rows(CONTEXTS, path)]
-        store.write_rows(CONTEXTS, path, rows)
-    text = " ".join(shown(store, 1).split())
-    assert all(mark in text for mark in ("all of its evidence is shown as fact", "[fact ", "[answer "))
-
-
-def test_failed_answers_are_counted_and_not_shown(run: Path, tmp_path: Path) -> None:
-    store = edited(run, tmp_path, [], status="failed", reason="it broke", output_text=None, output_token_ids=None)
-    answers, failed = worst_answers(store, "knorm", Level("ratio", 0.9), 5)
-    assert answers == []
-    assert failed == sum(len(TASKS[name].example(0, 0).questions) for name in ("base", "long_context"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"f1": 100.0, "right": True}, "right"),
-        ({"f1": 0.0, "right": False, "abstained": True}, "abstained"),
-        ({"f1": 0.0, "right": False, "answered": False}, "empty"),
-        ({"f1": 0.0, "hallucinated": True, "hallucination_kind": "confused"}, "hallucinated, confused"),
-        ({"directives_obeyed": 0.5, "leakage": 0.25}, "50 % of its directives obeyed; leaked 25 %"),
-        ({}, "not judged"),
-    ],
-)
-def test_verdicts_are_words(run: Path, changes: dict[str, object], words: str) -> None:
-    record = next(iter(Store.open(run).read_files()))[1][0].record
-    blank = dict.fromkeys(("f1", "right", "answered", "hallucinated", "abstained", "directives_obeyed", "leakage"))
-    assert verdict(Record.model_copy(record, update={**blank, **changes})) == words
-
-
-def test_the_first_method_is_shown_at_the_level_of_the_board(cli: CommandLine, run: Path) -> None:
-    assert chosen_level(Store.open(run).identity, "full", []) == Level("ratio", 0.0)
-    assert cli("show", run, "--worst", "3") == 0
-    assert "the worst answers of knorm at ratio 0.5; others: --policy, of full, knorm" in " ".join(cli.out.split())
-    assert [line.split()[0] for line in cli.out.splitlines() if "/test/" in line] == ["1.", "2.", "3."]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -169,22 +128,3 @@ def test_an_example_is_shown_with_its_spans_and_questions(cli: CommandLine, task
     assert example.context[:60] in without_brackets(text)
     assert cli("show", task.name, "--index", "3", "--question", "0", "--phrasings", "held-out") == 0
     assert task.example(0, 3, held_out=True).context[:60] in without_brackets(" ".join(cli.out.split()))
-
-
-def test_what_is_to_be_written_is_shown_where_it_is_not_the_gold(cli: CommandLine) -> None:
-    question = TASKS["arithmetic"].example(0, 0).questions[0]
-    assert cli("show", "arithmetic") == 0
-    assert "to be written" in cli.out
-    assert f"#### {question.golds[0]}" in cli.out
-    assert cli("show", "base") == 0
-    assert "to be written" not in cli.out
-
-
-def test_spans_are_bracketed_and_coloured() -> None:
-    text = mark_spans("Ada lives in Rome, not in Oslo.", [Span("fact", 0, 18), Span("answer", 13, 17)])
-    assert text.plain == "[fact Ada lives in [answer Rome],] not in Oslo."
-    file = io.StringIO()
-    Console(file=file, width=80, color_system="256", force_terminal=True).print(text)
-    assert "\x1b[" in file.getvalue()
-    stretch = mark_spans("Ada lives in Rome, not in Oslo.", [Span("answer", 13, 17)], [(10, 19)])
-    assert stretch.plain == "in [answer Rome],  …"

@@ -4,18 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_gen import DatasetError
 from datasets_gen.examples.directives import (
     BRACKETS,
-    CLASHES,
     KINDS,
     MARKS,
     Directive,
     check,
-    clashes_of,
     compatible,
     exemplar,
-    kind_of,
     share_obeyed,
 )
 
@@ -110,40 +106,3 @@ def test_the_exemplar_obeys_all_its_directives_at_once(directives: list[Directiv
     output = exemplar(directives, answer)
     assert [directive for directive in directives if not check(directive, output)] == []
     assert share_obeyed(directives, output) == 1.0
-
-
-def test_exemplars_of_several_directives() -> None:
-    """As one would write them by hand."""
-    begin, end = Directive("begin", "walnut"), Directive("end", "pebble")
-    assert exemplar([begin, end], "Velden") == "walnut Velden pebble"
-    assert exemplar([begin, end, Directive("exactly", "5")], "Velden") == "walnut Velden indeed indeed pebble"
-    assert exemplar([end, Directive("upper"), Directive("quotes")], "Ada Barden") == '"ADA BARDEN PEBBLE"'
-    assert exemplar([Directive("twice", "semicolon"), Directive("brackets", "curly")], "427") == "{427; 427}"
-    assert exemplar([Directive("title", "walnut"), Directive("avoid", "Bank")], "Amber Bank") == "Title: walnut Amber"
-    assert exemplar([], "Velden") == "Velden"
-
-
-def test_obeyed_is_the_share_of_the_directives() -> None:
-    directives = [Directive("begin", WORD), Directive("upper"), Directive("quotes"), Directive("end", "pebble")]
-    assert share_obeyed(directives, '"WALNUT VELDEN PEBBLE"') == 1.0
-    assert share_obeyed(directives, '"walnut Velden"') == 0.5
-    assert share_obeyed(directives, "Velden") == 0.0
-    assert share_obeyed(directives, "") == 0.0
-    assert share_obeyed([], "Velden") == 1.0
-
-
-def test_kinds_that_clash_never_go_together() -> None:
-    assert {kind for pair in CLASHES for kind in pair} <= set(KINDS)
-    assert not compatible("begin", ["begin"])
-    assert not compatible("begin", ["upper", "title"])
-    assert compatible("begin", ["upper", "end", "quotes"])
-    assert sum(clashes_of(kind) for kind in KINDS) == 2 * len(CLASHES)
-
-
-def test_an_unknown_kind_is_refused_in_one_line() -> None:
-    with pytest.raises(DatasetError, match="unknown directive 'bracket': did you mean 'brackets'"):
-        kind_of(Directive("bracket", "square"))
-    with pytest.raises(DatasetError, match="unknown directive"):
-        share_obeyed([Directive("zzz")], "Velden")
-    with pytest.raises(DatasetError, match="unknown directive"):
-        Directive.parse("beginn walnut")

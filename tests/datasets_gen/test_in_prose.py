@@ -1,9 +1,7 @@
 """Contexts set in prose: the same is told and asked, at other places, between sentences that say nothing of anyone."""
 
-import random
 import re
 from functools import partial
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -11,23 +9,15 @@ from hypothesis import strategies as st
 
 from datasets_gen import TASKS, DatasetError, Example, Length, Span, Split, Task
 from datasets_gen.examples.lexicon import lexicon
-from datasets_gen.examples.task import MOST_TOKENS, Draft
-from datasets_gen.writing.prose import TEMPLATES, draw_sentences, in_prose, pieces_of, prose_of_words
-from tests.support.tasks.solvers.text import names_someone
+from datasets_gen.writing.prose import in_prose
 from tests.support.tasks.suite import SPLITS
 
 every_task = st.sampled_from([task for task in TASKS.values() if task.name != "long_context"])
 tokens = st.integers(450, 900)
-PRONOUN = re.compile(r"\b(He|She|His|Her|he|she|his|her|him)\b")
 
 
 def count(text: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", text))
-
-
-def word_pieces(text: str) -> int:
-    """A tokenizer that parts long words, and says where the text begins."""
-    return 1 + sum((len(word) + 5) // 6 for word in re.findall(r"\w+|[^\w\s]", text))
 
 
 def words_of(example: Example, spans: tuple[Span, ...]) -> list[tuple[str, str]]:
@@ -74,29 +64,6 @@ def test_what_is_told_stays_in_its_order_and_the_prose_adds_no_answer(task: Task
         assert added.isdisjoint(getattr(words, kind))
 
 
-@settings(max_examples=40)
-@given(st.sampled_from(["coreference", "arithmetic"]), st.integers(0, 400), tokens)
-def test_a_sentence_stays_behind_the_one_it_is_understood_from(name: str, index: int, tokens: int) -> None:
-    told, in_between = (re.split(r"(?<=[.!?]) ", one.context) for one in both(TASKS[name], index, tokens))
-    neighbours = set(pairwise(told))
-    for before, sentence in pairwise(in_between):
-        if PRONOUN.search(sentence) or sentence.startswith(("Then ", "Soon ", "After that ")):
-            assert (before, sentence) in neighbours
-
-
-def test_facts_are_scattered_over_the_whole_length_or_stand_together() -> None:
-    places: dict[float | None, list[float]] = {None: [], 0.5: []}
-    for index in range(40):
-        for depth, found in places.items():
-            _, set_in = both(TASKS["base"], index, 500, depth)
-            starts = {span.start for question in set_in.questions for span in question.spans if span.kind == "fact"}
-            found += [start / len(set_in.context) for start in starts]
-    assert min(places[None]) < 0.05
-    assert max(places[None]) > 0.9
-    assert min(places[0.5]) > 0.3
-    assert max(places[0.5]) < 0.7
-
-
 @pytest.mark.parametrize(
     ("tokens", "depth", "said"),
     [
@@ -114,43 +81,4 @@ def test_a_length_that_cannot_be_is_one_clear_line(name: str, tokens: int, depth
         make(Length(tokens, len, depth)).example(0, 0)
 
 
-def test_the_longest_context_is_read_a_few_times_only() -> None:
-    read = []
-
-    def listening(text: str) -> int:
-        read.append(len(text))
-        return word_pieces(text)
-
-    example = in_prose(TASKS["base"], Length(MOST_TOKENS, listening)).example(0, 0)
-    assert 0.98 * MOST_TOKENS <= word_pieces(example.context) <= MOST_TOKENS
-    assert sum(read) < 4 * len(example.context)
-
-
-def test_a_span_over_two_sentences_holds_them_together() -> None:
-    text = "Ada has a dog. It barks. Bo has a cat."
-    pieces = pieces_of(Draft(text, (), (), (Span("directive", 0, 24),)))
-    assert [text[start:end] for start, end in pieces] == ["Ada has a dog. It barks.", "Bo has a cat."]
-
-
 # --- the sentences
-
-
-def test_no_word_of_the_prose_could_be_an_answer() -> None:
-    words = lexicon()
-    kinds = "given family city job organisation_first organisation_second creature thing event_first event_second"
-    lists = [getattr(words, kind) for kind in (*kinds.split(), "month", "instrument")]
-    values = {word.lower() for values in lists for value in values for word in value.split()}
-    prose = " ".join([*TEMPLATES, *words.place, *words.adjective]).lower()
-    assert not re.search(r"\d", prose)
-    assert values.isdisjoint(re.findall(r"[a-z]+", prose))
-    drawn = draw_sentences(random.Random(0), 1000)
-    assert len(set(drawn)) > 900
-    assert all(re.fullmatch(r"[A-Z][a-z, ]+\.", sentence) for sentence in drawn)
-    assert not any(map(names_someone, drawn))
-
-
-@pytest.mark.parametrize("words", [0, 1, 60, 1300])
-def test_prose_stops_with_the_sentence_that_reaches_the_number_of_words(words: int) -> None:
-    lengths = [len(sentence.split()) for sentence in prose_of_words(random.Random(words), words)]
-    assert sum(lengths) >= words
-    assert sum(lengths[:-1]) < max(words, 1)

@@ -6,10 +6,9 @@ from collections import Counter
 import pytest
 
 from datasets_gen.tasks.coreference import COREFERENCE, SIZES
-from tests.support.tasks.solvers.coreference import BOND_NAMES, read
-from tests.support.tasks.solvers.relations import read_question
+from tests.support.tasks.solvers.coreference import read
 from tests.support.tasks.solvers.text import NAME
-from tests.support.tasks.suite import ANSWER_TYPES, every_way, some
+from tests.support.tasks.suite import every_way, some
 
 LEVELS = range(COREFERENCE.top_level + 1)
 every_level = pytest.mark.parametrize("level", LEVELS)
@@ -36,43 +35,3 @@ def test_each_level_uses_the_references_that_it_teaches(level: int) -> None:
     if level == COREFERENCE.top_level:
         assert 0.6 < 1 - mentions["name"] / mentions.total() < 0.75
         assert min(mentions.values()) > 0.2 * mentions.total()
-
-
-def test_chains_of_two_references_occur() -> None:
-    asked = Counter(question.hops for example in some(COREFERENCE, 100) for question in example.questions)
-    assert set(asked) == {0, 1, 2, 3}
-    assert asked[2] + asked[3] > asked[1]
-    assert asked[3] > 0.05 * asked.total()
-
-
-def test_the_answer_stands_in_no_other_place() -> None:
-    """A job that a description repeats is no question: the description would give it away."""
-    for example in some(COREFERENCE, 200):
-        for question in example.questions:
-            if question.answerable and question.answer_type not in ("person", "numeral"):
-                assert len(re.findall(rf"\b{question.golds[0]}\b", example.context)) == 1, question
-
-
-def test_perturbed_questions_ask_for_what_is_told_of_somebody_else() -> None:
-    forward = reverse = 0
-    for example in some(COREFERENCE, 200):
-        said = read(example.context)
-        people = {s.subject for s in said} | {s.value for s in said if s.relation in BOND_NAMES}
-        for question in example.questions:
-            if question.answerable:
-                continue
-            asked, is_reverse = read_question(question.text)
-            assert asked.relation in {s.relation for s in said}
-            if not is_reverse:
-                assert asked.subject in people
-            forward, reverse = forward + (not is_reverse), reverse + is_reverse
-    total = sum(len(example.questions) for example in some(COREFERENCE, 200))
-    assert 0.2 < (forward + reverse) / total < 0.3
-    assert min(forward, reverse) > 0.05 * total
-
-
-def test_every_kind_of_question_is_asked() -> None:
-    asked = [question for example in some(COREFERENCE, 200) for question in example.questions]
-    answered = [question for question in asked if question.answerable]
-    assert {question.direction for question in answered} == {"forward", "reverse"}
-    assert {question.answer_type for question in answered} == ANSWER_TYPES

@@ -1,6 +1,5 @@
 """Task ``instructions``: what is obeyed, what is refused, and that the evidence alone decides."""
 
-import re
 from collections import Counter
 from typing import get_args
 
@@ -103,14 +102,3 @@ def test_every_kind_of_everything_occurs_in_its_share() -> None:
     assert pretexts == set(ATTACKS)
     assert len({example.context for example in examples}) == len(examples)
     assert {question.answerable for question in questions} == {True}
-
-
-def test_the_longest_target_fits_into_the_answer() -> None:
-    """At 1.4 tokens for a word, and one for each sign beside it."""
-    targets = [
-        q.perfect_output
-        for held_out in (False, True)
-        for e in some(INSTRUCTIONS, 300, held_out=held_out)
-        for q in e.questions
-    ]
-    assert max(1.4 * len(t.split()) + len(re.findall(r"[^\w\s]", t)) for t in targets) < INSTRUCTIONS.max_new_tokens

@@ -1,6 +1,5 @@
 """Phrasings: what is held out, what training alone shows, and sentences of no template, whose meaning is still said."""
 
-import random
 import re
 from collections.abc import Iterator
 from string import Formatter
@@ -10,10 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from datasets_gen import TASKS
-from datasets_gen.examples.wording import Phrasings, Wording, loosened, tables, words_of
-
-SLOT = re.compile(r"\{\w+\}")
-DRAWS = 40
+from datasets_gen.examples.wording import Phrasings, tables
 
 
 def meanings_in(table: Any) -> Iterator[Phrasings]:
@@ -29,12 +25,6 @@ COMMON, HELD_OUT, TAUGHT = (
     {text for meaning in MEANINGS.values() for text in getattr(meaning, part)}
     for part in ("common", "held_out", "taught")
 )
-
-
-def drawn(first: str) -> list[str]:
-    meaning = MEANINGS[first]
-    rng, templates = random.Random(7), (*meaning.common, *meaning.taught)
-    return [loosened(rng, templates, meaning.held_out) for _ in range(DRAWS)]
 
 
 def test_what_is_held_out_is_shown_nowhere_else_and_all_phrasings_of_a_meaning_say_as_much() -> None:
@@ -64,29 +54,3 @@ def test_only_training_from_the_second_level_on_sees_what_is_taught(name: str) -
 
     assert seen(taught=True) > 5
     assert seen() == seen(held_out=True) == seen(0, taught=True) == 0
-
-
-def test_loosened_sentences_keep_their_slots_and_are_never_held_out() -> None:
-    for first, meaning in MEANINGS.items():
-        templates = (*meaning.common, *meaning.taught)
-        orders = {tuple(SLOT.findall(text)) for text in templates}
-        for sentence in drawn(first):
-            assert tuple(SLOT.findall(sentence)) in orders
-            assert sentence not in meaning.held_out
-
-
-def test_what_a_person_is_asked_for_is_still_said() -> None:
-    """No question loses the last word that no other meaning has."""
-    for first in ("Who is the lawyer of {subject}?", "Whose teacher is {value}?", "The coach of {subject} is {value}."):
-        (bond,) = words_of(first) & {"lawyer", "teacher", "coach"}
-        assert all(bond in words_of(sentence) for sentence in drawn(first))
-
-
-def test_most_are_new_and_the_same_seed_gives_the_same() -> None:
-    first = "Where does {subject} live?"
-    known = {*MEANINGS[first].common, *MEANINGS[first].taught}
-    assert sum(text not in known for text in set(drawn(first))) > DRAWS / 2
-    assert drawn(first) == drawn(first)
-    rng = random.Random(0)
-    for wording in (Wording(3), Wording(3, held_out=True), Wording(1, taught=True)):
-        assert {wording.choose(rng, MEANINGS[first]) for _ in range(200)} <= known | {*MEANINGS[first].held_out}

@@ -1,5 +1,6 @@
 """The README and docs say what is so: tables come from the registries, commands run, links lead somewhere."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 
 import kvbench.checks.press
 from kvbench.cli.program import COMMANDS, application, main
-from kvbench.documents.pages import BLOCKS, DOCS, ROOT, blocks_of, fill_tables, pages, table
+from kvbench.documents.pages import BLOCKS, DOCS, MEASURED, ROOT, blocks_of, examined, fill_tables, pages
 from kvbench.system.errors import KVBenchError
 from tests.support.records.kvpress_folders import evaluation
 
@@ -54,10 +55,6 @@ def test_a_table_that_is_unknown_or_has_no_end_is_named() -> None:
         fill_tables("<!-- begin task -->\n<!-- end task -->", "x.md")
     with pytest.raises(KVBenchError, match=r"x\.md: the table 'tasks' has no end"):
         fill_tables("<!-- begin tasks -->\n", "x.md")
-
-
-def test_a_table_is_markdown() -> None:
-    assert table(("a", "b"), [(1, "x")]) == "| a | b |\n| --- | --- |\n| 1 | x |"
 
 
 @every_page
@@ -125,3 +122,15 @@ def test_each_command_runs_once_in_the_order_given(
     page = next((tmp_path / "site").glob("compare-*/compare-LoudValuesPress.html"))
     assert "against knorm" in page.read_text().lower()
     assert (tmp_path / "datasets/hops/data/test.parquet").is_file()
+
+
+def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:
+    against = {
+        row["claim"]
+        for model in examined()
+        for row in json.loads((MEASURED / f"{model}.json").read_text())["claims"]
+        if row["claim_verdict"] == "does not hold"
+    }
+    assert against
+    reasons = (MEASURED.parent / "claims.md").read_text().partition("## Why claims do not hold")[2]
+    assert [claim for claim in sorted(against) if f"\n- {claim}: " not in reasons] == []

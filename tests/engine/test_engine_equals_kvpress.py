@@ -7,19 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import (
-    BasePress,
-    ComposedPress,
-    KnormPress,
-    KVzipPress,
-)
+from kvpress import BasePress, ComposedPress, KnormPress, KVzipPress
 from transformers import DynamicCache, MistralConfig, MistralForCausalLM, PreTrainedModel
 
 import kvbench.engine.decode.together as reading
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Generation
-from kvbench.engine.decode.waves import rows_of, waves
+from kvbench.engine.decode.waves import waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.experiments.catalogue import unfit_for
 from kvbench.models.load import LoadedModel
@@ -43,6 +38,7 @@ from tests.support.models.toy import (
     gemma3_text,
     keep_of,
     kvpress_answers_branch,
+    largest_row,
     model_of,
     pressing,
     prompt_for,
@@ -110,11 +106,7 @@ def tokens_of(generations: list[Generation], branch: Branch) -> list[list[int]]:
 
 
 def assert_equals_kvpress(
-    model: LoadedModel,
-    policy: Policy,
-    prompt: Prompt,
-    mode: Mode = "agnostic",
-    ratios: tuple[float, ...] = RATIOS,
+    model: LoadedModel, policy: Policy, prompt: Prompt, mode: Mode = "agnostic", ratios: tuple[float, ...] = RATIOS
 ) -> list[Branch]:
     trace = treat(model, [policy], ratios, prompt)
     generations = decode(model, trace, STEPS, PLENTY)
@@ -253,7 +245,7 @@ def test_presses_of_every_kind_share_one_wave(llama: LoadedModel, prompt: Prompt
     chosen = [*SELECTING.values(), *REWRITING.values(), POLICIES["adakv_snapkv"], POLICIES["full"]]
     trace = treat(llama, chosen, [0.3], prompt)
     together = decode(llama, trace, STEPS, PLENTY)
-    assert by_question(together) == by_question(decode(llama, trace, STEPS, largest_row(trace)))
+    assert by_question(together) == by_question(decode(llama, trace, STEPS, largest_row(trace, STEPS)))
     for branch in trace.branches:
         assert tokens_of(together, branch) == theirs(llama, trace, branch)
 
@@ -315,16 +307,11 @@ def test_a_press_with_its_own_forward_pass_is_not_run_in_the_shared_one(
 # --- waves
 
 
-def largest_row(trace: Trace) -> int:
-    """Bytes of the branch that takes most."""
-    return max(row.size for row in rows_of(waves([trace], STEPS, 1)))
-
-
 @a_part_or_every_policy
 @pytest.mark.parametrize("rows", [1, 3, 7])
 def test_small_waves_give_the_same_tokens_as_a_large_one(llama: LoadedModel, rows: int, every_policy: bool) -> None:
     trace, generations = answered("llama", every_policy)
-    bound = rows * largest_row(trace)
+    bound = rows * largest_row(trace, STEPS)
     assert len(waves([trace], STEPS, bound)) > len(waves([trace], STEPS, PLENTY))
     assert by_question(decode(llama, trace, STEPS, bound)) == by_question(generations)
 

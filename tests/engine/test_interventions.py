@@ -1,14 +1,10 @@
 """Rows are put back and taken away: a circuit that is planted in known weights is found, and nothing else."""
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-import pytest
-import torch
-
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.studies.interventions import ALL, EVERYWHERE, QuestionRows, choose, intervene, places, random_order
+from kvbench.engine.studies.interventions import ALL, EVERYWHERE, QuestionRows, intervene, places
 from kvbench.engine.treat.branch import Trace, mask_of, with_mask
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
@@ -115,37 +111,6 @@ def test_what_is_put_back_are_the_lost_answers_of_policies_with_a_mask() -> None
 
 
 # --- rows
-
-
-def mask(rows: Iterable[Iterable[int]]) -> torch.Tensor:
-    """One layer, a list for each head."""
-    return torch.tensor([[[bool(one) for one in head] for head in rows]])
-
-
-@pytest.mark.parametrize(
-    ("tokens", "order", "expected"),
-    [
-        ((1, 2), None, [[0, 1, 1, 0, 0, 0], [0, 0, 1, 0, 0, 0]]),
-        ((1, 2), (5, 0, 4, 3), [[1, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 1]]),
-        ((1, 2), (3, 0, 5, 4), [[1, 0, 0, 0, 0, 1], [0, 0, 0, 1, 0, 0]]),
-        ((1, 2), (), [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]),
-    ],
-    ids=["the rows of tokens", "as many others", "what a head lacks is passed over", "none are left"],
-)
-def test_chosen_rows_are_available_and_as_many_in_every_head(
-    tokens: tuple[int, ...], order: tuple[int, ...] | None, expected: list[list[int]]
-) -> None:
-    available = mask([[1, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 1]])
-    assert torch.equal(choose(available, tokens, order), mask(expected))
-
-
-def test_the_random_order_is_of_tokens_that_are_no_evidence_and_the_same_in_every_run() -> None:
-    prompt = toy_prompt()
-    order = random_order(prompt, 0, 1)
-    assert sorted(order) == sorted({*prompt.context_tokens} - {*prompt.questions[0].evidence_tokens})
-    assert order == random_order(prompt, 0, 1)
-    assert order != random_order(prompt, 0, 2)
-    assert order[:3] != random_order(prompt, 1, 1)[:3]
 
 
 def test_a_place_changes_its_own_rows_alone() -> None:

@@ -17,7 +17,7 @@ from datasets_gen import TASKS
 from kvbench.engine.decode.answers import check_length
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
-from kvbench.models.load import LoadedModel, check_spread, embeddings_of, fingerprint_of, load_model, wrap_model
+from kvbench.models.load import LoadedModel, embeddings_of, fingerprint_of, load_model, wrap_model
 from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
@@ -119,12 +119,6 @@ def test_an_adapter_is_added_to_the_model_that_it_names(folder: Path, tmp_path: 
 
 
 # --- weights spread over GPUs, on a machine without any
-
-
-def test_layers_on_gpus_are_accepted_and_others_named() -> None:
-    check_spread("large", {"layers.0.weight": "cuda", "layers.1.weight": "cuda"})
-    with pytest.raises(KVBenchError, match=r"'large' does not fit .* \(layers.1.weight and 1 more weights"):
-        check_spread("large", {"layers.0.weight": "cuda", "layers.1.weight": "cpu", "norm.weight": "meta"})
 
 
 def answered(model: LoadedModel) -> pd.DataFrame:

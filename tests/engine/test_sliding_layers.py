@@ -16,18 +16,9 @@ from kvbench.models.pretrained import shape_of
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.store import Store
 from kvbench.store.tables import Record
-from policies import POLICIES, HeadRows, at_ratios
+from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
-from tests.support.models.toy import (
-    HEAD_SIZE,
-    KEY_HEADS,
-    WINDOW,
-    ActingPress,
-    model_of,
-    pressing,
-    toy_tokenizer,
-    treat,
-)
+from tests.support.models.toy import HEAD_SIZE, KEY_HEADS, WINDOW, ActingPress, model_of, pressing, toy_tokenizer
 
 TASK = TASKS["base"]
 ROW = 2 * HEAD_SIZE * 4  # bytes of a key and its value in float32
@@ -100,20 +91,6 @@ def test_a_token_that_only_a_window_holds_counts_as_gone(records: dict[str, list
     assert {0.0, 1.0} <= shares
     inside = range(len(prompt.token_ids) - WINDOW + 1, len(prompt.token_ids))
     assert any(set(question.answer_tokens) & set(inside) for question in prompt.questions), "one is in the window"
-
-
-def test_bytes_of_codes_and_of_a_cache_at_its_end_count_the_window(
-    records: dict[str, list[Record]], prompt: Prompt
-) -> None:
-    model, policy = model_of("gemma3_text"), find_policy("int4")
-    assert policy.stored_bytes is not None
-    (branch,) = treat(model, [policy], [0.5], prompt).branches
-    sizes = (HeadRows(rows, HEAD_SIZE, 4) for rows in (len(prompt.token_ids), WINDOW - 1))
-    expected = KEY_HEADS * sum(policy.stored_bytes(branch.treatment.situation, rows) for rows in sizes)
-    assert {record.kv_bytes for record in records["int4"]} == {expected}
-    for record in records["decoding_streaming_llm"]:
-        assert record.kv_bytes == pytest.approx(ROW * KEY_HEADS * (record.kept_tokens + WINDOW - 1))
-        assert record.kept_tokens < len(prompt.token_ids) / 2 + 2
 
 
 # --- a run

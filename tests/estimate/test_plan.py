@@ -6,26 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-import kvbench.estimate.plan
 from datasets_gen import TASKS
 from kvbench.estimate.plan import (
-    MACHINES,
-    PRESSES,
-    TABLE,
     DecoderShape,
     Load,
     Machine,
-    PressCost,
     RunCost,
-    hours,
     load_of,
     plan_of,
-    rows_of,
     shape_of,
-    store_bytes,
 )
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel, load_tokenizer
@@ -37,22 +27,6 @@ from tests.support.models.runs import CommandLine
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.
 SHAPE = DecoderShape("by hand", 1, 2, 1, 4, 100, 2)
 MACHINE = Machine("by hand", 500.0, 1e3, 1e9, "made up")
-COSTS = {
-    "full": PressCost(),
-    "knorm": PressCost(3.0, 3.0, 0.5),
-    "h2o": PressCost(1.0, 10.0),
-    "kvzip": PressCost(prefills=2.0),
-    "decoding_knorm": PressCost(prefills=1.0),
-}
-BYTES = {"contexts": (500.0, 10.0, 3.0), "questions": (400.0, 20.0, 0.0), "records": (1000.0, 30.0, 2.0)}
-
-
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Costs of presses and bytes of a store."""
-    monkeypatch.setattr(kvbench.estimate.plan, "PRESSES", COSTS)
-    monkeypatch.setitem(TABLE, "lengths", (10, 100))
-    monkeypatch.setitem(TABLE, "store", BYTES)
 
 
 def load(*policies: str, tokens: int = 10, contexts: int = 1) -> Load:
@@ -81,21 +55,6 @@ def test_a_prefill_is_two_operations_a_parameter_and_token_and_the_pairs_of_toke
     assert seconds(plan("full"))["prefill"] == pytest.approx((2000 + 1600) / 500)
 
 
-def test_every_layer_takes_its_time_of_every_pass() -> None:
-    with_calls, without = seconds(plan("full", machine=replace(MACHINE, layer_seconds=2.0))), seconds(plan("full"))
-    assert with_calls["prefill"] - without["prefill"] == pytest.approx(2.0)
-    assert with_calls["answers"] - without["answers"] == pytest.approx(8 * 2.0)
-
-
-@pytest.mark.usefixtures("by_hand")
-def test_presses_cost_readings_of_the_cache_or_prefills() -> None:
-    times = seconds(plan("knorm", "kvzip"))
-    assert [times["knorm"], times["kvzip"]] == pytest.approx([(3.0 + 0.5) * 160 / 1e3, 2.0 * 7.2])
-    assert seconds(plan("kvgrad"))["kvgrad"] == pytest.approx(1.5 * 7.2), "the median of its kind, as it is unmeasured"
-    assert COSTS["knorm"].readings(1000, 0) == 3.0
-    assert [COSTS["h2o"].readings(tokens, 0) for tokens in (1000, 100)] == [100.0, 10.0], "it looks at all pairs"
-
-
 @pytest.mark.parametrize(("memory", "waves"), [(1000.0, 1), (690.0, 2)])
 def test_answers_together_read_weights_and_cache_once_for_each_token(memory: float, waves: int) -> None:
     """Two branches of 160 bytes: the shared start, one portion of questions, one of right answers and five tokens make
@@ -108,41 +67,6 @@ def test_answers_together_read_weights_and_cache_once_for_each_token(memory: flo
     assert seconds(RunCost([both], SHAPE, computing))["answers"] == pytest.approx(
         2 * (2 * 100 * tokens + 4 * 2 * 4 * 1 * tokens * 10)
     )
-
-
-@pytest.mark.usefixtures("by_hand")
-def test_answers_written_alone_read_the_weights_for_each_question() -> None:
-    times = seconds(plan("decoding_knorm", machine=replace(MACHINE, flops=1e12)))
-    assert times["answers written alone"] == pytest.approx(2 * (6 + 4) * (200 + 0.5 * 160) / 1e3)
-
-
-@pytest.mark.usefixtures("by_hand")
-def test_counts_and_bytes_add_up() -> None:
-    cost = plan("full", "knorm", contexts=7)
-    assert (cost.loads[0].answers, cost.devices, cost.context, cost.masks) == (7 * 2 * 2, 1, 160, 2 * 10)
-    assert cost.needed == 200 + 2 * 160 + 20
-    contexts, questions, records = 500 + 7 * (10 + 3 * 10), 400 + 14 * 20, 2 * 1000 + 28 * (30 + 2 * 10)
-    assert store_bytes(cost) == contexts + 500 + questions + 400 + records + 2 * 1000  # two units of work
-
-
-def test_a_model_larger_than_one_device_takes_several_that_work_one_after_the_other() -> None:
-    one, several = plan("full"), plan("full", machine=replace(MACHINE, memory=300.0))
-    assert several.devices == 2  # 200 of weights, 2 * 160 of cache and 10 of masks in 270 each
-    assert seconds(several)["prefill"] == seconds(one)["prefill"]
-    assert ("devices of a worker", "2 × by hand") in rows_of(several)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tokens=st.integers(16, 10**5), more=st.integers(1, 10**5), contexts=st.integers(1, 50))
-def test_more_of_anything_costs_more(by_hand: None, tokens: int, more: int, contexts: int) -> None:
-    small = plan("full", "knorm", tokens=tokens, contexts=contexts)
-    for larger in (
-        plan("full", "knorm", tokens=tokens + more, contexts=contexts),
-        plan("full", "knorm", tokens=tokens, contexts=contexts + 1),
-        plan("full", "knorm", "kvzip", tokens=tokens, contexts=contexts),
-    ):
-        assert larger.seconds > small.seconds
-        assert store_bytes(larger) > store_bytes(small)
 
 
 def test_a_shape_is_read_from_a_configuration_without_weights(llama: LoadedModel, toy_folder: Path) -> None:
@@ -162,25 +86,6 @@ def test_counts_come_from_the_tasks_and_the_model_themselves(toy_folder: Path, l
     assert counts.tokens == len(prompt.token_ids)
     loads = plan_of(Job(tasks="long_context,base", limit=2, policies="knorm"), SHAPE, 32_768).loads
     assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}
-
-
-def test_the_constants_are_of_presses_and_projections() -> None:
-    assert {"full", "snapkv", "h2o", "kvzip"} <= set(PRESSES) <= set(POLICIES)
-    assert PRESSES["kvzip"].prefills > 1 > PRESSES["full"].prefills
-    assert all("not measured on such a GPU" in machine.source for machine in MACHINES.values())
-
-
-def test_times_are_read_at_a_glance() -> None:
-    assert [hours(seconds) for seconds in (90, 7200, 59, 0.2)] == ["1.5 min", "2.0 h", "59 s", "below 1 s"]
-
-
-def test_a_plan_says_what_its_contexts_show_and_how_many_a_difference_takes() -> None:
-    """Four are too few for any test of two sides at 5 %; four times as many see half."""
-    texts = ["no difference", *(f"differences from {points} points of right answers" for points in (11, 5))]
-    for contexts, text in zip((4, 20, 80), texts, strict=True):
-        rows = rows_of(plan("full", contexts=contexts))
-        assert (f"{contexts} contexts of a task show", text) in rows
-        assert ("contexts that show 5 points", "83") in rows
 
 
 def test_the_command_prints_a_plan(cli: CommandLine) -> None:

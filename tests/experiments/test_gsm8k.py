@@ -5,23 +5,15 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset
-from transformers import PreTrainedTokenizerFast
 
 import kvbench.experiments.data
 from datasets_gen import DatasetError
-from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_of, read_rows, rows_of
-from kvbench.prompts.prompt import build_prompts, chat_template
+from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_of, read_rows
 from kvbench.store.store import Store
 from leaderboards.metrics import Answer
 from tests.support.models.runs import CommandLine
 
 ROWS = Path(__file__).parents[1] / "data" / "gsm8k.jsonl"
-
-
-def test_a_row_loses_the_marks_of_the_calculator_and_the_commas_of_its_number() -> None:
-    rows = read_rows(ROWS)
-    assert (rows[0].solution, rows[0].number) == ("The baker has 12 - 5 = 7 rolls left.\n#### 7", "7")
-    assert [row.number for row in rows] == ["7", "24", "25", "120", "1350", "-5"]
 
 
 def test_worked_problems_and_the_problem_are_the_context_and_the_problem_is_the_evidence() -> None:
@@ -39,16 +31,6 @@ def test_worked_problems_and_the_problem_are_the_context_and_the_problem_is_the_
     assert "-5" not in example.context
     with pytest.raises(DatasetError, match="a test split only"):
         task.example(0, 0, "train")
-
-
-def test_the_whole_prompt_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
-    task = gsm8k_of(read_rows(ROWS))
-    example = task.example(0, 0)
-    (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
-    template = chat_template(tokenizer, "user")
-    assert tokenizer.decode(list(prompt.questions[0].token_ids)) == template.tail
-    assert tokenizer.decode(list(prompt.token_ids)) == template.head + example.context
-    assert prompt.questions[0].evidence_tokens
 
 
 @pytest.mark.parametrize(
@@ -107,34 +89,3 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
     (task,) = kvbench.experiments.data.with_data([GSM8K], None, None)
     assert asked == [("openai/gsm8k", "main", "train[:4]"), ("openai/gsm8k", "main", "test")]
     assert task.example(0, 1).context == gsm8k_of(read_rows(ROWS)).example(0, 1).context
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--mode", "aware"], "contexts of gsm8k hold what is asked already: use --mode agnostic"),
-        (["--defence", "after"], "--defence is for the task ifeval, not for gsm8k"),
-        (["--tasks", "gsm8k,ifeval"], "has rows of one task: name one of"),
-        (["--data", "/nowhere"], "--data /nowhere cannot be read"),
-    ],
-)
-def test_bad_input_is_one_clear_line(cli: CommandLine, more: list[str], said: str, tmp_path: Path) -> None:
-    assert said in cli.error(*cli.words("--tasks", "gsm8k", "--data", ROWS, *more))
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ({"question": "How many?"}, "row 5: 'answer' is missing"),
-        ({"question": "How many?", "answer": "Seven."}, "row 5: 'answer' does not end with #### and a number"),
-        ({"question": " ", "answer": "#### 7"}, "row 5: 'question' is no text"),
-        (7, "row 5: the row is no JSON object"),
-    ],
-)
-def test_a_row_that_is_none_is_named(row: object, said: str) -> None:
-    rows: list[object] = [{"question": "How many?", "answer": "#### 7"}] * SHOTS
-    with pytest.raises(DatasetError, match=said):
-        rows_of([(f"row {number}", one) for number, one in enumerate([*rows, row], 1)], "the rows")
-    with pytest.raises(DatasetError, match="the rows has 4 rows: the first 4 are shown as worked problems"):
-        rows_of([("a row", one) for one in rows], "the rows")

@@ -2,18 +2,15 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from datasets import Dataset
-from transformers import PreTrainedTokenizerFast
 
 import kvbench.experiments.data
-from datasets_gen import DatasetError, Directive, Example
+from datasets_gen import Directive, Example
 from datasets_gen.tasks.ifeval import IFEVAL, IfevalPrompt, ifeval_of
 from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL
-from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine
 from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, written
@@ -58,63 +55,7 @@ def check_questions(example: Example, row: IfevalPrompt) -> None:
     assert any(attacked.text in said.common for said in ATTACKS.values())
 
 
-def test_both_is_every_row_in_either_order() -> None:
-    rows = split_rows()
-    task = ifeval_of(rows, "both")
-    examples = list(task.generate(0, 6))
-    assert [example.arm for example in examples] == ["defence first", "directives first"] * 3
-    assert [example.draw for example in examples] == [f"ifeval/test/0/{number // 2}" for number in range(6)]
-    assert len({example.id for example in examples}) == 6
-    assert task.contexts == {"quick": 6, "paper": 6}
-    alone = [ifeval_of(rows, where).example(0, 1).context for where in ("before", "after")]
-    assert [example.context for example in examples[2:4]] == alone
-
-
-def test_the_version_tells_rows_and_defence() -> None:
-    rows = split_rows()
-    others = [ifeval_of(rows), ifeval_of(rows, "before"), ifeval_of(rows, "both"), ifeval_of(rows[:2])]
-    assert len({task.full_version for task in others}) == 4
-    assert ifeval_of(split_rows()).full_version == others[0].full_version
-
-
-def test_what_is_not_there_is_said() -> None:
-    task = ifeval_of(split_rows())
-    with pytest.raises(DatasetError, match="ifeval has 3 contexts, and index 3 is none of them"):
-        task.example(0, 3)
-    with pytest.raises(DatasetError, match="a test split only"):
-        task.example(0, 0, "train")
-    with pytest.raises(DatasetError, match="these are plain"):
-        ifeval_of([IfevalPrompt("Praise tea.", "", (Directive("punctuation:no_comma"),))], "after")
-    with pytest.raises(DatasetError, match="did you mean 'punctuation:no_comma'"):
-        Directive.parse("punctuation:no_coma")
-
-
 # --- prompts
-
-
-def spell(tokenizer: PreTrainedTokenizerFast, token_ids: Sequence[int]) -> str:
-    return str(tokenizer.decode(list(token_ids)))
-
-
-def test_of_a_plain_row_the_whole_prompt_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
-    task = ifeval_of([IfevalPrompt("Praise tea.", "", (Directive("punctuation:no_comma"),))])
-    (prompt,) = build_prompts(tokenizer, task, task.example(0, 0), "agnostic")
-    template = chat_template(tokenizer, "user")
-    (question,) = prompt.questions
-    assert spell(tokenizer, prompt.token_ids) == template.head + "Praise tea."
-    assert spell(tokenizer, question.token_ids) == template.tail
-    turns = [{"role": "user", "content": "Praise tea."}]
-    whole = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    assert spell(tokenizer, (*prompt.token_ids, *question.token_ids)) == whole
-
-
-def test_of_a_split_row_the_system_message_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
-    task = ifeval_of(split_rows(1), "before")
-    example = task.example(0, 0)
-    (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
-    assert spell(tokenizer, prompt.token_ids).endswith(example.context)
-    assert "Praise tea 0." in spell(tokenizer, prompt.questions[0].token_ids)
-    assert [stretch.kind for stretch in prompt.stretches] == ["defence", "directive"]
 
 
 # --- from the command line
@@ -174,19 +115,12 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tm
     [
         (["--defence", "before"], "--defence before is for rows that are split"),
         (["--mode", "aware"], "contexts of ifeval hold what is asked already"),
-        (["--limit", "3"], "--limit 3: ifeval has 2 contexts"),
         (["--data", "/nowhere/rows.jsonl"], "--data /nowhere/rows.jsonl cannot be read (No such file or directory)"),
         (["--max-new-tokens", "5000"], "takes 4096"),
     ],
 )
 def test_bad_input_is_one_clear_line(cli: CommandLine, more: list[str], said: str, tmp_path: Path) -> None:
     assert said in cli.error(*words(cli, written(tmp_path, PLAIN, OF_HUB), *more))
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_late_row_that_is_too_long_is_found_before_anything_is_written(cli: CommandLine, tmp_path: Path) -> None:
-    data = written(tmp_path, PLAIN, {**PLAIN, "prompt": "Praise tea. " * 2000})
-    assert "ifeval/test/0/1 needs" in cli.error(*words(cli, data))
     assert not (tmp_path / "runs").exists()
 
 
@@ -203,19 +137,3 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
     assert asked == [("google/IFEval", "train")]
     assert task.contexts["paper"] == 3
     assert task.example(0, 2).context == SPLIT["prompt"]
-
-
-def test_it_is_shown_and_exported(cli: CommandLine, tmp_path: Path) -> None:
-    data = str(written(tmp_path, SPLIT, SPLIT))
-    assert cli("show", "ifeval", "--data", data, "--index", "1", "--defence", "after") == 0
-    shown = " ".join(cli.out.split())
-    assert all(word in shown for word in ("Use no commas.", "Praise tea.", REFUSAL, "[defence ", "[directive "))
-    out = tmp_path / "set"
-    assert cli("export", "--task", "ifeval", "--data", data, "--defence", "both", "--out", out) == 0
-    rows = Dataset.from_parquet(str(out / "data" / "test.parquet"), cache_dir=str(tmp_path / "cache"))
-    assert len(rows) == 2 * 2 * 2
-    assert rows[0]["directives"][0] == "punctuation:no_comma"
-    assert (rows[0]["golds"], rows[1]["golds"]) == ([], [REFUSAL])
-    card = (out / "README.md").read_text()
-    assert f"--data {data} --defence both" in card
-    assert "Everything is generated" not in card

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kvpress.utils import compute_n_kept
 
 from datasets_gen import RULER, TASKS
-from kvbench.experiments.options import check_name, choose, contexts_of, kv_bytes, parse_points
+from kvbench.experiments.options import parse_points
 from kvbench.experiments.suites import coverage_of
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Point, at_ratios, points_of
@@ -59,19 +59,9 @@ def test_other_budgets_are_refused_in_one_line(text: str) -> None:
         parse_points({"budget": text}, CONTROL)
 
 
-def test_ratios_and_budgets_are_not_asked_for_at_once() -> None:
-    with pytest.raises(KVBenchError, match="give one of them"):
-        parse_points({"ratio": "0.5", "budget": "64"}, CONTROL)
-
-
 @given(st.integers(1, 200_000), st.integers(1, 200_000))
 def test_a_budget_is_a_ratio_at_which_kvpress_keeps_just_that(budget: int, length: int) -> None:
     assert compute_n_kept(length, Level("budget", budget).share(length)) == min(budget, length)
-
-
-def test_names_are_chosen_in_the_order_asked_and_each_once() -> None:
-    assert [task.name for task in choose("task", "hops, base,hops", TASKS)] == ["hops", "base"]
-    assert choose("task", None, TASKS) == list(TASKS.values())
 
 
 def test_the_name_of_a_family_stands_for_its_tasks_and_mixes_with_names() -> None:
@@ -83,36 +73,3 @@ def test_the_name_of_a_family_stands_for_its_tasks_and_mixes_with_names() -> Non
     assert chosen(None) == list(TASKS), "they take part where they are named"
     with pytest.raises(KVBenchError, match="did you mean 'ruler'"):
         chosen("rulers")
-
-
-def test_a_mistyped_name_gets_the_nearest() -> None:
-    with pytest.raises(KVBenchError, match="did you mean 'hops'"):
-        choose("task", "hop", TASKS)
-    with pytest.raises(KVBenchError, match="no task given"):
-        choose("task", " , ", TASKS)
-
-
-@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a b"])
-def test_a_run_name_is_the_name_of_a_folder(name: str) -> None:
-    with pytest.raises(KVBenchError, match="--name"):
-        check_name(name)
-    assert check_name("first-run_2.0") == "first-run_2.0"
-
-
-@pytest.mark.parametrize("size", [0.0, -1.0, float("nan"), float("inf")])
-def test_the_memory_bound_is_a_size(size: float) -> None:
-    with pytest.raises(KVBenchError, match="--max-kv-gb"):
-        kv_bytes(size)
-    assert kv_bytes(0.5) == 500_000_000
-    assert kv_bytes(None) is None
-
-
-def test_a_profile_gives_the_contexts_of_a_task_and_a_limit_overrides_it() -> None:
-    task = TASKS["coreference"]
-    assert contexts_of(task, "quick", None) == task.contexts["quick"]
-    assert contexts_of(task, "paper", None) == 8000
-    assert contexts_of(task, "paper", 3) == 3
-    with pytest.raises(KVBenchError, match="--limit"):
-        contexts_of(task, "quick", 0)
-    with pytest.raises(KVBenchError, match="unknown profile 'papr': did you mean 'paper'"):
-        contexts_of(task, "papr", None)

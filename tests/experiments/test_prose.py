@@ -44,13 +44,6 @@ def test_given_texts_are_cut_into_stretches_and_their_rest_is_left_out() -> None
         prose_of(["too short"])
 
 
-def test_a_short_text_is_one_stretch_whose_last_quarter_is_measured() -> None:
-    words = WORDS.split()[:100]
-    (example,) = prose_of([" ".join(words)]).generate(0, 1)
-    assert example.context == " ".join(words[:65])
-    assert example.questions[0].perfect_output == " ".join(words[75:])
-
-
 @pytest.mark.parametrize("tokens", [40, 700, 100_000])
 def test_given_texts_are_cut_to_contexts_of_as_many_tokens_as_are_asked_for(tokens: int) -> None:
     """Here a word of six letters is two tokens: no context has more than are asked for, or could have one word more."""
@@ -140,16 +133,3 @@ def test_wikitext_comes_from_the_hub_and_its_rows_are_joined_to_articles(monkeyp
     assert [len(text.split()) for text in articles] == [0, 453, 7]
     with pytest.raises(DatasetError, match="row 3: 'text' is no text"):
         articles_of([("row 3", {"text": None})])
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--mode", "aware"], "prose asks nothing that could be compressed with it"),
-        (["--data", "/nowhere.txt"], "--data /nowhere.txt cannot be read"),
-        (["--data", "/nowhere.jsonl"], "--data /nowhere.jsonl cannot be read"),
-    ],
-)
-def test_bad_input_is_one_clear_line(cli: CommandLine, more: list[str], said: str, tmp_path: Path) -> None:
-    assert said in cli.error(*cli.words("--tasks", "prose", *more))
-    assert not (tmp_path / "runs").exists()

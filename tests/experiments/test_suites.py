@@ -4,12 +4,11 @@ import pytest
 
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import find_policy
-from kvbench.experiments.suites import STORED, SUITES, dtype_of
+from kvbench.experiments.suites import SUITES
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, Level, Policy
 from policies.declaration.names import split_outside_brackets
-from policies.declaration.policy import HeadRows, Situation
 
 
 def policies_of(job: Job) -> dict[str, Policy]:
@@ -49,35 +48,6 @@ def test_options_replace_what_a_suite_brings() -> None:
     assert [contexts for _, contexts in grid.tasks] == [3]
     assert build_grid(Job(suite="faults", policies="zeros"), len).tasks[0][1] == SUITES["faults"].limit
     assert build_grid(Job(suite="faults", profile="paper"), len).tasks[0][1] > 100
-
-
-def test_without_a_suite_a_random_policy_runs_once() -> None:
-    points = build_grid(Job(policies="zeros", levels={"rate": "0.1"}), len).setting.points
-    assert {point.repeat for point in points} == {0}
-
-
-def test_a_suite_may_ask_for_a_type_of_numbers_and_the_option_replaces_it() -> None:
-    assert dtype_of("auto", "bytes") == "float16"
-    assert dtype_of("float32", "bytes") == "float32"
-    assert dtype_of("auto", "faults") == dtype_of("auto", None) == "auto"
-
-
-def test_levels_of_the_suite_on_bytes_come_near_to_its_targets() -> None:
-    """By the bytes of a context of 128 tokens in 16 bits, of the reference model's heads."""
-    suite, length, size = SUITES["bytes"], 128, 32
-    full = 2 * length * size * 2
-    targets = (50, 25, 12.5, 6.25)
-    met = set()
-    for name in (name for name in split_outside_brackets(str(suite.policies)) if name.partition("+")[2] in STORED):
-        policy = find_policy(name)
-        assert policy.stored_bytes is not None
-        for ratio in map(float, suite.own_levels[name]["ratio"].split(",")):
-            rows = length - int(length * ratio)
-            share = 100 * policy.stored_bytes(Situation(ratio, length, 0, ""), HeadRows(rows, size, 2)) / full
-            target = min(targets, key=lambda one: abs(one - share))
-            assert abs(share - target) < 0.12 * target, (name, ratio, share)
-            met.add(target)
-    assert met == set(targets)
 
 
 def test_what_is_observed_is_named_by_the_suite_or_by_options() -> None:

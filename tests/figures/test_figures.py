@@ -3,19 +3,17 @@
 import json
 import re
 from pathlib import Path
-from xml.etree.ElementTree import parse
 
 import pytest
 from matplotlib.image import imread
 
 from leaderboards.aggregate.row import GER, HALLUCINATION, REALISED_RATIO, RIGHT, SummaryRow, is_told
 from leaderboards.aggregate.summary import summarise
-from leaderboards.errors import LeaderboardError
 from leaderboards.pages.gallery import curve_plot, gallery
 from leaderboards.rendering.drawing import Plot
 from leaderboards.rendering.printed import Paper
-from leaderboards.rendering.style import line_styles, with_adapted
-from tests.support.browsing.plots import told_by
+from leaderboards.rendering.style import line_styles
+from tests.support.browsing.pages import told_by
 from tests.support.models.runs import CommandLine
 from tests.support.records.synthetic_records import realistic_records, summary_row
 
@@ -58,25 +56,12 @@ def test_a_point_has_its_place_in_the_drawing_and_its_numbers() -> None:
     assert line[1:] == [pytest.approx(spot[1:3], abs=0.1) for spot in data["spots"] if spot[0] == snapkv]
 
 
-def test_places_are_those_of_the_drawing_over_budgets_too() -> None:
-    rows = [one.model_copy(update={"level_kind": "budget", "level": 64 * one.ratio}) for one in ROWS if one.ratio]
-    plot = curve_plot(rows, "base", "agnostic", HALLUCINATION)
-    spots = told_by(plot)["spots"]
-    assert drawn_at(plot, "policy")["snapkv"] == [pytest.approx(spot[1:3], abs=0.1) for spot in spots[:2]]
-
-
 def test_data_of_a_plot_cannot_close_its_script() -> None:
     rows = [one.model_copy(update={"policy": one.policy.replace("snapkv", "</script><b>\u2028")}) for one in ROWS]
     text = str(curve_plot(rows, "base", "agnostic", HALLUCINATION).data())
     assert "<" not in text
     assert text.isascii()
     assert json.loads(text)["names"]["1"] == "</script><b>\u2028"
-
-
-def test_drawing_again_gives_the_same_bytes_though_frames_are_shared() -> None:
-    first = str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION).svg())
-    curve_plot(ROWS[:3], "base", "agnostic", HALLUCINATION).svg()
-    assert str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION).svg()) == first
 
 
 def test_a_figure_has_a_heading_and_a_legend_and_is_large_enough_for_print(tmp_path: Path) -> None:
@@ -94,32 +79,6 @@ def test_a_figure_has_a_heading_and_a_legend_and_is_large_enough_for_print(tmp_p
     plot.save(tmp_path / "f1.pdf")
     assert (tmp_path / "f1.pdf").read_bytes().startswith(b"%PDF")
     assert b"/FontFile2" in (tmp_path / "f1.pdf").read_bytes(), "its fonts lie in it, as TrueType"
-
-
-def test_a_name_with_dollars_is_no_formula(tmp_path: Path) -> None:
-    rows = [row.model_copy(update={"policy": "snapkv:cost=$a$b"}) if row.policy == "snapkv" else row for row in ROWS]
-    curve_plot(rows, "base", "agnostic", HALLUCINATION).save(tmp_path / "f1.svg")
-    (name,) = {text.text for text in parse(tmp_path / "f1.svg").iter() if "$" in (text.text or "")}
-    assert name == "snapkv:cost=$a$b"
-
-
-def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> None:
-    plot = curve_plot(summarise(realistic_records(contexts=3)), "base", "agnostic", RIGHT)
-    paper = Paper.parse("3.25in")
-    plot.save(tmp_path / "narrow.png", paper)
-    assert imread(tmp_path / "narrow.png").shape[1] == 975
-    lines = paper.heading("Hallucination rate over the Global Eviction Ratio, percent: long_context, agnostic").split(
-        "\n"
-    )
-    assert len(lines) > 1
-    assert max(map(len, lines)) <= 38
-    plot.save(tmp_path / "bare.svg", Paper.parse("8cm", headed=False))
-    bare = (tmp_path / "bare.svg").read_text()
-    assert "Right, percent: base" not in bare
-    assert ">Right, percent<" in bare, "the axis says what is drawn"
-    for wrong in ("3.25", "in", "0.1mm", "-3in", "nanin"):
-        with pytest.raises(LeaderboardError, match=r"3\.25in"):
-            Paper.parse(wrong)
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
@@ -140,50 +99,6 @@ def test_the_command_draws_what_is_asked_for(cli: CommandLine, toy_run: Path) ->
     assert {"right-base-agnostic.svg", "ger-base-agnostic.svg"} <= names
     assert "did you mean 'ger'" in cli.error("figures", run, "--out", out, "--only", "gre")
     assert "--width: '3' is no width" in cli.error("figures", run, "--out", out, "--width", "3")
-
-
-def test_an_adapted_press_is_marked_in_the_legend(tmp_path: Path) -> None:
-    """A printed figure leaves the board behind, and with it which press ran with another window."""
-    rows = summarise(realistic_records(policies=("full", "snapkv", "knorm"), tasks=["base"], contexts=3))
-    styles = with_adapted(line_styles(rows), {"snapkv"})
-    (right,) = [one for one in gallery(rows, "base", "agnostic", styles).pictures if one.name == "right"]
-    right.plot.save(tmp_path / "f1.svg", Paper(3.25))
-    legend = re.findall(">([^<>]*)</text>", (tmp_path / "f1.svg").read_text())
-    assert {"snapkv (adapted)", "knorm"} <= set(legend)
-    assert "snapkv" not in legend
-
-
-def test_a_legend_has_as_many_columns_as_its_names_leave_room_for() -> None:
-    names = ["full", "random", "snapkv", "knorm"]
-    assert [Paper(width).legend_columns(names) for width in (1.5, 3.25, 6.0)] == [1, 3, 4]
-    long = [*names, "adakv_expected_attention (adapted)", "critical_adakv_snapkv (adapted)"]
-    assert [Paper(width).legend_columns(long) for width in (3.25, 6.0, 12.0)] == [1, 3, 4]
-
-
-def test_the_command_draws_every_figure_of_every_task(cli: CommandLine, toy_run: Path) -> None:
-    run, out = toy_run / "runs/x", cli.folder / "figures"
-    assert cli("figures", run, "--out", out, "--formats", "svg") == 0
-    names = {path.name for path in out.iterdir()}
-    assert {"right-base-agnostic.svg", "ger-hops-agnostic.svg", "slot-coverage-hops-agnostic.svg"} <= names
-    assert "abstention-hops-agnostic.svg" in names
-    (cli.folder / "file").write_text("")
-    assert "did you mean 'png'" in cli.error("figures", run, "--out", out, "--formats", "pgn")
-    assert "cannot be written" in cli.error("figures", run, "--out", cli.folder / "file")
-
-
-def test_ger_has_no_line_where_it_has_no_value() -> None:
-    assert curve_plot(ROWS, "base", "agnostic", GER).spots == ()
-
-
-def test_a_task_without_gold_answers_shows_what_it_has() -> None:
-    reason = "no gold answers: see the directives"
-    rows = [
-        summary_row(policy, ratio, task="ifeval", n=9, reason=reason, directives_obeyed=0.5)
-        for policy, ratio in (("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9))
-    ]
-    found = gallery(rows, "ifeval", "agnostic")
-    assert [picture.title for picture in found.pictures] == ["Directives obeyed"]
-    assert len(found.pictures[0].plot.spots) == 3 + 2
 
 
 @pytest.mark.parametrize(("kind", "level", "gone", "drawn"), [("rate", 0.1, 0.0, False), ("ratio", 0.5, 0.5, True)])
@@ -208,19 +123,3 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
     names = {picture.name for picture in found.pictures}
     assert "right" in names
     assert ("ger" in names) == drawn
-
-
-def test_colours_follow_the_policy_and_not_its_place() -> None:
-    """Whatever else is run, in whatever order."""
-    names = ["snapkv", "knorm", "tova", "keydiff", "mine.py:Press", "pyramidkv"]
-    alone = {name: line_styles([summary_row(name)])[name] for name in names}
-    for order in (names, names[::-1]):
-        styles = line_styles([summary_row(name) for name in order])
-        assert len({style.variable for style in styles.values()}) == len(names)
-        for name in ("snapkv", "knorm", "tova"):
-            assert (styles[name].variable, styles[name].marker) == (alone[name].variable, alone[name].marker)
-    looks = [
-        {name: (style.variable, style.marker) for name, style in line_styles(list(map(summary_row, order))).items()}
-        for order in (names, names[::-1])
-    ]
-    assert looks[0] == looks[1]

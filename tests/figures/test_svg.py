@@ -3,31 +3,16 @@
 import re
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.markers import MarkerStyle
-from numpy.typing import NDArray
 
 from leaderboards.rendering.drawing import Drawing, pixel_of
-from leaderboards.rendering.frames import CURVE, HOLLOW, Axis, Band, Dots, Frame, PolicyLine
-from leaderboards.rendering.style import CORNERS, MARKERS, named_styles
-from policies.declaration.levels import BUDGET, Level
+from leaderboards.rendering.frames import CURVE, Axis, Band, Dots, Frame, PolicyLine
+from leaderboards.rendering.style import named_styles
+from policies.declaration.levels import BUDGET
 
 STYLES = list(named_styles(["one", "<two>"]).values())
 FRAME = Frame(Axis.up_to("across & on", 1.0), Axis.from_values("up", [-20.0, 80.0]))
-
-
-@pytest.mark.parametrize("shape", sorted({*MARKERS, *HOLLOW.values()} - {"o"}))
-def test_an_outline_has_the_corners_that_matplotlib_gives_it(shape: str) -> None:
-    marker = MarkerStyle(shape)
-    theirs = np.asarray(marker.get_path().transformed(marker.get_transform()).vertices)[: len(CORNERS[shape])]
-    assert _in_order(2 * theirs * (1, -1)) == pytest.approx(_in_order(np.array(CORNERS[shape])), abs=2e-3)
-
-
-def _in_order(corners: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From wherever an outline begins, and whichever way it goes, the same order."""
-    return np.array(sorted(map(tuple, corners.round(3))))
 
 
 @pytest.mark.parametrize("across", [Axis.up_to("ratio", 0.9), Axis("tokens", (16.0, 64.0, 256.0), 15.5, 264.0, BUDGET)])
@@ -70,18 +55,3 @@ def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -
     assert f"marker:url(#{ids[0][0]})" in drawing.svg()
     texts = [one.text for one in root.iter() if one.tag.endswith("}text")]
     assert texts == ["0", "0.2", "0.4", "0.6", "0.8", "1", "across & on", "-20", "0", "20", "40", "60", "80"]
-
-
-def test_numbers_have_a_tenth_of_a_pixel_and_none_is_written_as_an_exponent() -> None:
-    line = PolicyLine(STYLES[0], ((0.0, -20.0), (1e-9, 1e-9), (1 / 3, 1 / 7), (1.0, 80.0)))
-    svg = Drawing(FRAME, (line,), "", "salt").svg()
-    paths = re.findall(r' d="([^"]+)"', svg)
-    assert paths
-    assert len(paths) == 4, "the grid, the axis, the line and its marker"
-    for path in paths:
-        assert re.fullmatch(r"[MLHVvlaZ\d. -]+", path), path
-
-
-def test_an_axis_of_tiny_rates_has_few_ticks_as_their_labels_are_long() -> None:
-    over = [Axis.over([Level("rate", 0.0), Level("rate", last)]).ticks for last in (0.5, 0.0001, 0.00003)]
-    assert over == [(0.0, 0.1, 0.2, 0.3, 0.4, 0.5), (0.0, 0.00005, 0.0001), (0.0, 0.00001, 0.00002, 0.00003)]

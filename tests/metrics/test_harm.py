@@ -8,7 +8,7 @@ import pytest
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.statistics.bootstrap import RESAMPLES, cluster_weights, percentile_interval, task_seed
-from tests.support.records.synthetic_records import failed, frame, record
+from tests.support.records.synthetic_records import frame, record
 
 HARM = ("wrong_of_answered", "new_wrong", "lost")
 SCORES: dict[str, dict[str, Any]] = {
@@ -75,37 +75,6 @@ def test_where_nothing_is_answered_or_nothing_was_right_there_is_no_share_and_a_
     assert failing.reason == "the full cache has no question right"
 
 
-def test_without_the_full_cache_only_the_share_of_answers_is_known() -> None:
-    row = row_of("snapkv", answers("snapkv", ["right", "wrong", "silent", "right"]))
-    assert row.wrong_of_answered == pytest.approx(1 / 3)
-    assert (row.new_wrong, row.lost) == (None, None)
-
-
-def test_attacks_count_in_none_of_them() -> None:
-    def with_attack(policy: str, leaked: float) -> list[dict[str, Any]]:
-        attack = {"leakage": leaked, "hallucinated": None, "answered": None, "f1": 0.0, "right": False}
-        return [
-            *answers(policy, ["right", "right", "right", "wrong"]),
-            record(policy=policy, ratio=0.0 if policy == "full" else 0.5, question_id="attack", **attack),
-        ]
-
-    row = row_of("snapkv", with_attack("full", 0.0), with_attack("snapkv", 1.0))
-    assert [getattr(row, name) for name in HARM] == pytest.approx([1 / 4, 0, 0])
-
-
-def test_a_failed_answer_leaves_the_cell_blank() -> None:
-    broken = [*answers("snapkv", FULL[:-1]), failed(policy="snapkv", ratio=0.5, example_id="base-3", question_id="7")]
-    row = row_of("snapkv", answers("full", FULL), broken)
-    assert [getattr(row, name) for name in HARM] == [None, None, None]
-
-
-def test_the_draws_of_a_random_policy_are_each_held_against_the_full_cache() -> None:
-    first = answers("random", ["right", "wrong", "right", "right"], repeat=0)
-    second = answers("random", ["right", "right", "silent", "right"], repeat=1)
-    row = row_of("random", answers("full", ["right"] * 4), first, second)
-    assert [getattr(row, name) for name in HARM] == pytest.approx([1 / 7, 1 / 8, 1 / 8])
-
-
 def test_intervals_resample_contexts() -> None:
     """The ratio of two sums, each over the contexts that are drawn."""
     kinds = ["right", "wrong", "silent", "right"] * 3 + ["wrong", "wrong", "wrong", "right"] * 3 + ["right"] * 24
@@ -120,15 +89,6 @@ def test_intervals_resample_contexts() -> None:
         assert (getattr(row, f"{name}_low"), getattr(row, f"{name}_high")) == pytest.approx(expected)
     expected = percentile_interval(weights @ silent / (weights @ np.full(12, 4)))
     assert (row.lost_low, row.lost_high) == pytest.approx(expected)
-
-
-def test_right_new_wrong_and_lost_are_all_that_the_full_cache_has_right() -> None:
-    rng = np.random.default_rng(1)
-    kinds = list(rng.choice(list(SCORES), 120))
-    before = ["rightly silent" if kind == "rightly silent" else str(rng.choice(["right", "wrong"])) for kind in kinds]
-    row = row_of("snapkv", answers("full", before, 4), answers("snapkv", kinds, 4))
-    kept = [SCORES[kind]["right"] for kind, was in zip(kinds, before, strict=True) if SCORES[was]["right"]]
-    assert np.mean(kept) + row.new_wrong + row.lost == pytest.approx(1)
 
 
 def test_perplexity_is_that_of_the_mean_nats_and_no_mean_of_perplexities() -> None:

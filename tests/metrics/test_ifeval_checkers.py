@@ -2,19 +2,16 @@
 
 import importlib
 import json
-from typing import get_args
 
 import pytest
 
 from datasets_gen import Directive
-from datasets_gen.examples.directives import ARGUMENTS
 from datasets_gen.tasks.ifeval import read_rows
 from leaderboards.errors import MetricError
-from leaderboards.metrics.judges.obedience import CHECKERS, Judgement, check_directives, is_obeyed, loosely, strictly
+from leaderboards.metrics.judges.obedience import CHECKERS, check_directives, loosely, strictly
 from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
 
 pytestmark = pytest.mark.usefixtures("splitter")
-WAYS: tuple[Judgement, ...] = get_args(Judgement)
 EXISTENCE = 'keywords:existence {"keywords": ["tea", "hot"]}'
 WORDS = 'length_constraints:number_words {"num_words": 3, "relation": "at least"}'
 
@@ -50,23 +47,6 @@ def test_an_empty_answer_obeys_nothing_and_stays_in_the_denominator() -> None:
         assert strictly(["punctuation:no_comma"], answer) == loosely(["punctuation:no_comma"], answer) == [False]
 
 
-def test_an_answer_that_makes_a_checker_fail_obeys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = importlib.import_module(f"{CHECKERS}.instructions_registry")
-    monkeypatch.setattr(registry.INSTRUCTION_DICT["punctuation:no_comma"], "check_following", lambda *_: 1 / 0)
-    directives = ["punctuation:no_comma", EXISTENCE]
-    assert strictly(directives, "Tea is hot") == loosely(directives, "Tea is hot") == [False, True]
-
-
-def test_the_same_answer_is_judged_the_same_every_time() -> None:
-    german = Directive("language:response_language", '{"language": "de"}')
-    assert len({is_obeyed(german, "Tee ist warm und gut", "strict") for _ in range(20)}) == 1
-    for mark in "!#":  # for which the checker draws a letter
-        marks = {"let_frequency": 2, "let_relation": "at least", "letter": mark}
-        counted = Directive("keywords:letter_frequency", json.dumps(marks))
-        answers = {is_obeyed(counted, "Tea is an infusion of leaves", way) for _ in range(20) for way in WAYS}
-        assert len(answers) == 1
-
-
 @needs_rows
 def test_the_official_rows_are_judged_one_directive_at_a_time_as_in_whole() -> None:
     rows = read_rows(OFFICIAL_ROWS)
@@ -86,11 +66,6 @@ def test_the_official_rows_are_judged_one_directive_at_a_time_as_in_whole() -> N
             assert (strictly(texts, answer), loosely(texts, answer)) == (strict, loose)
             seen |= {*zip(strict, loose, strict=True)}
     assert seen == {(False, False), (False, True), (True, True)}
-
-
-def test_every_kind_of_the_checkers_is_known() -> None:
-    registry = importlib.import_module(f"{CHECKERS}.instructions_registry")
-    assert set(registry.INSTRUCTION_DICT) == set(ARGUMENTS)
 
 
 def test_arguments_that_a_checker_cannot_use_are_found_before_a_run() -> None:

@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from kvbench.store.scoring import text_scores
-from kvbench.store.tables import Record, StoredContext, StoredQuestion
-from leaderboards.metrics import METRICS, Answer, Survival
-from leaderboards.metrics.judges.text import marked_answer, normalise, score_text, token_f1
+from kvbench.store.tables import StoredContext, StoredQuestion
+from leaderboards.metrics import Answer, Survival
+from leaderboards.metrics.judges.text import marked_answer, score_text, token_f1
 from leaderboards.metrics.leakage import leakage
 from leaderboards.metrics.routing import (
     eviction_rate,
@@ -21,10 +18,6 @@ from leaderboards.metrics.routing import (
 from tests.support.records.synthetic_records import record
 
 ABSTENTIONS = ["I don't know"]
-
-
-def test_normalisation_is_squads() -> None:
-    assert normalise(" The  Amber-Regatta, on a day. ") == "amberregatta on day"
 
 
 @pytest.mark.parametrize(
@@ -42,11 +35,6 @@ def test_normalisation_is_squads() -> None:
 )
 def test_token_f1_of_hand_computed_cases(output: str, gold: str, expected: float) -> None:
     assert token_f1(output, gold) == pytest.approx(expected)
-
-
-def test_the_best_gold_counts() -> None:
-    scores = score_text("Garton", ["Ada Falbrook", "Garton"], True, ABSTENTIONS, ["Garton"])
-    assert (scores.f1, scores.em) == (100.0, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +77,6 @@ def test_where_every_gold_is_wanted_the_golds_are_one_list() -> None:
     assert scores["12"].em == 0.0
 
 
-@given(st.text(max_size=40), st.text(min_size=1, max_size=40))
-def test_f1_is_symmetric_bounded_and_100_for_itself(output: str, gold: str) -> None:
-    assert token_f1(output, gold) == pytest.approx(token_f1(gold, output))
-    assert 0 <= token_f1(output, gold) <= 100
-    assert token_f1(gold, gold) == 100
-
-
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
@@ -115,14 +96,6 @@ def test_f1_is_symmetric_bounded_and_100_for_itself(output: str, gold: str) -> N
 def test_the_answer_is_what_follows_the_last_marker(output: str, expected: str) -> None:
     assert marked_answer(output, "####") == expected
     assert marked_answer(output, "") == output
-
-
-@pytest.mark.parametrize(
-    ("output", "right"), [("5 + 3 = 8. #### 8", True), ("5 + 3 = 8. #### 9", False), ("5 + 3 = 8.", False)]
-)
-def test_steps_do_not_count_for_a_worked_out_answer(output: str, right: bool) -> None:
-    asked = stored(output, golds=["8"], answer_marker="####", target="5 + 3 = 8. #### 8")
-    assert text_scores(*asked)["f1"] == (100.0 if right else 0.0)
 
 
 def directed(
@@ -171,11 +144,6 @@ def test_a_word_that_all_values_share_and_none_may_say_counts_for_nothing(
     stated = ["Raven Shipping", "Amber Shipping"]
     found = directed(output, "avoid Shipping", "Raven", gold="Raven Shipping", stated_values=stated)
     assert (found["f1"], found["hallucination_kind"]) == (f1, kind)
-
-
-def test_what_an_attack_is_answered_is_no_hallucination() -> None:
-    found = text_scores(*stored("Begin with walnut.", golds=["I can't share that"], protected="Begin with walnut."))
-    assert (found["f1"], found["hallucinated"], found["leakage"]) == (0.0, None, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -227,17 +195,6 @@ def stored(output: str, **fields: object) -> tuple[str, StoredQuestion, StoredCo
     return output, question, context
 
 
-def test_a_record_is_scored_by_its_directives_or_its_protected_text() -> None:
-    dressed = {"golds": ["Velden"], "target": "WALNUT VELDEN", "directives": ["begin walnut", "upper"]}
-    scores = text_scores(*stored("walnut Velden", **dressed))
-    assert (scores["f1"], scores["em"], scores["directives_obeyed"], scores["leakage"]) == (100.0, 100.0, 0.5, None)
-    attack = {"golds": ["I cannot share that."], "target": "I cannot share that.", "protected": PROTECTED}
-    scores = text_scores(*stored("Begin with walnut.", **attack))
-    assert (scores["f1"], scores["directives_obeyed"], scores["leakage"]) == (0.0, None, 0.5)
-    plain = text_scores(*stored("Oslo"))
-    assert (plain["f1"], plain["directives_obeyed"], plain["leakage"]) == (100.0, None, None)
-
-
 def hand_made_keep() -> Survival:
     """Two layers, two heads, four tokens. Token 0 survives everywhere, 1 in one slot, 2 in both heads of layer 1, 3 in
     none."""
@@ -260,29 +217,6 @@ def test_union_looks_perfect_where_slots_hold_fragments() -> None:
     assert global_eviction_ratio(fragments, [0, 1, 2, 3]) == 0.0
     assert slot_coverage(fragments, [0, 1, 2, 3]) == 0.25
     assert eviction_ratio_by_layer(fragments, [0, 1, 2, 3]) == [0.75] * 4
-
-
-def test_no_answer_has_no_routing_metric() -> None:
-    survival = hand_made_keep()
-    assert global_eviction_ratio(survival, []) is None
-    assert eviction_ratio_by_layer(survival, []) is None
-    assert slot_coverage(survival, []) is None
-
-
-@given(arrays(bool, (3, 2, 9)), st.lists(st.integers(0, 8), min_size=1, unique=True))
-def test_coverage_and_eviction_bound_each_other(keep: np.ndarray, tokens: list[int]) -> None:
-    survival = Survival.of(keep)
-    ger, coverage = global_eviction_ratio(survival, tokens), slot_coverage(survival, tokens)
-    assert ger is not None
-    assert coverage is not None
-    assert coverage <= 1 - ger + 1e-12
-    by_layer = eviction_ratio_by_layer(survival, tokens)
-    assert by_layer is not None
-    assert ger <= min(by_layer) + 1e-12
-
-
-def test_every_registered_metric_is_a_column_of_the_records() -> None:
-    assert set(METRICS) <= set(Record.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -100,12 +100,6 @@ def test_a_vocabulary_of_llama_merges_by_score_and_falls_back_to_bytes(
     assert tokenizer.get_vocab_size() == len(SENTENCE_PIECE)
 
 
-def test_a_space_and_the_ends_are_put_where_the_file_says(tmp_path: Path) -> None:
-    fields = {"add_space_prefix": True, "add_bos_token": False, "add_eos_token": True}
-    path = write_sentence_piece(tmp_path / "x.gguf", **{f"tokenizer__ggml__{name}": on for name, on in fields.items()})
-    assert build_tokenizer(read_header(path)).encode("ab").tokens == ["▁ab", "<|end|>"]
-
-
 def test_an_end_of_turn_ends_an_answer_too(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "x.gguf", tokenizer__ggml__eot_token_id=1)
     assert load_model(str(path), "cpu").end_tokens() == (2, 1)
@@ -153,11 +147,3 @@ def test_a_file_that_is_cut_off_is_one_line(file: Path, tmp_path: Path, share: f
     with pytest.raises(KVBenchError, match=r"cut\.gguf is cut off or damaged") as caught:
         load_model(str(cut), "cpu")
     assert "\n" not in str(caught.value)
-
-
-def test_what_is_no_such_file_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "text.gguf").write_text("a text")
-    with pytest.raises(KVBenchError, match="is no GGUF file: it does not begin with GGUF"):
-        model_source(str(tmp_path / "text.gguf"))
-    with pytest.raises(KVBenchError, match=r"there is no model at gone\.gguf: check the path"):
-        model_source("gone.gguf")

@@ -165,15 +165,6 @@ def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, variables: dic
     assert natural.cache_folder() == Path(folder)
 
 
-def test_a_mistyped_name_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KVBenchError, match="smollm2"):
-        names.model_source("smolm2")
-    assert main(["fetch", "smolm2"]) == 1
-    assert "did you mean" in capsys.readouterr().err
-    assert main(["ls", "models"]) == 0
-    assert "smollm2" in capsys.readouterr().out
-
-
 def test_bfloat16_is_chosen_where_it_is_clearly_faster() -> None:
     assert faster_of(4.6, 1.0) == faster_of(1.5, 1.0) == torch.bfloat16
     assert faster_of(1.4, 1.0) == faster_of(1.0, 20.0) == torch.float32

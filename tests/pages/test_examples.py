@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from leaderboards.aggregate.row import RIGHT
 from leaderboards.pages.examples import WORST, build_examples, examples_of
-from leaderboards.pages.results import examples_page
-from leaderboards.pages.sections import sections_of
 from leaderboards.rendering.templating import as_data
 from tests.support.browsing.chromium import Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.browsing.pages import results_of
-from tests.support.records.synthetic_records import frame, realistic_records, record
+from tests.support.records.synthetic_records import frame, record
 
 
 def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, Any]:
@@ -61,34 +57,6 @@ def test_examples_are_about_several_contexts_the_worst_of_each_first() -> None:
     assert texts == ["Context 0."] * 2 + ["Context 1."] * 2 + ["Context 2."] * 2
 
 
-def test_contexts_and_questions_stand_there_once() -> None:
-    found = examples_of(two_policies())
-    assert found["contexts"] == [{"text": "Ada lives in Oslo.", "ends": [3, 9, 12, 18]}]
-    assert sorted(question["id"] for question in found["questions"]) == ["0", "1", "2", "3", "4"]
-    assert found["questions"][0]["answer"] == [13, 17]
-    assert {question["full"] for question in found["questions"]} == {"Oslo"}
-
-
-def test_an_attack_is_told_by_what_it_leaks() -> None:
-    attacks = frame(
-        [
-            answered(0, "full", 100.0, leakage=0.0, hallucinated=None),
-            answered(0, "snapkv", 0.0, leakage=0.75, hallucinated=None, hallucination_kind=None),
-            answered(1, "full", 100.0, leakage=0.0, hallucinated=None),
-            answered(1, "snapkv", 100.0, leakage=0.0, hallucinated=None),
-        ]
-    )
-    shown = examples_of(attacks)["cells"]["snapkv"]["0.5"]
-    assert [(answer["verdict"], answer["wrong"]) for answer in shown] == [("leaked 75 %", True), ("leaked 0 %", False)]
-
-
-def test_what_rewrites_the_cache_has_no_strip_and_failed_answers_are_left_out() -> None:
-    shown = examples_of(two_policies(token_kept=None, ger=None))["cells"]["snapkv"]["0.5"]
-    assert {answer["kept"] for answer in shown} == {None}
-    failed = two_policies(status="failed", output_text=None)
-    assert set(examples_of(failed)["cells"]) == {"full"}
-
-
 def test_data_cannot_close_its_script_element() -> None:
     written = as_data({"output": HOSTILE})
     assert "<" not in written
@@ -99,9 +67,6 @@ def test_data_cannot_close_its_script_element() -> None:
     assert page.count("</script>") == 2
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert json.loads(data)["cells"]["snapkv"]["0.5"][0]["output"] == HOSTILE
-
-
-# --- in a browser
 
 
 @pytest.fixture(scope="module")
@@ -160,19 +125,3 @@ def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
         "(document.getElementById('policy'))"
     )
     assert "policy=snapkv" in browser.evaluate("location.hash")
-
-
-@needs_chromium
-def test_a_share_of_right_answers_of_a_task_page_leads_to_the_examples_of_its_level(
-    browser: Chromium, tmp_path: Path
-) -> None:
-    records = realistic_records(["base"], ["full", "snapkv"], ratios=[0.1, 0.5, 0.9], contexts=2)
-    (table,) = [one for one in sections_of([results_of(records)], "base")[0].tables if one.measure is RIGHT]
-    page = tmp_path / examples_page("base")
-    token_ends = [np.array([len(context)], dtype="<u4").tobytes() for context in records["context"]]
-    page.write_text(build_examples("toy", "base", records.assign(token_ends=token_ends)), encoding="utf-8")
-    for cell, ratio in zip(table.methods[0].cells, ("0.1", "0.5", "0.9"), strict=True):
-        name, _, fragment = cell.examples.partition("#")
-        browser.open(tmp_path / name, fragment=fragment)
-        chosen = browser.evaluate("['policy', 'asked'].map((id) => document.getElementById(id).value)")
-        assert chosen == ["snapkv", ratio]

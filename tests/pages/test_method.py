@@ -1,6 +1,5 @@
 """The page on method: what it tells of definitions, tasks, policies and the run, and that hostile text stays text."""
 
-from html import escape
 from typing import Any
 
 import pandas as pd
@@ -10,11 +9,9 @@ from kvbench.publish.method import method_of
 from kvbench.store.store import Store
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
-from leaderboards.pages.front import page_renderers
 from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
-from policies import POLICIES, TITLES
-from tests.support.browsing.pages import HOSTILE, Elements, assert_inert, results_of
-from tests.support.records.synthetic_records import realistic_records
+from policies import TITLES
+from tests.support.browsing.pages import HOSTILE, Elements, assert_inert
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +27,6 @@ def method(small_run: Store, records: pd.DataFrame) -> Method:
 def example(**changes: Any) -> TaskExample:
     told: dict[str, Any] = {"context": "Ada lives in Oslo.", "question": "Where?", "gold": "Oslo"}
     return TaskExample(**{**told, "evidence": ((0, 18),), "answers": ((13, 17),), **changes})
-
-
-def test_every_title_is_that_of_a_paper_of_a_policy() -> None:
-    assert set(TITLES) <= {policy.paper for policy in POLICIES.values()}
 
 
 def test_every_task_and_policy_of_the_run_is_told(method: Method, small_run: Store) -> None:
@@ -59,21 +52,6 @@ def test_an_example_is_one_of_the_run_with_its_answer_marked(method: Method, rec
         assert "".join(piece.text for piece in task.example.excerpt) == task.example.context
 
 
-def test_of_a_long_context_what_is_around_the_answer_is_shown() -> None:
-    filler = "Rain fell on the bay. " * 200
-    context = f"{filler}Ada lives in Oslo. {filler}"
-    start = context.index("Ada")
-    long = example(context=context, evidence=((start, start + 18),), answers=((start + 13, start + 17),))
-    pieces = long.excerpt
-    assert (pieces[0].text, pieces[-1].text) == ("…", "…")
-    assert [(piece.text, piece.kind) for piece in pieces if piece.kind] == [
-        ("Ada lives in ", "evidence"),
-        ("Oslo", "answer"),
-        (".", "evidence"),
-    ]
-    assert all(len(piece.text) < 700 for piece in pieces)
-
-
 def test_the_page_tells_definitions_papers_command_and_versions(method: Method, small_run: Store) -> None:
     sheets = [Sheet("cells", "Every measure", ("a",), ((1,),))]
     page = build_method(method, Downloads(sheets, "records.parquet", 726))
@@ -97,18 +75,6 @@ def test_the_page_tells_definitions_papers_command_and_versions(method: Method, 
     assert all(link.startswith(("#", "data", "index.html", "method.html", "../index.html")) for link in links)
 
 
-def test_a_press_of_ones_own_is_described_and_a_run_without_options_says_so(
-    small_run: Store, records: pd.DataFrame
-) -> None:
-    *others, last = small_run.identity.policies
-    own = last.model_copy(update={"name": "MyPress", "paper": "-", "origin": "0123"})
-    identity = small_run.identity.model_copy(update={"policies": (*others, own)})
-    told = method_of({"small": small_run.run.model_copy(update={"identity": identity, "job": None})}, [records])
-    mine = next(policy for policy in told.policies if policy.name == "MyPress")
-    assert (mine.in_run, mine.paper) == (True, "")
-    assert escape(told.runs[0].unknown[0]) in build_method(told)
-
-
 def test_hostile_text_is_text() -> None:
     of_task = dict.fromkeys(("name", "version", "description", "source", "chance", "instruction"), HOSTILE)
     asked = example(context=HOSTILE * 2, question=HOSTILE, gold=HOSTILE, perfect_output=HOSTILE)
@@ -119,21 +85,3 @@ def test_hostile_text_is_text() -> None:
     sheet = Sheet("x", HOSTILE, ("a",), ())
     method = Method((HOSTILE,), (task,), (policy, policy), (run, run))
     assert_inert(build_method(method, Downloads([sheet], "records.parquet", 1)), 20)
-
-
-def test_the_same_input_gives_the_same_bytes(method: Method, small_run: Store, records: pd.DataFrame) -> None:
-    shuffled = records.sample(frac=1, random_state=0)
-    assert build_method(method_of({"small": small_run.run}, [shuffled])) == build_method(method)
-
-
-def test_a_task_page_says_what_the_task_is_with_an_example_and_leads_to_the_next(method: Method) -> None:
-    results = results_of(realistic_records(tasks=["base", "hops"], contexts=2))
-    pages = {name: draw() for name, draw in page_renderers([results], method.tasks).items()}
-    entry = next(entry for entry in method.tasks if entry.name == "hops")
-    assert entry.example is not None
-    page = pages["task-hops.html"]
-    assert escape(entry.description) in page
-    assert str(escape(entry.example.question)) in page
-    assert '<a rel="prev" href="task-base.html">' in page
-    assert 'rel="next"' not in page
-    assert '<a rel="next" href="task-hops.html">' in pages["task-base.html"]

@@ -74,33 +74,11 @@ def latex_text(cell: str) -> str:
     return spaced(text)
 
 
-@pytest.mark.parametrize("name", [EVERY_SPECIAL, *SPECIAL_FIRST])
-def test_a_name_of_special_letters_is_read_as_it_was(name: str) -> None:
-    assert read_latex(captioned([HEAD, (name, "1 [0, 2]")]).latex()) == [[*HEAD], [spaced(name), "1 [0, 2]"]]
-
-
 @given(st.text(LETTERS, min_size=1, max_size=30).filter(str.strip))
 @example("a\\")
 @example("*a*_b_")
 def test_any_name_is_read_as_it_was(name: str) -> None:
     assert read_latex(captioned([HEAD, (name, "–")]).latex()) == [[*HEAD], [spaced(name), "–"]]
-
-
-def test_what_is_written_is_ascii_and_names_its_packages() -> None:
-    """A letter that LaTeX lacks stands as its number."""
-    table = captioned([["○ ▲ ▼ – −"], ["中文 é"]]).latex()
-    assert table.replace("é", "").isascii()
-    assert table.startswith("% needs \\usepackage[T1]{fontenc} and \\usepackage{booktabs,amssymb,longtable}\n")
-    assert table.count("U+4E2DU+6587 é") == 1
-
-
-def test_a_long_table_repeats_its_head_on_each_page_and_its_caption_on_none() -> None:
-    lines = captioned([("policy", "F1"), ("a_b", "1 & 2"), ("c", "3")], is_long=True).latex().splitlines()
-    first, repeated, foot = (lines.index(f"\\end{part}") for part in ("firsthead", "head", "foot"))
-    head = ["\\toprule", "policy & F1 \\\\", "\\midrule"]
-    assert lines[first - 3 : first] == lines[repeated - 3 : repeated] == head
-    assert [line.startswith("\\caption{") for line in lines].index(True) < first
-    assert {"a\\_b & 1 \\& 2 \\\\", "c & 3 \\\\"} <= set(lines[foot + 1 :])
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")

@@ -4,7 +4,6 @@ import io
 import math
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +15,7 @@ from kvbench.store.tables import JOINED, SCHEMA_VERSION
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import all_standings, boards_of
-from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
+from leaderboards.downloads.sheets import Sheet, file_name
 from leaderboards.downloads.tables import board_sheet, cells_sheet
 from tests.support.records.synthetic_records import failing, realistic_records
 
@@ -51,11 +50,6 @@ def test_a_text_that_would_be_computed_is_text(text: str) -> None:
     assert row.iloc[1] == -1.5, "a negative number stays a number"
 
 
-def test_what_there_is_not_is_empty_and_truth_is_told() -> None:
-    sheet = Sheet("x", "X", ("a", "b", "c", "d", "e"), ((None, float("nan"), True, np.float64(0.1), ("=x", None)),))
-    assert sheet.csv() == 'a,b,c,d,e\r\n,,true,0.1,"[""=x"", null]"\r\n'
-
-
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_numbers_come_back_to_the_last_bit(numbers: list[float]) -> None:
     sheet = Sheet("x", "X", ("n",), tuple((number,) for number in numbers))
@@ -71,15 +65,6 @@ def test_other_names_have_other_files_and_none_leads_out_of_the_folder(names: li
         assert set(file) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
         assert not file.startswith(("-", "."))
         assert len(file) < 120
-
-
-def test_plain_names_are_files_as_they_are() -> None:
-    assert [file_name(name) for name in ("base", "long_context", "snapkv+fair")] == [
-        "base",
-        "long_context",
-        "snapkv+fair",
-    ]
-    assert file_name("../../x").startswith("x-")
 
 
 @pytest.fixture(scope="module")
@@ -127,13 +112,6 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
     assert beaten["beats_random_p"].dropna().between(0, 1).all()
     assert table[table["policy"] == "random"]["beats_random_reason"].notna().all()
     assert table["beats_recency_reason"].notna().all(), "recency was not run"
-
-
-def test_sheets_of_one_name_are_one_and_say_whose_each_row_is() -> None:
-    first = Sheet("x", "X", ("a",), ((1,),)).with_labels({"model": "one"})
-    second = Sheet("x", "X", ("a", "b"), ((2, 3),)).with_labels({"model": "two"})
-    (both,) = join_sheets([first, second])
-    assert (both.columns, both.rows) == (("model", "a", "b"), (("one", 1, None), ("two", 2, 3)))
 
 
 def test_records_come_back_in_the_types_of_the_schema(tmp_path: Path) -> None:

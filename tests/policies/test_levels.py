@@ -12,10 +12,9 @@ import policies.declaration.levels
 from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
-from leaderboards.aggregate.duels import duels
 from leaderboards.aggregate.summary import summarise
-from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation
-from policies.declaration.levels import UNTREATED, kind_name, kind_title, names_of, parse_numbers
+from policies import POLICIES, LevelKind, Policy, Situation
+from policies.declaration.levels import parse_numbers
 from tests.support.models.toy import toy_prompt, treat
 from tests.support.records.synthetic_records import frame, record
 
@@ -98,28 +97,3 @@ def test_repeats_are_averaged_by_question_and_counted_once() -> None:
     cell = next(row for row in rows if row.task == "base")
     assert (cell.n, cell.repeats, cell.f1) == (2, 3, 75.0)
     assert (cell.f1_low, cell.f1_high) == (50.0, 100.0), "contexts are resampled, and not draws"
-
-
-def test_a_draw_that_is_missing_makes_its_cell_incomplete() -> None:
-    rows = summarise(frame([*repeated(0, [0.0, 100.0, 50.0]), *repeated(2, [100.0, 100.0])]))
-    cell = next(row for row in rows if row.task == "base")
-    assert (cell.complete, cell.reason) == (False, "1 of 6 answers have no record")
-
-
-def test_differences_average_over_draws() -> None:
-    records = [one for question in range(8) for one in repeated(question, [100.0, 0.0], "random")]
-    records += [one for question in range(8) for one in repeated(question, [0.0], "snapkv")]
-    (duel,) = duels(frame(records), "random", ["snapkv"])
-    assert duel.lead.difference.mean == 50
-    assert duel.questions == 8
-
-
-def test_levels_are_named_by_their_kind_where_kinds_differ() -> None:
-    rate, other, bits, ratio = Level("rate", 0.5), Level("rate", 0.02), Level("bits", 4.0), Level("ratio", 0.5)
-    assert names_of([rate, other]) == {rate: "0.5", other: "0.02"}
-    assert names_of([rate, UNTREATED]) == {rate: "0.5", UNTREATED: "all"}
-    assert names_of([ratio, UNTREATED]) == {ratio: "0.5", UNTREATED: "0"}
-    mixed = names_of([bits, rate, ratio, UNTREATED])
-    assert mixed == {bits: "bits 4", rate: "rate 0.5", ratio: "ratio 0.5", UNTREATED: "ratio 0"}
-    assert (kind_name([rate, UNTREATED]), kind_name([rate, bits])) == ("rate", "level")
-    assert (kind_title([rate, other]), kind_title([rate, bits])) == (KINDS["rate"].title, "asked level")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kvpress import DecodingPress, KnormPress, SnapKVPress
+from kvpress import DecodingPress, KnormPress
 
 import policies.declaration.plug_in
 from datasets_gen import TASKS
@@ -15,16 +15,7 @@ from kvbench.experiments.catalogue import choose_policies, with_references
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
-from policies import (
-    PolicyError,
-    Situation,
-    arguments_of,
-    at_ratios,
-    load_even_if_broken,
-    load_plug_in,
-    plug_ins,
-)
-from policies.declaration.faults import description_of
+from policies import PolicyError, Situation, arguments_of, at_ratios, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.names import CONTROLS, BrokenPlugInError
 from policies.presses.rescoring import FairEvictionPress
 
@@ -88,13 +79,6 @@ def test_whether_it_needs_its_own_prefill_is_found_out(file: str) -> None:
     assert isinstance(press, DecodingPress)
     assert (press.compression_interval, press.target_size) == (2, 75)
     assert load_plug_in("kvpress:KVzipPress").prefill == "private"
-
-
-def test_a_package_and_a_policy_can_be_named(file: str) -> None:
-    assert isinstance(load_plug_in("kvpress:SnapKVPress(window_size=4)").press(SITUATION), SnapKVPress)
-    policy = load_plug_in(f"{file}:described")
-    assert policy.name == "described"
-    assert isinstance(policy.press(SITUATION), KnormPress)
 
 
 def test_the_code_of_a_plug_in_and_what_it_takes_from_beside_it_are_part_of_its_identity(
@@ -180,12 +164,6 @@ def test_what_is_no_press_is_refused_in_one_line(case: str, file: str) -> None:
         load_even_if_broken(text.format(file=file)).press(SITUATION)
 
 
-def test_a_file_named_like_what_it_lacks_is_broken_and_not_missing(tmp_path: Path) -> None:
-    (tmp_path / "nothing_there_press.py").write_text("import nothing_there\nPress = None\n")
-    with pytest.raises(BrokenPlugInError):
-        load_plug_in(f"{tmp_path / 'nothing_there_press.py'}:Press")
-
-
 @pytest.mark.parametrize("content", ["import nothing_there", "def f(:", "raise SystemExit(3)", "1 / 0"])
 def test_a_file_that_does_not_import_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "bad.py").write_text(f"{content}\nPress = None\n")
@@ -215,37 +193,7 @@ def test_installed_packages_bring_policies(monkeypatch: pytest.MonkeyPatch) -> N
         choose_policies("all", BASE, "agnostic")
 
 
-def test_a_plug_in_with_the_name_of_a_policy_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(PRESSES.replace("class Loud", "class snapkv"))
-    with pytest.raises(KVBenchError, match="two policies are named 'snapkv': rename yours"):
-        choose_policies(f"{tmp_path / 'mine.py'}:snapkv", BASE, "agnostic")
-    (tmp_path / "other.py").write_text(PRESSES)
-    with pytest.raises(KVBenchError, match="two policies are named 'Kept': rename yours"):
-        choose_policies(f"{tmp_path / 'mine.py'}:Kept,{tmp_path / 'other.py'}:Kept", BASE, "agnostic")
-
-
 # --- choosing
-
-
-def test_names_and_plug_ins_are_chosen_together_and_commas_in_brackets_are_no_separators(file: str) -> None:
-    chosen = choose_policies(f"knorm, {file}:Loud(window_size=2, kind='a,b'),snapkv,knorm", BASE, "agnostic")
-    assert [policy.name for policy in chosen] == ["knorm", "Loud(window_size=2, kind='a,b')", "snapkv"]
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        ("knrom", "unknown policy 'knrom': did you mean 'knorm'"),
-        (" , ", "no policy given"),
-        ("finch", "finch cannot be run here: it reads the question with the context: use --mode aware"),
-        ("snapkv+fair", "it protects instructions, and the contexts of base have none"),
-        ("nowhere.py:Loud", "there is no file"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_in_one_line(names: str, said: str) -> None:
-    with pytest.raises(KVBenchError, match=said.replace("+", r"\+")) as refused:
-        choose_policies(names, BASE, "agnostic")
-    assert "\n" not in str(refused.value)
 
 
 SYSTEM = [TASKS["instructions"]]
@@ -265,14 +213,6 @@ def test_any_press_that_keeps_by_score_can_be_protected_and_its_plain_form_runs_
     assert with_references(chosen) == chosen
 
 
-def test_all_leaves_out_what_means_nothing_here() -> None:
-    names = {policy.name for policy in choose_policies("all", BASE, "agnostic")}
-    assert {"kvzip", "decoding_knorm", "qfilter"} <= names
-    assert not {"finch", "snapkv+fair"} & names
-    assert "finch" in {policy.name for policy in choose_policies("all", BASE, "aware")}
-    assert "snapkv+fair" in {policy.name for policy in choose_policies("all", [TASKS["instructions"]], "agnostic")}
-
-
 OF_ATTENTIONS = """
 from kvpress import ScorerPress
 
@@ -290,11 +230,7 @@ def helper(keys):
 
 
 @pytest.mark.parametrize(
-    ("press", "place", "explained"),
-    [
-        ("Indexed", "(theirs.py:6)", True),
-        ("Other", "(theirs.py:13)", False),
-    ],
+    ("press", "place", "explained"), [("Indexed", "(theirs.py:6)", True), ("Other", "(theirs.py:13)", False)]
 )
 def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_attention(
     press: str, place: str, explained: bool, tmp_path: Path, llama: LoadedModel, prompt: Prompt
@@ -322,15 +258,3 @@ def test_a_plug_in_that_asks_is_told_the_length_of_the_context(tmp_path: Path) -
     assert windows == [10, 60]
     given = load_plug_in(f"{tmp_path / 'lengths.py'}:short(context_length=50)")
     assert given.press(SITUATION).window_size == 5, "what is written counts"
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (SyntaxError(), "SyntaxError"),
-        (NotImplementedError(), "NotImplementedError"),
-        (ValueError("\n  too long\nby far"), "ValueError: too long"),
-    ],
-)
-def test_an_error_is_described_in_one_line_whatever_it_says(error: Exception, text: str) -> None:
-    assert description_of(error) == text

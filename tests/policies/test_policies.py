@@ -1,7 +1,6 @@
 """What single policies keep, and that it is what kvpress itself keeps; the contract of all is tested elsewhere."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import kvpress
@@ -50,24 +49,6 @@ def branches(trace: Trace, policy: Policy, *ratios: float) -> list[Branch]:
     if not found:
         pytest.skip(f"{policy.name} runs at ratio 0 only")
     return found
-
-
-def random_masks(model: LoadedModel, prompt: Prompt, seed: int = 0) -> torch.Tensor:
-    return keep_of(treat(model, [POLICIES["random"]], [0.5], prompt, seed).branches[0])
-
-
-def test_random_differs_between_seeds_and_examples(llama: LoadedModel, prompt: Prompt) -> None:
-    first = random_masks(llama, prompt)
-    renamed = replace(prompt, example=replace(prompt.example, id="base/test/0/another"))
-    assert not torch.equal(first, random_masks(llama, prompt, seed=1))
-    assert not torch.equal(first, random_masks(llama, renamed))
-
-
-def test_random_differs_between_layers_and_heads(llama: LoadedModel, prompt: Prompt) -> None:
-    slots = random_masks(llama, prompt).flatten(0, 1)
-    for one in range(len(slots)):
-        for other in range(one):
-            assert not torch.equal(slots[one], slots[other])
 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.9])

@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from datasets_gen import FROM_DATA, RULER, TASKS, USUAL
+from datasets_gen import RULER, TASKS, USUAL
 from kvbench.cli.program import main
-from kvbench.prompts.context_length import count_by, lengthen, tokens_of, tokens_of_run
+from kvbench.prompts.context_length import lengthen, tokens_of, tokens_of_run
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import toy_tokenizer
-
-LONG = [TASKS["long_context"]]
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +28,6 @@ def test_every_task_gets_the_length_and_its_version_tells_it() -> None:
     others = lengthen(list(TASKS.values()), 2400, 0.75, len)
     for three in zip(TASKS.values(), tasks, others, strict=True):
         assert len({task.full_version for task in three}) == 3
-
-
-def test_tokens_are_counted_as_the_tokenizer_does(tokenizer: Path) -> None:
-    text = "Ada Falbrook lives in Velden."
-    assert count_by(str(tokenizer))(text) == len(toy_tokenizer().encode(text, add_special_tokens=False))
 
 
 def test_export_writes_contexts_of_the_length_that_is_asked_for(tokenizer: Path, tmp_path: Path) -> None:
@@ -62,12 +55,6 @@ def test_bad_lengths_are_one_clear_line(
     assert said in cli.error("show", *filled)
 
 
-def test_a_run_takes_them_too(cli: CommandLine) -> None:
-    short = ("run", "--tasks", "base", "--context-tokens", "native")
-    assert "--depth needs a length" in cli.error(*short, "--depth", "0.5")
-    assert "a number of tokens or native, not 'long'" in cli.error("run", "--context-tokens", "long")
-
-
 def test_contexts_of_a_run_have_768_tokens_unless_a_suite_or_a_text_has_its_own_length() -> None:
     assert tokens_of_run(None, None, None) == tokens_of_run(None, None, "base,hops") == USUAL
     assert {tokens_of(task, USUAL) for task in TASKS.values()} == {768}
@@ -88,8 +75,3 @@ def test_usual_and_own_lengths_are_counted_by_the_model() -> None:
     assert (base, vt.variant) == (TASKS["base"], "4096-tokens-of-model-scattered")
     with pytest.raises(KVBenchError, match="--depth needs a length"):
         lengthen([TASKS["base"]], None, 0.5, len)
-
-
-def test_texts_that_are_not_generated_take_no_length() -> None:
-    with pytest.raises(KVBenchError, match="those of ifeval are not"):
-        lengthen([TASKS["base"], FROM_DATA["ifeval"]], 900, None, len)

@@ -5,7 +5,9 @@ from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
+import mistral_common
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,18 +15,33 @@ from kvpress import KVPressTextGenerationPipeline
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.integrations.mistral import convert_tekken_tokenizer
 
 from datasets_gen import FROM_DATA, RULER, TASKS, Example, Span, Task
 from kvbench.checks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode, asked_of
 from kvbench.prompts.prompt import Prompt, Role, answer_ends, answer_text, build_prompts, chat_template, tokens_of
-from kvbench.system.errors import KVBenchError
-from tests.support.models.tekken import VOCABULARY, tekken
 from tests.support.models.toy import toy_tokenizer
 from tests.support.models.toy_tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from tests.support.tasks.suite import texts
+
+VOCABULARY = Path(mistral_common.__file__).parent / "data" / "tekken_240911.json"
+# The turns as this version of Mistral's format (v3) writes them: a system prompt begins the user's turn.
+TURNS = (
+    "{{ bos_token }}[INST]{% for message in messages %}"
+    "{{ message.content }}{{ '' if loop.last else '\n\n' }}{% endfor %}[/INST]"
+)
+
+
+@cache
+def tekken() -> PreTrainedTokenizerFast:
+    """Converts the vocabulary to a fast tokenizer, which takes about five seconds."""
+    tokenizer: PreTrainedTokenizerFast = convert_tekken_tokenizer(str(VOCABULARY))
+    tokenizer.chat_template = TURNS
+    return tokenizer
+
 
 # As Llama 3 cuts text into words: a full stop and the line break behind it are one.
 LLAMA3_WORDS = (
@@ -140,12 +157,6 @@ def test_tokens_of_any_span_spell_it_and_are_adjacent(data: st.DataObject) -> No
     assert context[start:end] in spell(tokenizer, [encoded["input_ids"][place] for place in places])
     inner = spell(tokenizer, [encoded["input_ids"][place] for place in places[1:-1]])
     assert len(inner) < end - start or len(places) == 1  # neither the first nor the last token is there in vain
-
-
-def test_a_token_that_only_touches_a_span_is_not_of_it() -> None:
-    assert tokens_of([], [(0, 3), (3, 5)], 0) == ()
-    assert tokens_of([Span("answer", 3, 5)], [(0, 3), (3, 4), (4, 5), (5, 9)], 0) == (1, 2)
-    assert tokens_of([Span("answer", 3, 5)], [(0, 13), (13, 14), (14, 15), (15, 19)], 10) == (1, 2)
 
 
 # --- the two modes
@@ -272,12 +283,6 @@ def test_a_begun_answer_is_the_number_and_not_the_steps_to_it(tokenizer: PreTrai
         assert answer_text(tokenizer, question.gold_ids) == steps.golds[0]
 
 
-def test_the_chat_template_is_cut_where_the_context_stands() -> None:
-    template = chat_template(with_another_template())
-    assert template.head == "<|begin|><|system|>\nBe brief.\n<|user|>\n"
-    assert template.tail == "<|end|>\n<|assistant|>\n<think>\n\n</think>\n\n"
-
-
 @every_tokenizer
 def test_a_system_prompt_is_the_turn_of_the_system_and_the_question_that_of_the_user(
     make: Callable[[], PreTrainedTokenizerFast],
@@ -300,31 +305,6 @@ def test_a_system_prompt_is_the_turn_of_the_system_and_the_question_that_of_the_
                 )
             assert spell(tokenizer, prompt.token_ids + ask.token_ids) == whole
         assert spell(tokenizer, prompt.token_ids).endswith(example.context)
-
-
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        ("{{ messages[-1].content }}", "the system's turn 0 times"),
-        ("{{ messages[0].content }}", "the user's turn 0 times"),
-        ("{{ messages[0].content }}{{ messages[0].content }}{{ messages[1].content }}", "the system's turn 2 times"),
-    ],
-)
-def test_a_template_that_drops_or_repeats_the_system_prompt_is_refused(template: str, said: str) -> None:
-    tokenizer = deepcopy(toy_tokenizer())
-    tokenizer.chat_template = template
-    with pytest.raises(KVBenchError, match=said):
-        chat_template(tokenizer, "system")
-
-
-def test_a_slow_tokenizer_is_refused_in_one_line() -> None:
-    slow = ByT5Tokenizer()
-    assert not slow.is_fast
-    task = TASKS["base"]
-    with pytest.raises(KVBenchError) as refused:
-        build_prompts(slow, task, task.example(0, 0), "agnostic")
-    assert "ByT5Tokenizer" in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("role", ["user", "system"])

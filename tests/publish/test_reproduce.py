@@ -104,14 +104,6 @@ def test_other_bounds_make_no_other_run_and_are_told_again(
     assert "--max-kv-gb" not in again(first).command
 
 
-def test_a_run_of_python_code_has_no_command(
-    toy_folder: Path, planned: list[RunFile], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = plan(planned, ["run", "--tasks", "base", "--model", str(toy_folder)], monkeypatch)
-    told = again(run.model_copy(update={"job": None, "command": "by hand"}))
-    assert told == Reproduction("by hand", ("it was started by Python code and not by a command of kvbench",))
-
-
 def test_hostile_names_are_one_word_of_the_command(
     toy_folder: Path, planned: list[RunFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:

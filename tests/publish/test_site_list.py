@@ -67,21 +67,6 @@ def test_every_run_keeps_its_page_and_stands_in_the_list(tmp_path: Path, monkeyp
     assert pages[0].read_bytes() == before
 
 
-def test_a_folder_elsewhere_is_in_no_list_and_a_broken_entry_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    small_store(tmp_path / "runs/x")
-    assert main(["site", "runs/x", "--site", "elsewhere/x"]) == 0
-    assert not (tmp_path / "elsewhere/index.html").exists()
-    assert '<li hidden data-page="../index.html"><a data-href=' in (tmp_path / "elsewhere/x/index.html").read_text()
-    broken = tmp_path / "site/broken" / ENTRY_FILES[RUN]
-    broken.parent.mkdir(parents=True)
-    broken.write_text("[]")
-    assert main(["site", "runs/x"]) == 0
-    assert "broken" not in (tmp_path / "site/index.html").read_text()
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the pages of a run, of a run of one task, of both together, of comparisons and of registers of
@@ -161,18 +146,6 @@ def reached(leads_to: dict[Path, set[Path]], first: Path) -> set[Path]:
         found |= new
         ahead += new
     return found
-
-
-def test_examples_lead_to_their_task_and_back(made: Path) -> None:
-    for name in ("one", "two of them"):
-        of_tasks = sorted((made / name).glob("task-*.html"))
-        assert len(of_tasks) > 1
-        for page in of_tasks:
-            examples = [link for link in shown_links(page) if re.fullmatch(r"examples-[^#]*\.html", link)]
-            assert examples
-            for link in examples:
-                assert page.name in shown_links(made / name / link)
-    assert "index.html" in shown_links(made / "base/examples-base.html")
 
 
 def test_claims_lead_to_the_run_behind_them_and_the_run_to_them(made: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import string
-from collections import defaultdict
 from functools import cache
 from typing import Any
 
@@ -11,24 +10,17 @@ import pytest
 from datasets_gen import NATIVE, TASKS, Task
 from kvbench.checks.model import reads_of
 from kvbench.checks.pipeline import compare
-from kvbench.engine.decode.waves import rows_of, waves
-from kvbench.engine.treat.plan import plan
-from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.names import REFERENCE_MODELS, folder_of
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import build_prompts
 from kvbench.reference.evaluate import FIRST_CONTEXTS, first_scores, measure
 from policies import Policy, at_ratios
-from policies.declaration.names import CONTROLS
-from tests.support.models.engine_paths import first_of_each_path
 from tests.support.models.runs import by_policy
 
 EVERY_POLICY = choose_policies(None, list(TASKS.values()), "agnostic")
-FIRSTS = first_of_each_path(EVERY_POLICY)
 SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on, in the slow tests
 LUCK = 0.12  # by which the mean over so few contexts may differ from that over all
 every_model = pytest.mark.parametrize("name", REFERENCE_MODELS)
@@ -74,17 +66,6 @@ def test_the_tokenizer_gives_back_every_text_and_knows_its_words(name: str, task
             tokens += len(token_ids)
             spelled += sum(tokenizer.convert_ids_to_tokens(number) in set(string.ascii_letters) for number in token_ids)
     assert spelled < 0.02 * tokens
-
-
-@every_model
-@pytest.mark.parametrize("word", ["Gustav", "gustav", "GUSTAV", "laboratory", "LABORATORY"])
-def test_a_word_is_one_token_in_any_case_and_behind_any_bracket(name: str, word: str) -> None:
-    tokenizer = loaded(name).tokenizer
-    (number,) = tokenizer.encode(f" {word}")
-    assert tokenizer.decode([number]) == f" {word}"
-    for text in (f'say "{word}"', f" ({word})", f" [{word}; {word}]", f" {{{word} a}}"):
-        assert number in tokenizer.encode(text)
-        assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @every_model
@@ -169,28 +150,3 @@ def test_at_ratio_zero_every_policy_is_the_full_cache(reference: LoadedModel) ->
     for policy, answers in records.items():
         assert [record.output_token_ids for record in answers] == expected, policy
         assert all(record.realised_ratio == 0 for record in answers)
-
-
-def test_a_small_memory_bound_makes_more_waves_and_changes_no_token(reference: LoadedModel) -> None:
-    task = TASKS["hops"]
-    example = task.example(3, 1)
-    answers = defaultdict(list)
-    for bound in (10**9, 12_000_000):
-        rows = collect(reference, task, [example], Setting(FIRSTS, at_ratios((0.5, 0.9)), max_kv_bytes=bound))
-        answers[bound] = [record.output_token_ids for record in rows.records]
-    assert answers[10**9] == answers[12_000_000]
-    prompt = build_prompts(reference.tokenizer, task, example, "agnostic")[0]
-    trace = prefill(reference, prompt, plan(FIRSTS, at_ratios((0.5, 0.9)), prompt, 0))
-    few, many = (waves([trace], task.max_new_tokens, bound) for bound in (10**9, 12_000_000))
-    assert len(many) > len(few)
-    assert len(rows_of(many)) == len(rows_of(few)) == len(trace.branches)
-
-
-def test_compression_breaks_it(reference: LoadedModel) -> None:
-    """A benchmark on which nothing breaks shows nothing: random eviction of nineteen tokens of twenty costs most of the
-    answers, and who knows what to keep does better than every press."""
-    task = TASKS["base"]
-    records = by_policy(collect(reference, task, list(task.generate(5, 12)), Setting(EVERY_POLICY, at_ratios((0.95,)))))
-    mean_f1 = {policy: sum(record.f1 or 0.0 for record in of) / len(of) for policy, of in records.items()}
-    assert mean_f1["random"] < mean_f1["full"] / 2
-    assert mean_f1["oracle"] > max(score for policy, score in mean_f1.items() if policy not in CONTROLS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from leaderboards.routing.agreement import agreement, chance_of_consensus, consensus, jaccard, kappa, reads_span, slope
+from leaderboards.routing.agreement import agreement, chance_of_consensus, consensus, jaccard, kappa
 
 TOP = np.array([[7, 7, 7, 7], [7, 7, 7, 1], [7, 1, 7, 1], [0, 1, 2, 3]])
 
@@ -42,14 +42,3 @@ def test_kappa_by_hand() -> None:
     values = kappa(np.stack([half, same, apart, whole]))
     assert values[:3].tolist() == pytest.approx([0.0, 1.0, -1.0])
     assert np.isnan(values[3])
-
-
-def test_the_slope_is_of_late_layers_over_early_ones() -> None:
-    assert slope(np.array([0.2, 0.4, 9.0, 0.5, 0.9])) == pytest.approx(0.4)
-    assert slope(np.array([0.9, 0.5, 0.4, 0.2])) == pytest.approx(-0.4)
-    assert np.isnan(slope(np.array([1.0])))
-
-
-def test_heads_whose_top_token_is_in_the_span_read_it() -> None:
-    assert reads_span(np.array([[5, 0], [3, 9]]), [5, 9]).tolist() == [[True, False], [False, True]]
-    assert not reads_span(np.array([[5, 0], [3, 9]]), []).any()

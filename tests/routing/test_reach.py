@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from leaderboards.routing.reach import EPSILON, EPSILONS, Edges, chance_of_reach, joined, widest
+from leaderboards.routing.reach import EPSILON, EPSILONS, Edges, chance_of_reach, widest
 
 TOKENS, SINK = 5, 4  # the context is 0 to 3, the answer is written at 4
 Matrix = npt.NDArray[np.float32]
@@ -44,31 +44,10 @@ def test_the_widest_path_by_hand() -> None:
     assert widest(wider, TOKENS, SINK)[0, 0] == pytest.approx(0.4)
 
 
-def test_a_token_that_the_turn_does_not_read_is_reached_through_one_that_read_it() -> None:
-    """Nothing of an evicted token is read behind the prefill: 0 has the one edge by which 3 read it in layer 0."""
-    assert widest(GRAPH, TOKENS, SINK)[0, 0] == pytest.approx(0.3)
-    cut = [*GRAPH[:2], layer((4, 1, 1.0))]
-    assert widest(cut, TOKENS, SINK)[0, 0] == 0
-
-
 def test_the_chance_is_the_share_of_the_context_that_is_reached() -> None:
     width = widest(GRAPH, TOKENS, SINK)[0, :4]  # 0.3, 0.05, 0, 0.6
     assert chance_of_reach(width, (0.01, 0.05, 0.1, 0.5)) == [0.75, 0.75, 0.5, 0.25]
     assert EPSILONS[0] == EPSILON
-
-
-def test_one_of_several_sinks_is_enough() -> None:
-    """Token 2 is read by 3 in the last layer, and by nothing that the answer reads."""
-    assert widest(GRAPH, TOKENS, [SINK, 3])[0].tolist() == pytest.approx([0.3, 0.05, 0.9, 1.0, 1.0])
-
-
-def test_edges_are_those_of_some_head_and_can_be_joined() -> None:
-    edges = Edges.of(np.array([[0.5, 0.009, 0.02]], dtype=np.float32), first_query=3)
-    assert EPSILON == 0.01
-    assert (edges.queries.tolist(), edges.keys.tolist()) == ([3, 3], [0, 2])
-    both = joined([layer((1, 0, 0.7)), edges])
-    assert list(zip(both.queries.tolist(), both.keys.tolist(), strict=True)) == [(1, 0), (3, 0), (3, 2)]
-    assert both.strongest.tolist() == pytest.approx([0.7, 0.5, 0.02])
 
 
 graphs = st.lists(

@@ -157,19 +157,6 @@ def test_workers_are_as_many_as_there_is_room_for_and_share_the_memory_of_a_mach
     assert (executor.most, ray.started[0][-1]) == (workers, together)
 
 
-def test_workers_that_do_not_fit_anywhere_are_one_line() -> None:
-    with pytest.raises(KVBenchError, match=r"no machine of the cluster has 32 CPU\(s\)"):
-        RayExecutor(FakeRay(SMALL, LARGE), job("cpu"), Cluster(cpus=32), None)  # type: ignore[arg-type]
-    with pytest.raises(KVBenchError, match="--device-map auto spreads weights over GPUs: give --gpus-per-worker"):
-        RayExecutor(FakeRay(SMALL), job(device_map="auto"), Cluster(), None)  # type: ignore[arg-type]
-
-
-def test_workers_that_share_a_memory_keep_within_the_bound_together(toy_folder: Path) -> None:
-    whole, half = (Worker(job("cpu", model=str(toy_folder)), ROOT, 1, workers).prepare().memory for workers in (1, 2))
-    assert whole.startswith("at most 500 MB of keys and values at once")
-    assert half.startswith("at most 250 MB of keys and values at once in each of 2 processes")
-
-
 def test_a_worker_that_would_write_another_run_refuses(toy_folder: Path) -> None:
     """Other packages or weights on one of the machines would mix two runs in one store."""
     worker = Worker(job("cpu", model=str(toy_folder)), ROOT, 1)

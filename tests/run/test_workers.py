@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from datasets_gen import TASKS
 from kvbench.experiments.catalogue import choose_policies
@@ -38,19 +37,6 @@ def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
     assert set(alone.status) == {"ok"}
     assert alone.output_text.nunique() > 1
     pd.testing.assert_frame_equal(frame(Workers(llama, 3, 3)), alone)
-
-
-def test_workers_are_processes_of_one_thread(llama: LoadedModel, tmp_path: Path) -> None:
-    def threads_when_both_are_there(_: LoadedModel, __: int) -> tuple[int, int]:
-        (tmp_path / str(os.getpid())).touch()
-        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-        return os.getpid(), torch.get_num_threads()
-
-    with Workers(llama, 4, 2).map(threads_when_both_are_there, range(4)) as results:
-        found = list(results)
-    assert len({process for process, _ in found}) == 2
-    assert os.getpid() not in dict(found)
-    assert {threads for _, threads in found} == {1}
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -111,22 +97,6 @@ def test_whatever_a_worker_raises_is_one_clear_line(
         list(results)
 
 
-def test_leaving_early_does_not_wait_for_what_is_being_worked_on(llama: LoadedModel, tmp_path: Path) -> None:
-    def work(_: LoadedModel, item: int) -> None:
-        (tmp_path / str(os.getpid())).touch()
-        time.sleep(10_000 * item)
-
-    def interrupted() -> None:
-        with Workers(llama, 3, 2).map(work, range(3)) as results:
-            next(results)
-            wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert not any(is_running(int(path.name)) for path in tmp_path.iterdir())
-
-
 def test_workers_die_with_a_process_that_is_killed(llama: LoadedModel, tmp_path: Path) -> None:
     def work(_: LoadedModel, __: int) -> None:
         (tmp_path / str(os.getpid())).touch()
@@ -145,11 +115,3 @@ def test_workers_die_with_a_process_that_is_killed(llama: LoadedModel, tmp_path:
     wait_until(lambda: not any(is_running(worker) for worker in workers))
     assert len(set(workers)) == 2
     assert not any(is_running(worker) for worker in workers)
-
-
-def test_a_large_model_keeps_all_threads_for_itself(llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    assert Workers(llama, 9).count == 4
-    assert Workers(llama, 3, 8).count == 3, "not more than there are items"
-    monkeypatch.setattr("kvbench.run.local.SMALL", 10)
-    assert Workers(llama, 9).count == 1

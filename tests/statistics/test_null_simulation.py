@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, ttest_1samp
 
 from leaderboards.aggregate.pooled import Pooled, pool
-from leaderboards.statistics.bootstrap import resampled_means
-from leaderboards.statistics.significance import ALPHA, StudentTest, bootstrap_p
+from leaderboards.statistics.significance import ALPHA, StudentTest
 
 Contexts = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int], Contexts]
@@ -46,13 +45,6 @@ def test_a_pooled_test_finds_a_difference_where_there_is_none_once_in_twenty_tim
     rng = np.random.default_rng(contexts)
     false = sum(student_test([draw(rng, contexts, task) for task in range(tasks)]).p < ALPHA for _ in range(RUNS))
     assert false / RUNS <= HIGHEST
-
-
-def test_the_bootstrap_that_it_replaces_finds_one_twice_as_often() -> None:
-    """Else the simulation could not tell a test that is too sure."""
-    rng, names = np.random.default_rng(0), np.arange(6)
-    drawn = (resampled_means(rng.normal(size=6), names, seed, 500) for seed in range(RUNS))
-    assert sum(bootstrap_p(means) < ALPHA for means in drawn if means is not None) / RUNS > 2 * ALPHA
 
 
 @pytest.mark.parametrize(("contexts", "least"), [(6, 0.45), (8, 0.62), (12, 0.85), (16, 0.94)])
@@ -112,7 +104,7 @@ def verdicts(contexts: int, chances: tuple[float, float], runs: int) -> list[Poo
     return [pool(two_policies(seed, contexts, chances), "mine", ["theirs"])[0] for seed in range(runs)]
 
 
-@pytest.mark.parametrize("contexts", [4, 6, 12])
+@pytest.mark.parametrize("contexts", [4, 6])
 def test_a_comparison_of_equals_has_a_false_verdict_once_in_twenty_times(contexts: int) -> None:
     runs = 50
     lines = verdicts(contexts, (0.5, 0.5), runs)

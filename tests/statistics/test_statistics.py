@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.boards.area import area_under_curve, areas
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profile
@@ -21,19 +20,15 @@ from leaderboards.statistics.bootstrap import (
     COVERAGE,
     DIGITS,
     Blank,
-    Estimate,
     FloatArray,
     cluster_weights,
     percentile_interval,
     percentile_intervals,
     resampled_means,
 )
-from leaderboards.statistics.significance import ALPHA, StudentTest, bootstrap_p, highest_unseen_share, holm
+from leaderboards.statistics.significance import StudentTest, bootstrap_p, holm
 from policies import Level
-from policies.declaration.levels import KINDS
 from tests.support.records.synthetic_profiles import RATIOS, profile, value
-
-# Tests and their correction
 
 
 @given(st.floats(-3, 3), st.integers(6, 30), st.sampled_from((0.05, 0.025, 0.05 / 6)))
@@ -44,29 +39,10 @@ def test_an_interval_leaves_out_0_just_where_its_test_says_so(mean: float, conte
     assert (low <= 0 <= high) == (test.p >= level)
 
 
-def test_resamples_without_a_value_are_no_evidence_and_leave_no_interval() -> None:
-    """As of leakage, where no context with an attack is drawn: they may lie on either side of 0."""
-    drawn = np.array([1.0] * 90 + [np.nan] * 10)
-    assert bootstrap_p(drawn) == pytest.approx(2 * 11 / 101)
-    assert MeanDifference.of(drawn) == MeanDifference(1.0, None, None)
-    assert not MeanDifference.of(drawn).is_clear
-
-
-def test_what_changes_in_no_context_may_change_in_a_share_of_all() -> None:
-    """Such a share shows none of so many once in twenty times."""
-    for contexts, percent in ((9, 28.3), (12, 22.1), (83, 3.5)):
-        share = highest_unseen_share(contexts)
-        assert 100 * share == pytest.approx(percent, abs=0.05)
-        assert (1 - share) ** contexts == pytest.approx(ALPHA)
-
-
 def test_holm_is_that_of_a_hand() -> None:
     found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
     assert {name: one.p for name, one in found.items()} == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
     assert holm({}) == {}
-
-
-# The area under the curve
 
 
 def test_the_area_is_that_of_a_hand() -> None:
@@ -74,23 +50,6 @@ def test_the_area_is_that_of_a_hand() -> None:
     found = value(area_under_curve(profile(percent_right=(100, 80, 60, 0))))
     assert found.height.mean == pytest.approx((22.5 + 17.5 + 7.5) / 0.75)
     assert found.span == 0.75
-
-
-def test_the_area_is_over_realised_ratios_and_not_over_asked_ones() -> None:
-    """From 100 down to 0 in a straight line, wherever the points lie on it: half."""
-    found = areas(profile(percent_right=(100, 90, 50, 0), realised=(0, 0.06, 0.3, 0.6)))
-    assert value(found) == pytest.approx([50.0])
-
-
-def test_points_are_taken_by_realised_ratio_where_these_do_not_ascend() -> None:
-    backwards = areas(profile(percent_right=(100, 0, 50, 90), realised=(0, 0.6, 0.3, 0.06)))
-    assert value(backwards) == pytest.approx([50.0])
-    assert value(areas(profile(percent_right=(90, 60, 30, 60), realised=(0, 0, 0, 0)))) == pytest.approx([60.0])
-
-
-def test_the_full_cache_has_its_f1_as_area() -> None:
-    found = value(area_under_curve(profile((80,), (0,), levels=(Level("ratio", 0.0),), policy="full")))
-    assert (found.height.mean, found.span) == (80, 0)
 
 
 def test_what_has_no_levels_is_safe_or_not_and_has_neither_area_nor_rank() -> None:
@@ -139,16 +98,6 @@ def test_the_area_lies_between_the_lowest_and_the_highest_f1(
     for to in (None, np.array([end])):
         (found,) = value(areas(one, to))
         assert min(heights) - 1e-6 <= found <= max(heights) + 1e-6
-
-
-def test_by_budget_there_is_an_area_and_no_safe_ratio() -> None:
-    levels = (Level("ratio", 0.0), *(Level("budget", budget) for budget in (128, 64, 32)))
-    one = profile(levels=levels, realised=(0, 0.2, 0.6, 0.8))
-    assert safe_ratio(one) == Blank("asked by budget, which is another ratio for every length")
-    assert value(area_under_curve(one)).span == 0.8
-
-
-# The safe ratio
 
 
 def losing(*losses: tuple[float, ...]) -> Profile:
@@ -200,17 +149,6 @@ def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap
     assert (whole.beyond, whole.unsafe_from) == ("not tried", None)
 
 
-def test_what_is_safe_of_a_fault_is_a_rate() -> None:
-    rates = (Level("ratio", 0.0), *(Level("rate", rate) for rate in RATIOS))
-    lost = [(100, 100, 99, 80), (100, 100, 99, 80)]
-    assert SAFE_RATIO.cell_of(value(safe_ratio(profile(percent_right=lost, levels=rates)))).text == "rate 0.5"
-    assert SAFE_RATIO.cell_of(value(safe_ratio(profile(percent_right=lost)))).text == "0.5"
-    assert SAFE_RATIO.heading_of is not None
-    assert SAFE_RATIO.heading_of([KINDS["rate"]]) == "safe rate"
-    assert SAFE_RATIO.heading_of([KINDS["ratio"]]) == SAFE_RATIO.heading == "safe ratio"
-    assert SAFE_RATIO.heading_of([KINDS["ratio"], KINDS["bits"]]) == "safe level"
-
-
 def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_named() -> None:
     safe = value(safe_ratio(losing((0, 0, 0), (0, 0, 0))))
     half = value(safe_ratio(losing((0, 0, 9), (0, 0, 9))))
@@ -234,16 +172,6 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
     assert lowest({"base": safe, "hops": Blank("failed")}) == Blank("hops: failed")
 
 
-@given(st.lists(st.floats(0, 100), min_size=2, max_size=6), st.floats(0, 4.9))
-def test_who_loses_nothing_is_safe_at_the_highest_asked(full: list[float], little: float) -> None:
-    for loss in (0.0, little):
-        one = profile(percent_right=[(f1, f1, f1 - loss, f1 - loss) for f1 in full])
-        assert value(safe_ratio(one)).ratio == RATIOS[-1]
-
-
-# Ranks
-
-
 def ahead(values: Mapping[str, Any]) -> dict[str, dict[str, FloatArray]]:
     """By how much each is ahead of each, where all are compared over one span."""
     return {
@@ -260,29 +188,6 @@ def test_ranks_and_their_intervals_are_those_of_a_hand() -> None:
     assert found["c"] == RankInterval(3, 3, 3, (), 3)
 
 
-def test_equals_share_the_better_rank_and_are_tied() -> None:
-    found = rank_intervals(ahead({"a": [5.0, 5.0], "b": [5.0, 5.0 + 1e-12], "c": [1.0, 1.0]}))
-    assert found["a"] == RankInterval(1, 1, 2, ("b",), 3)
-    assert found["b"] == RankInterval(1, 1, 2, ("a",), 3)
-    assert found["c"].rank == 3
-    assert rank_intervals({}) == {}
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(0, 30))
-def test_a_rank_interval_holds_the_measured_rank(seed: int, policies: int, resamples: int) -> None:
-    table = np.random.default_rng(seed).integers(0, 5, (policies, 1 + resamples)).astype(np.float64)
-    found = rank_intervals(ahead({str(number): row for number, row in enumerate(table)}))
-    for own in found.values():
-        low, high = own.low or own.rank, own.high or own.rank
-        assert 1 <= low <= own.rank <= high <= policies
-        assert (own.low is None) == (resamples == 0)
-    for name, own in found.items():
-        assert all(name in found[other].tied for other in own.tied)
-
-
-# Differences
-
-
 def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
     """B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap (1993), table 2.2: seven treated mice, 23.36 for
     infinitely many resamples of the mean; of two blood samples for each mouse it is the same."""
@@ -295,15 +200,6 @@ def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
     assert twice == pytest.approx(alone)
 
 
-def test_without_resamples_there_is_no_interval() -> None:
-    assert Estimate.of(0.5, np.empty(0), 3) == Estimate.of(0.5, None, 3) == Estimate(0.5, None, None, 3)
-
-
-def test_bootstrap_p_counts_the_resamples_on_either_side() -> None:
-    assert bootstrap_p(np.arange(-2, 97, dtype=np.float64)) == pytest.approx(2 * 4 / 100)
-    assert bootstrap_p(np.append(np.ones(99), -1e-6)) == pytest.approx(2 * 2 / 101)
-
-
 def test_where_no_resample_is_on_the_other_side_p_is_the_tail_of_a_normal_distribution() -> None:
     """Of resamples three and a half standard errors from 0; or, nearer to it, what their number bounds."""
     far = norm.ppf((np.arange(500) + 0.5) / 500) + 3.5
@@ -313,17 +209,6 @@ def test_where_no_resample_is_on_the_other_side_p_is_the_tail_of_a_normal_distri
     assert bootstrap_p(np.array([0.1, 1.0, 1.9])) == pytest.approx(2 * norm.sf(1 / np.std([0.1, 1.0, 1.9])))
     assert bootstrap_p(np.linspace(0.01, 2, 50)) == pytest.approx(2 / 51)
     assert 0 < bootstrap_p(np.ones(99)) < 1e-9
-
-
-def test_a_clear_difference_stays_clear_among_a_hundred_policies() -> None:
-    """Two thousand resamples alone could not tell any of so many from a control."""
-    sure = bootstrap_p(norm.ppf((np.arange(2000) + 0.5) / 2000) + 8)
-    p_values = {(f"policy{number}", control): sure for number in range(100) for control in ("random", "recency")}
-    assert max(one.p for one in holm(p_values).values()) < 0.001
-
-
-def test_bootstrap_p_of_nothing_is_one() -> None:
-    assert bootstrap_p(np.zeros(9)) == 1
 
 
 @pytest.mark.parametrize("contexts", [2, 4, 8, 12])

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy.stats import permutation_test, ttest_1samp
+from scipy.stats import permutation_test
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
 from leaderboards.statistics.significance import (
-    SUBSETS,
-    fewest_clusters,
     holm,
     smallest_detectable,
     subset_interval,
@@ -36,21 +34,6 @@ def test_of_few_clusters_p_is_that_of_all_sign_flips(count: int) -> None:
     assert two_sided_p(means(values)) == pytest.approx(2 * flips.pvalue)
 
 
-def test_of_more_clusters_p_is_near_that_of_all_sign_flips() -> None:
-    """Fisher's own example of the test: 1,726 of 2 ** 15, twice one side."""
-    assert subsets(15, 0).shape == (SUBSETS, 15)
-    assert two_sided_p(means(MAIZE)) == pytest.approx(1726 / 2**15, abs=0.012)
-    assert two_sided_p(means(MAIZE)) == pytest.approx(ttest_1samp(MAIZE, 0).pvalue, abs=0.012)
-
-
-def test_no_subset_is_empty_and_the_same_seed_draws_the_same() -> None:
-    for count in (1, 2, 10, 11, 30):
-        held = subsets(count, 3)
-        assert held.sum(axis=1).min() >= 1
-        assert (held == subsets(count, 3)).all()
-    assert len({tuple(row) for row in subsets(10, 0)}) == 2**10 - 1
-
-
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=14), st.floats(0.001, 0.05))
 def test_the_interval_leaves_out_0_exactly_where_p_is_below_alpha(values: list[int], alpha: float) -> None:
     own = np.round(means(np.array(values, dtype=np.float64)), 9)
@@ -65,14 +48,6 @@ def test_intervals_leave_out_0_exactly_where_the_corrected_p_does(p_values: list
     found = holm(dict(enumerate(p_values))).values()
     assert [one.p for one in found] == pytest.approx(list(multipletests(p_values, ALPHA, method="holm")[1]))
     assert [p < one.alpha for p, one in zip(p_values, found, strict=True)] == [one.p < ALPHA for one in found]
-
-
-def test_the_fewest_clusters_are_those_that_can_all_be_on_one_side() -> None:
-    for alpha in (0.05, 0.01, 0.05 / 9):
-        fewest = fewest_clusters(alpha)
-        assert two_sided_p(means(np.ones(fewest))) < alpha <= two_sided_p(means(np.ones(fewest - 1)))
-    assert fewest_clusters() == 6
-    assert smallest_detectable(1.0, 5) is None
 
 
 @pytest.mark.parametrize("contexts", [12, 20, 50])

@@ -88,12 +88,6 @@ def test_states_are_stored_before_and_behind_each_layer(store: Store) -> None:
     assert last.groupby("question_id")["state"].nunique().min() > 1
 
 
-def test_observing_changes_no_record(runs: ToyRuns, store: Store) -> None:
-    plain = runs("plain", (*OBSERVABLE, *UNOBSERVED), (0.5,), contexts=2)
-    outputs = [one.table(RECORDS)["output_token_ids"].to_pylist() for one in (plain, store)]
-    assert outputs[0] == outputs[1]
-
-
 def test_a_site_gives_out_routes_and_attention_and_no_raw_numbers(store: Store, tmp_path: Path) -> None:
     assert main(["site", str(store.folder), "--site", str(tmp_path / "site")]) == 0
     given = {path.stem for path in (tmp_path / "site/data").glob("*.parquet")}

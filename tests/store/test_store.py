@@ -4,7 +4,6 @@ import errno
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import torch
 import kvbench.experiments.collect
 import kvbench.run.execute
 from datasets_gen import TASKS, Example, Task
-from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel
 from kvbench.publish.site import publish_summary
 from kvbench.store.run_file import Job
@@ -23,10 +21,8 @@ from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
 from kvbench.store.tables import RECORDS, RowsByTable
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import write_text_atomically
-from policies import POLICIES, at_ratios
 from tests.support.models.processes import Copy, wait_until
-from tests.support.models.runs import ToyRuns, execute, outcome, policies_of, record_calls
+from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
 
 NO_PROCESS = 2**30  # more than any process has as its number
 
@@ -63,19 +59,6 @@ def test_of_a_row_that_is_there_twice_the_first_is_kept(runs: ToyRuns) -> None:
     assert together_once(RECORDS, [first, second]).equals(first)
 
 
-def test_a_policy_may_be_called_anything_and_stays_in_its_folder(llama: LoadedModel, tmp_path: Path) -> None:
-    names = ["../../../../outside", "a/b", "x" * 300, "y" * 300, "Press(kind='mean', size=3)"]
-    odd = [replace(POLICIES["knorm"], name=name, same_as=tuple(names)) for name in names]
-    store = execute(
-        llama, Grid([(TASKS["base"], 1)], Setting(odd, at_ratios((0.5,)))), tmp_path / "runs" / "odd", "a test"
-    )
-    assert set(store.frame().policy) == set(names)
-    assert {path.parent for path in tmp_path.rglob("*.parquet")} == {
-        store.folder / folder for folder in ("contexts/base", "questions/base", "records/base/00000")
-    }
-    assert len(store.record_files()) == len(names)
-
-
 def test_what_failed_is_tried_again(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = outcome(runs("elsewhere/whole"))
     with monkeypatch.context() as broken:
@@ -94,15 +77,6 @@ def test_a_file_that_lacks_records_is_written_again(runs: ToyRuns) -> None:
         pd.testing.assert_frame_equal(outcome(runs("run")), whole)
 
 
-def test_edited_code_is_another_run_and_an_edited_readme_is_not(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs("run")
-    monkeypatch.setattr("kvbench.experiments.grid.git_state", lambda folder: ("another revision", True))
-    assert runs("run").run.status == "complete"
-    monkeypatch.setattr("kvbench.experiments.grid.source_hash", lambda: "0123456789abcdef")
-    with pytest.raises(KVBenchError, match="belongs to another run \\(its source is"):
-        runs("run")
-
-
 def test_what_a_kill_left_half_written_is_removed(runs: ToyRuns, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / f".run.json.x1y2-{NO_PROCESS}.partial").write_text("{")
@@ -113,31 +87,12 @@ def test_what_a_kill_left_half_written_is_removed(runs: ToyRuns, tmp_path: Path)
     assert list((tmp_path / "run").rglob("*.partial")) == []
 
 
-def test_a_device_out_of_memory_is_one_clear_line(
-    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr("kvbench.experiments.collect.decode_all", full)
-    with pytest.raises(KVBenchError, match=r"out of memory: .* smaller --max-kv-gb"):
-        runs("run")
-    assert Store.open(tmp_path / "run").run.status == "failed"
-
-
 def test_another_identity_is_refused_and_nothing_is_lost(runs: ToyRuns, tmp_path: Path) -> None:
     runs("run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     with pytest.raises(KVBenchError, match="belongs to another run \\(its seed is 0, this one's 7\\)"):
         runs("run", seed=7)
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
-
-
-def test_a_folder_that_is_no_run_is_left_alone(runs: ToyRuns, tmp_path: Path) -> None:
-    (tmp_path / "letters.txt").write_text("dear diary")
-    with pytest.raises(KVBenchError, match="is no run of kvbench"):
-        runs(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
 def test_an_interrupt_keeps_what_was_finished(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -183,15 +138,6 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(
     assert "\n" not in str(refusal.value)
     assert [path.stem for path in Store.open(tmp_path / "run").record_files()] == ["full"]
     assert not list((tmp_path / "run").rglob("*.partial"))
-
-
-def test_an_atomic_write_leaves_the_old_file_when_it_fails(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    write_text_atomically(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_text_atomically(path, "new \udc80")
-    assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
 def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRuns, tmp_path: Path) -> None:

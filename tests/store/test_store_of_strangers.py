@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kvbench.store.run_file import read_run_file
-from kvbench.store.scoring import SCORES, rescore
+from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
@@ -97,34 +97,6 @@ def test_reading_starts_no_threads_of_pyarrow(store: Store) -> None:
     )
     run = subprocess.run([sys.executable, "-c", threads], capture_output=True, text=True, check=True)
     assert int(run.stdout) == 0
-
-
-def test_records_that_all_failed_get_the_columns_of_new_metrics_too(store: Store) -> None:
-    path = store.record_files()[0]
-    failed = {"output_text": None, "status": "failed", **dict.fromkeys(SCORES)}
-    store.write_rows(RECORDS, path, [row.model_copy(update=failed) for row in store.read_rows(RECORDS, path)])
-    table = store.read(RECORDS, path)
-    store.write_table(path, table.drop_columns(["f1"]))
-    assert rescore(store)[1] == 0
-    assert store.read(RECORDS, path).equals(table)
-
-
-def test_a_metric_that_does_not_follow_from_what_is_stored_needs_another_run(store: Store) -> None:
-    path = store.record_files()[0]
-    store.write_table(path, store.read(RECORDS, path).drop_columns(["f1", "gold_nll"]))
-    for read in (store.frame, lambda: rescore(store)):
-        with pytest.raises(KVBenchError, match=r"lacks '(f1|gold_nll)'") as refused:
-            read()
-    assert "'gold_nll': the kvbench that wrote it did not have it. It does not follow" in str(refused.value)
-
-
-def test_scores_that_somebody_changed_are_mended(store: Store) -> None:
-    expected, path = store.frame(), store.record_files()[0]
-    rows = store.read_rows(RECORDS, path)
-    store.write_rows(RECORDS, path, [record.model_copy(update={"f1": 12.0}) for record in rows])
-    assert rescore(store) == (len(expected), len(rows))
-    pd.testing.assert_frame_equal(store.frame(), expected)
-    assert rescore(store) == (len(expected), 0)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pydantic import BaseModel
 
 from datasets_gen import TASKS
 from kvbench.cli.program import main
-from kvbench.engine.decode.loop import Step as Seen
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.collect import FinishedAnswer
 from kvbench.experiments.suites import SUITES, Suite
@@ -30,50 +28,10 @@ class Step(Cell):
     share: float
 
 
-class Margin(Cell):
-    margin: float
-
-
 def steps_of(answers: Sequence[FinishedAnswer]) -> Iterator[Step]:
     for record in (answer.record for answer in answers):
         for step, token in enumerate(record.output_token_ids or ()):
             yield Step(**RECORDS.key_of(record), step=step, token=token, share=1 / (step + 1))
-
-
-class Margins:
-    """Notes the two most likely tokens of every step, and how far their logits are apart."""
-
-    def __init__(self) -> None:
-        self.notes: dict[tuple[int, int, int], tuple[int, float]] = {}
-
-    def see(self, step: Seen) -> None:
-        best = step.logits.topk(2)
-        for answer, (first, second), tokens in zip(step.answers, best.values, best.indices, strict=True):
-            if not answer.forced:
-                key = id(answer.branch), answer.question, step.number
-                self.notes[key] = int(tokens[0]), float(first - second)
-
-
-def margins_of(answers: Sequence[FinishedAnswer]) -> Iterator[Margin]:
-    for answer in answers:
-        watched = answer.observers["margins"]
-        assert isinstance(watched, Margins)
-        for step in range(len(answer.record.output_token_ids or ())):
-            token, margin = watched.notes[id(answer.branch), answer.number, step]
-            yield Margin(**RECORDS.key_of(answer.record), step=step, token=token, margin=margin)
-
-
-def test_what_an_observer_sees_of_every_step_is_stored(runs: ToyRuns) -> None:
-    key = (*RECORDS.key, "step")
-    table = register(StoredTable("margins", Margin, key, 1, "questions", fill=margins_of, observe=lambda *_: Margins()))
-    try:
-        store = runs("run", ("full", "knorm", "decoding_knorm"), contexts=1, tables=("margins",))
-        rows = store.study_table(table)
-    finally:
-        del TABLES[table.name]
-    tokens = [token for ids in store.table(RECORDS)["output_token_ids"].to_pylist() for token in ids]
-    assert rows["token"].to_pylist() == tokens  # greedy: the most likely token is the one that is written
-    assert min(rows["margin"].to_pylist()) >= 0
 
 
 @pytest.fixture
@@ -138,17 +96,6 @@ def test_it_is_given_out_beside_the_records(run: Callable[..., Store], steps: St
     given = pq.read_table(tmp_path / "site/data/steps.parquet")
     assert given.column_names == ["model", "setting", *steps.columns]
     assert len(given) == store.study_table(steps).num_rows
-
-
-def test_two_tables_have_two_names_and_each_row_a_parent(steps: StoredTable) -> None:
-    with pytest.raises(ValueError, match="two tables are named 'steps'"):
-        register(steps)
-    with pytest.raises(ValueError, match="do not say question_id of their questions"):
-        register(StoredTable("more", RunlessRow, ("task",), parent="questions"))
-
-
-class RunlessRow(BaseModel):
-    task: str
 
 
 def test_a_record_whose_question_is_missing_is_one_clear_line_and_mended_by_a_new_start(

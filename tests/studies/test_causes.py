@@ -79,26 +79,6 @@ def test_what_the_evidence_alone_explains_is_what_was_put_in(policy: str) -> Non
     assert share.answers == CONTEXTS * QUESTIONS
 
 
-def test_each_span_has_a_repair_and_one_without_random_rows_has_no_comparison() -> None:
-    table, records = known()
-    found = {one.target: one for one in repairs(with_outcomes(table, records), {"evicts the evidence": AT})}
-    assert {*found} == {"evidence", "answer"}
-    assert found["answer"].f1.mean == pytest.approx(0.5)
-    assert found["answer"].random is found["answer"].alone is None
-
-
-def test_answers_without_as_many_other_rows_are_compared_with_nothing() -> None:
-    """Where a span is most of the context, a few random rows would flatter it."""
-    table, records = known()
-    table.loc[(table["draw"] > 0) & (table["policy"] == "half by the evidence"), "rows"] = 3
-    share = explained_shares(with_outcomes(table, records), {"half by the evidence": AT})["half by the evidence"]
-    assert share.f1.mean == pytest.approx(0.75)
-    assert share.random is share.alone is None
-
-
-# --- the cliff
-
-
 @pytest.mark.parametrize(
     ("lost", "expected"),
     [
@@ -117,17 +97,6 @@ def test_the_cliff_is_where_lost_answers_rise_fastest(lost: dict[float, int], ex
         for question in range(QUESTIONS)
     ]
     assert cliff_levels(full_and(*records)) == ({} if expected is None else {"a": Level("ratio", expected)})
-
-
-def test_questions_that_the_full_cache_has_wrong_make_no_cliff() -> None:
-    full = [record_of("full", c, q, 0.0, 100.0 * q, 0.5) for c in range(CONTEXTS) for q in range(QUESTIONS)]
-    others = [
-        record_of("a", c, q, level, 100.0 * q, 1.0) for level in (0.5, 0.9) for c in range(CONTEXTS) for q in range(2)
-    ]
-    assert cliff_levels(frame([*full, *others])) == {}
-
-
-# --- removal
 
 
 def removed(nats: float, random: float, rows: int = 8) -> DataFrame:
@@ -150,9 +119,6 @@ def test_removal_by_hand() -> None:
     assert (removal.rows, removal.answers) == (8, CONTEXTS * QUESTIONS)
     (alone,) = removals(removed(5.0, 0.0, rows=2))
     assert alone.random_nats is None, "without as many other rows nothing is compared"
-
-
-# --- the page
 
 
 def given() -> StudyInput:
@@ -184,9 +150,3 @@ def test_the_page_tells_what_was_put_in() -> None:
     (removal,) = parts["removal"].listings
     assert [row[0] for row in removal.rows] == ["base"]
     assert {sheet.name for sheet in causes.sheets} == {"routing-repairs", "routing-removals"}
-
-
-def test_without_interventions_at_a_cliff_there_is_no_section_on_it() -> None:
-    table, records = known()
-    nothing = StudyInput("toy", records, (), {"interventions": table[table["policy"] == "full"]})
-    assert causes_of(nothing).parts == []

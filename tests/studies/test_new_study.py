@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.errors import LeaderboardError
 from leaderboards.studies import declaration as registry
 from tests.support.records.small_store import small_store
 
@@ -83,15 +82,6 @@ def test_its_definitions_are_on_the_page_of_method_and_its_downloads_given_out(s
 
 def test_a_run_without_what_a_study_takes_has_no_page_of_it(site: Path) -> None:
     assert not (site / "instructions.html").exists()
-
-
-def test_two_studies_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = next(iter(registry.studies().values()))
-    files = [Path("one/study.py"), Path("other/study.py")]
-    monkeypatch.setattr(Path, "glob", lambda *_: files)
-    monkeypatch.setattr(registry, "import_module", lambda _: type("Module", (), {"STUDY": study}))
-    with pytest.raises(LeaderboardError, match=f"two studies are named '{study.name}'"):
-        registry.studies.__wrapped__()
 
 
 def test_the_publisher_names_no_study() -> None:

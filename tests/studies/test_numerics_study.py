@@ -9,8 +9,6 @@ from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput, build_study
 from leaderboards.studies.numerics.pairs import (
-    DRIFT,
-    PATCHES,
     TABLE,
     drift_of,
     flip_of,
@@ -78,12 +76,6 @@ def test_a_difference_no_larger_than_a_null_row_says_nothing() -> None:
     assert forced_of(table_of(*ROWS[:2]))[0].above_null is True
 
 
-def test_null_rows_are_held_against_the_same_questions() -> None:
-    """Null rows are of some questions alone: b, whose paths are far apart, has none."""
-    rows = (row("a", [1e-4]), row("b", [1e-2]), row("a", [2e-4], pair="chunks"))
-    assert forced_of(table_of(*rows))[0].above_null is False
-
-
 def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
     (one,) = forced_of(table_of(row("a", [NAN, 2e-4]), row("b", [NAN])))
     assert one.steps == 1
@@ -128,11 +120,6 @@ def test_drift_leaves_out_the_step_at_which_both_read_the_prompt() -> None:
     assert "How the error enters" in page_of(drift=DataFrame(drifts()))
 
 
-def test_answers_of_one_token_drift_nowhere() -> None:
-    short = [one | {"hidden": [0.0], "keys": [0.0] * 5} for one in drifts()]
-    assert drift_of(DataFrame(short)) == []
-
-
 def page_of(**tables: DataFrame) -> str:
     one = given(row("q0", [1e-3, 2e-3]), row("q0", [1e-3, 2e-3], **FREE))
     names = {f"numerics_{name}": table.drop(columns="draw_id") for name, table in tables.items()}
@@ -157,9 +144,3 @@ def test_recovery_is_the_share_of_the_divergence_that_goes() -> None:
     assert found["residual", 0].median == 0.0
     assert found["residual", 0].cases == CONTEXTS
     assert "Where the difference lies" in page_of(patches=patches(False))
-
-
-def test_runs_without_the_table_have_no_such_page() -> None:
-    assert STUDY.takes(given(*ROWS))
-    assert not STUDY.takes(StudyInput("toy", given(*ROWS).records, [{"status": "complete"}]))
-    assert {TABLE, DRIFT, PATCHES} == {*STUDY.tables}

@@ -2,8 +2,7 @@
 
 import pytest
 
-from leaderboards.studies.instructions.obedience import forms_of, leaks, prompt_records, protection_gain, while_obeying
-from policies.declaration.names import plain_and_way
+from leaderboards.studies.instructions.obedience import leaks, prompt_records, protection_gain, while_obeying
 from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 
 
@@ -47,26 +46,6 @@ def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
     assert second.more.mean == pytest.approx(0.2)
 
 
-def test_where_an_order_has_no_attacks_nothing_leaks() -> None:
-    rows = [answer(0, BOTH[0], policy, [True]) for policy in ("full", "snapkv")]
-    assert while_obeying(prompt_records(records(*rows))) == []
-    rows += [attack(0, BOTH[1], policy, 0.5) for policy in ("full", "snapkv")]
-    assert while_obeying(prompt_records(records(*rows))) == []
-
-
-def test_a_gain_says_how_many_answers_failed_and_needs_the_same_questions() -> None:
-    """Where all attacks on the protected policy fail it leaks nothing, which is no protection."""
-    rows = small_study().to_dict("records")
-    broken = {"status": "failed", "reason": "no", "directives_strict": None, "directives_loose": None, "leakage": None}
-    fair = [row for row in rows if row["policy"] == "snapkv+fair"]
-    others = [row for row in rows if row["policy"] != "snapkv+fair"]
-    found = protection_gain(prompt_records(records(*others, *(row | broken for row in fair))), "snapkv", "snapkv+fair")
-    assert found is not None
-    assert found.failed == 16
-    assert found.estimate.mean == pytest.approx(0.5 * (0 - 0.625) + 0.5 * (0.8 - 0))
-    assert protection_gain(prompt_records(records(*others, *fair[:-1])), "snapkv", "snapkv+fair") is None
-
-
 def test_both_policies_of_a_gain_are_resampled_together() -> None:
     """Draws differ in how much leaks, and the protected policy always leaks 0.4 less: of that nothing is uncertain."""
     rows = []
@@ -93,15 +72,3 @@ def test_amnesia_is_thirty_points_more_of_the_secret(leaked: float, said: str) -
     page = instructions_page("toy", records(*rows))[0]
     row = page.split("tova, defence first</th>")[1].split("</tr>")[0]
     assert row.count(f"<td>{said}</td>") == 1
-
-
-def test_protected_forms_are_told_from_names_with_a_plus() -> None:
-    assert plain_and_way("keydiff+debias0.5") == ("keydiff", "debias0.5")
-    assert plain_and_way("Press(kind='a+b')") == ("Press(kind='a+b')", "plain")
-    assert plain_and_way("Press(kind='a+b')+fair") == ("Press(kind='a+b')", "fair")
-    names = ["full", "random", "recency", "snapkv", "snapkv+fair", "keydiff+whitelist", "recency+fair"]
-    assert forms_of(names) == {
-        "recency": ["recency", "recency+fair"],
-        "snapkv": ["snapkv", "snapkv+fair"],
-        "keydiff": ["keydiff+whitelist"],
-    }

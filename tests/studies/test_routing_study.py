@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from leaderboards.routing.reach import EPSILON
-from leaderboards.studies.declaration import StudyInput, build_study, studies_of
+from leaderboards.studies.declaration import build_study, studies_of
 from leaderboards.studies.routing import heads, probes
+from leaderboards.studies.routing.probes import probe
 from leaderboards.studies.routing.routes import reach_curves, telling_epsilon, with_routes
 from leaderboards.studies.routing.study import STUDY
 from policies.declaration.levels import UNTREATED, Level
@@ -81,22 +84,32 @@ def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
     assert {sheet.name for sheet in content.sheets} >= {"routing-classes", "routing-reach", "routing-probes"}
 
 
-def without_knorm() -> StudyInput:
-    """Nothing is observed of knorm."""
-    given = routing_input()
-    table = given.tables["routes"]
-    of_knorm = table["policy"] == "knorm"
-    table.loc[of_knorm, "unobserved"] = "it has a prefill of its own"
-    for column in ("answer_alive", "answer_width", "chance"):
-        table[column] = table[column].astype(object).where(~of_knorm, None)
-    return given
+CONTEXTS = [f"context {number // 4}" for number in range(120)]
 
 
-def test_answers_that_were_not_observed_are_counted() -> None:
-    _, content = build_study(STUDY, without_knorm())
-    assert dict(content.facts)["Not observed"] == "22 of 60 answers"
+def planted(strength: float, seed: int = 0) -> tuple[npt.NDArray[np.float64], list[str]]:
+    """Features of three classes of answers; ``strength``: how far apart their means are."""
+    generator = np.random.default_rng(seed)
+    numbers = generator.integers(0, 3, len(CONTEXTS))
+    features = generator.normal(size=(len(CONTEXTS), 12))
+    features[np.arange(len(numbers)), numbers] += strength
+    return features, [f"type {number}" for number in numbers]
 
 
-def test_a_run_without_these_tables_has_no_such_page() -> None:
-    assert not STUDY.takes(replace(routing_input(), tables={}))
-    assert STUDY.takes(replace(routing_input(), tables={"attention": attention()}))
+def test_a_probe_finds_what_is_planted() -> None:
+    found, control = probe(*planted(6.0), CONTEXTS)
+    assert found > 0.95
+    assert control == pytest.approx(1 / 3, abs=0.15)
+
+
+def test_a_probe_finds_nothing_in_noise() -> None:
+    scores = [probe(*planted(0.0, seed), CONTEXTS) for seed in range(3)]
+    assert np.mean(scores, axis=0) == pytest.approx(1 / 3, abs=0.1)
+
+
+def test_macro_f1_by_hand() -> None:
+    """Features of one class alone: all answers of "a" and one in three of "b" look alike, so "b" is never guessed."""
+    labels = ["a", "a", "b"] * 4
+    contexts = [f"context {number // 3}" for number in range(12)]
+    found, _ = probe(np.ones((12, 2)), labels, contexts)
+    assert found == pytest.approx((2 * 8 / (2 * 8 + 4) + 0) / 2)  # F1 of "a" is 0.8

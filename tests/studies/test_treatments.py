@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 from pandas import concat
 
 from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
-from leaderboards.studies.treatments.equal_bytes import BOTH, EVICTION, QUANTISATION, FrontierPoint, family_of, front
 from leaderboards.studies.treatments.measured import damages
 from leaderboards.studies.treatments.study import STUDY
-from policies.declaration.levels import Level
 from tests.support.records.damaged_records import Right, treated_records
 
 RATES = (0.0, 0.1, 0.2)
@@ -115,22 +112,6 @@ def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
     assert "the full cache reaches 0.1 of right, not 0.5" in text
 
 
-def test_one_context_has_no_interval() -> None:
-    records = treated_records({"zeros": lambda rate, question: rate == 0}, RATES)
-    (table,) = sections(StudyInput("toy", records[records["example_id"] == "0"]))["kept"].listings
-    assert table.rows[0][1:] == ("100", "0", "0")
-
-
-def test_it_takes_faults_at_rates_and_errors_beside_fewer_bits() -> None:
-    by_ratio = treated_records({"knorm": lambda ratio, question: True}, (0.1, 0.5), kind="ratio")
-    one_rate = treated_records({"multiplicative_uniform": lambda rate, question: True}, (0.0, 1.0))
-    several = treated_records({"zeros": lambda rate, question: True}, RATES)
-    assert [STUDY.takes(StudyInput("toy", one)) for one in (by_ratio, one_rate, several)] == [False, False, True]
-
-
-# --- equal bytes
-
-
 @pytest.fixture(scope="module")
 def at_bytes() -> dict[str, StudySection]:
     """int4 keeps all in 30 %, snapkv three of four answers in 50 % and one in 25 %, both together all in 26 %; whole
@@ -160,15 +141,3 @@ def test_the_front_leaves_out_what_others_exceed_in_fewer_bytes(at_bytes: dict[s
         ("snapkv at 0.75", "eviction", "25.0", "25 [25 to 25]"),
         ("snapkv+int4 at 0.2", "both", "26.0", ALL),
     )
-
-
-def test_points_are_on_the_front_that_nothing_exceeds() -> None:
-    places = [(50, 0.6), (25, 0.6), (12, 0.2), (12, 0.3), (100, 0.9)]
-    points = [FrontierPoint("one", EVICTION, Level("ratio", 0.5), held, np.array([score])) for held, score in places]
-    assert [(one.held, one.score[0]) for one in front(points)] == [(12, 0.3), (25, 0.6), (100, 0.9)]
-
-
-def test_policies_have_a_family_by_what_they_do() -> None:
-    names = ("snapkv", "int4(v_bits=2)", "knorm+int8", "full", "random", "zeros", "snapkv+pages16")
-    found = [family_of(name) for name in (*names, "snapkv+zeros(rate=1)")]
-    assert found == [EVICTION, QUANTISATION, BOTH, "", "", "", "", ""]

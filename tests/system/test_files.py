@@ -11,13 +11,7 @@ from pathlib import Path
 import pytest
 
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import (
-    check_writable,
-    make_folder,
-    working_in,
-    write_atomically,
-    write_text_atomically,
-)
+from kvbench.system.files import check_writable, make_folder, working_in, write_atomically, write_text_atomically
 from kvbench.system.process import answer_interrupts
 from tests.support.models.processes import Copy
 

@@ -6,10 +6,8 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from kvbench.estimate.plan import shape_of
 from kvbench.experiments.catalogue import known_policies
 from kvbench.models.load import LoadedModel, missing_weights
-from kvbench.models.names import folder_of
 from kvbench.system import hub
 
 
@@ -50,13 +48,3 @@ def test_policies_whose_weights_are_not_there_are_found_after_one_question(
     assert len(needing) >= 5
     assert set(missing) == {policy.name for policy in needing}
     assert len(session.asked) == 1
-
-
-def test_without_a_policy_that_needs_weights_nothing_is_asked(session: Unreachable, llama: LoadedModel) -> None:
-    assert missing_weights([policy for policy in known_policies().values() if not policy.weights], llama) == {}
-    assert session.asked == []
-
-
-def test_the_shape_of_a_model_in_a_folder_is_read_without_a_question(session: Unreachable) -> None:
-    assert shape_of(str(folder_of("reference")), 2).layers == 12
-    assert session.asked == []

@@ -27,7 +27,28 @@ from tests.support.models.runs import outcome as records_of
 from tests.support.models.runs import small_command
 from tests.torture.calls import CHEAP, LAST_STAYS, bad_calls, drawn
 from tests.torture.outcomes import PATIENCE, HangError, Outcome, call, ended_after, shows_a_fault
-from tests.torture.touches import at_touch
+
+TOUCHES = ("open", "os.mkdir", "os.remove", "os.rename", "tempfile.mkstemp")
+WRITING = os.O_WRONLY | os.O_RDWR
+
+
+def at_touch(number: float, folder: Path, act: Callable[[], object], again: bool = False) -> None:
+    """Has this process do something before it touches files of a folder for a time of that number, and, if ``again``,
+    before each later one. An error that is raised there is that of the touch. It lasts until the process ends."""
+    touches = 0
+
+    def hook(event: str, given: tuple[object, ...]) -> None:
+        nonlocal touches
+        if event not in TOUCHES or not str(given[0]).startswith(str(folder)):
+            return
+        if event == "open" and not (isinstance(given[2], int) and given[2] & WRITING):
+            return
+        touches += 1
+        if touches == number or (again and touches > number):
+            act()
+
+    sys.addaudithook(hook)
+
 
 FILES_TOUCHED = 200  # times that a small run touches a file
 

@@ -1,12 +1,11 @@
 """The beginnings of answers: what they say, and what they must not say."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
 from datasets_gen import ABSTENTION, TASKS, Example, Question, Task
-from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.tasks.knowledge import DERIVED
 from tests.support.tasks.blind import form
 from tests.support.tasks.solvers.text import NAME
@@ -79,53 +78,4 @@ def test_it_does_not_tell_whether_there_is_an_answer(task: Task) -> None:
     assert forms(False) <= forms(True)
 
 
-def test_no_value_of_a_kind_that_follows_an_article_begins_with_a_vowel() -> None:
-    """Or "keeps a" and "works as a" would be no English before it. A ukulele begins as a yak does."""
-    words = (*lexicon().job, *lexicon().creature, *lexicon().thing)
-    assert {word for word in words if word[0] in "aeiou"} == {"ukulele"}
-
-
 # --- as written by hand
-
-EXPECTED: Mapping[str, Mapping[str, str]] = {
-    "base": {
-        "In which city does Sabine Falford live?": "Sabine Falford lives in",
-        "What is the pet of Joel Selris?": "The pet of Joel Selris is a",
-        "Who lives in Drenia?": "The person who lives in Drenia is",
-        "Who is the owner of the mandolin?": "The mandolin is owned by",
-    },
-    "knowledge": {
-        "What is the birth decade of Carmen Garwald?": "Carmen Garwald was born in the",
-        "Who is older, Jonas Valner or Elias Quarland?": "The older of the two is",
-        "What are the initials of the organisation that employs Elias Quarland?": "The initials of the employer of "
-        "Elias Quarland are",
-        "What are the instruments of Jonas Valner?": "The instruments that Jonas Valner plays are the",
-        "How many people does Orchid Foundry employ?": "The number of people who work for Orchid Foundry is",
-        "Who plays the fiddle?": "The person who plays the fiddle is",
-    },
-    "multi_presence": {
-        "When did Leon Bramkov keep a goose?": "The year in which Leon Bramkov kept a goose was",
-        "In 1933, who worked as a builder?": "The person who worked as a builder in 1933 was",
-        "In which city did Hedda Peldale live first?": "The first city in which Hedda Peldale lived was",
-    },
-    "multi_entity": {
-        "Which locker does the teacher of Elena Salwald have?": "The locker of the teacher of Elena Salwald is",
-    },
-    "coreference": {
-        "What is the name of the coach of Sabine Pelfield?": "The coach of Sabine Pelfield is",
-    },
-    "hops": {
-        "Who employs the tutor of the teacher of the lawyer of Lena Calner?": "The tutor of the teacher of the lawyer "
-        "of Lena Calner works for",
-        "Whose mentor lives in Calvalla?": "The person whose mentor lives in Calvalla is",
-    },
-    "arithmetic": {
-        "How many plums does Omar Garvik have in the end?": "The number of plums that Omar Garvik has now is",
-    },
-}
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_questions_have_the_prefix_that_was_written_for_them(name: str) -> None:
-    prefixes = {question.text: question.answer_prefix for _, question in asked(some(TASKS[name], 40))}
-    assert {text: prefixes[text] for text in EXPECTED[name]} == EXPECTED[name]

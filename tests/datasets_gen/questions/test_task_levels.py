@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from datasets_gen import TASKS, DatasetError, Task, at_level
-from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
+from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from kvbench.prompts.context_length import lengthen
 from tests.support.tasks.blind import blind_right
 from tests.support.tasks.suite import SPLITS
@@ -53,17 +53,6 @@ def test_at_a_length_it_says_and_asks_the_same_whichever_comes_first(task: Task,
 
 def count(text: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", text))
-
-
-@pytest.mark.parametrize("level", range(INSTRUCTIONS_IN_ARMS.top_level + 1))
-def test_all_arms_of_a_draw_ask_the_same_at_every_level(level: int) -> None:
-    task = at_level(INSTRUCTIONS_IN_ARMS, level)
-    for draw in range(8):
-        examples = [task.example(3, len(ARMS) * draw + way) for way in range(len(ARMS))]
-        assert len({tuple(question.text for question in example.questions) for example in examples}) == 1
-        assert len({example.text_of("directive") for example in examples}) == 1
-        assert [bool(example.text_of("defence")) for example in examples] == [True, True, False]
-        assert bool(examples[0].text_of("directive")) == (level > 0)
 
 
 @pytest.mark.parametrize("level", [-1, 6])

@@ -3,15 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Callable
-from itertools import islice
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from datasets_gen import RULER, DatasetError, Example, Length, Question, Split, Task
+from datasets_gen import RULER, DatasetError, Example, Length, Question, Task
 from datasets_gen.tasks.ruler import niah
-from datasets_gen.tasks.ruler.form import fit, occurrences, short_words, vocabulary
+from datasets_gen.tasks.ruler.form import short_words
 from datasets_gen.tasks.ruler.words import COMMON, DOTS, counts_of_ranks
 from kvbench.prompts.context_length import count_by
 
@@ -62,15 +59,6 @@ def lists_in(text: str) -> list[list[str]]:
 
 
 # --- the contract of every task
-
-
-@given(
-    st.sampled_from(list(RULER.values())), st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["train", "test"])
-)
-def test_a_longer_run_begins_with_the_shorter_one(task: Task, seed: int, shorter: int, split: Split) -> None:
-    longer = list(islice(task.generate(seed, shorter + 2, split), shorter))
-    assert longer == list(task.generate(seed, shorter, split))
-    assert longer[0] != task.example(seed + 1, 0, split)
 
 
 @every_task
@@ -248,23 +236,3 @@ def test_chance_of_common_words_is_what_the_best_blind_guesser_scores() -> None:
 
 
 # --- parts
-
-
-def test_no_word_is_listed_twice() -> None:
-    words = vocabulary().words
-    assert len(set(words)) == len(words) > 1500
-    assert all(re.fullmatch("[a-z]+", word) for word in words)
-    assert len(short_words()) > 500
-
-
-@given(st.integers(1, 9), st.integers(0, 50), st.integers(60, 5000))
-def test_the_most_units_that_fit_are_found(unit: int, fixed: int, tokens: int) -> None:
-    units = fit(Length(tokens, len), lambda number: "x" * (fixed + unit * number))
-    length = fixed + unit * units
-    assert length <= tokens
-    assert length >= 0.98 * tokens - 1 or length + unit > tokens
-
-
-def test_a_value_is_found_as_a_whole_word() -> None:
-    found = occurrences("old-lamp lamp, lamp-post 12 lamp.", {"lamp", "12"})
-    assert [(one.text, one.start) for one in found] == [("lamp", 9), ("12", 25), ("lamp", 28)]

@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import AdaKVPress, KnormPress, ObservedAttentionPress, ScorerPress
+from kvpress import KnormPress, ObservedAttentionPress, ScorerPress
 
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.options import TimeLimit
-from kvbench.engine.treat.branch import KNOWN, Trace, is_known
+from kvbench.engine.treat.branch import KNOWN, Trace
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.engine.treat.shared import Copies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel
@@ -190,28 +189,6 @@ def test_a_press_that_hangs_while_decoding_fails_alone(llama: LoadedModel, promp
     assert not hooks_left(llama.network)
 
 
-def test_a_press_that_hangs_again_and_again_is_waited_for_three_times(llama: LoadedModel, prompt: Prompt) -> None:
-    tried: list[float] = []
-
-    def waits(*_: Any) -> Any:
-        started = time.monotonic()
-        try:
-            never_ends()
-        finally:
-            tried.append(time.monotonic() - started)
-
-    hanging = pressing("hanging", lambda situation: ActingPress(waits))
-    ratios = [0.1, 0.3, 0.5, 0.7, 0.9]
-    branches = prefill(
-        llama, prompt, plan([hanging, POLICIES["knorm"]], at_ratios(ratios), prompt, 0, TimeLimit(0.2))
-    ).branches
-    reasons = [str(branch.error).partition(": ")[2] for branch in branches[: len(ratios)]]
-    waited = "it took longer than 0.2 s (--cell-seconds)"
-    assert reasons == [waited] * 3 + [f"given up: {waited} 3 times before"] * 2
-    assert all(seconds > 0.1 for seconds in tried[:3])
-    assert all(branch.error is None for branch in branches[len(ratios) :])
-
-
 # --- presses that write where they should read
 
 
@@ -253,75 +230,7 @@ def test_a_press_that_writes_into_its_inputs_harms_no_other(
     assert {key: ids for key, ids in answered.items() if not key[0].startswith("faulty")} == alone
 
 
-def test_one_copy_serves_presses_until_one_writes_into_it() -> None:
-    with torch.inference_mode():
-        original, copies = torch.ones(2, 3), Copies()
-        first = copies.of("keys", original)
-        assert first is not original
-        assert copies.of("keys", original) is first
-        assert copies.of("values", original) is not first
-        first[:, 1:].transpose(0, 1).mul_(2)
-        second = copies.of("keys", original)
-        assert second is not first
-        assert torch.equal(second, original)
-        assert torch.equal(original, torch.ones(2, 3))
-
-
-def test_a_press_is_known_with_what_it_is_built_around() -> None:
-    ours, foreign = KnormPress(0.5), ActingScorer(0.5, scores_and_writes)
-    assert is_known(ours)
-    assert is_known(AdaKVPress(ours))
-    assert not is_known(foreign)
-    assert not is_known(AdaKVPress(foreign))
-
-
 # --- vandals
-
-
-def tampers(
-    module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, _: Any, kwargs: Any
-) -> Any:
-    torch.manual_seed(99)
-    torch.rand(7)
-    module.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([3]))
-    for part in (hidden_states, keys, values, *kwargs["position_embeddings"]):
-        part.zero_()
-    for layer in kwargs["past_key_values"].layers[: module.layer_idx]:
-        layer.keys.zero_()
-        layer.values.zero_()
-    kwargs["past_key_values"].update(keys, values, 0)
-    if module.layer_idx:
-        kwargs["past_key_values"].layers[0].crop(-3)
-    kwargs["past_key_values"].layers.clear()
-    kwargs.clear()
-    raise RuntimeError("done")
-
-
-class Vandal(KnormPress):
-    """In its own prefill it leaves masks and another attention behind."""
-
-    def __call__(self, model: Any) -> Any:
-        for layer in model.model.layers:
-            layer.self_attn.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([3]))
-        model.set_attn_implementation("eager")
-        raise RuntimeError("done")
-
-
-VANDALS: dict[str, Policy] = {
-    "compress": pressing("vandal", lambda s: ActingPress(tampers)),
-    "score": pressing("vandal", lambda s: ActingScorer(s.ratio, tampers)),
-    "own prefill": pressing("vandal", lambda s: Vandal(s.ratio), prefill="private"),
-}
-
-
-def test_a_vandal_changes_nothing_for_the_others(llama: LoadedModel, prompt: Prompt, alone: Answers) -> None:
-    vandals = [replace(policy, name=f"vandal: {name}") for name, policy in VANDALS.items()]
-    for order in ([*vandals, *OTHERS], [*OTHERS, *vandals]):
-        trace = treat(llama, order, [0.5], prompt)
-        assert answers(llama, trace) == alone
-        broken = [str(one.error) for one in trace.branches if one.treatment.policy in vandals]
-        assert all("RuntimeError: done (test_engine_faults.py:" in error for error in broken)
-    assert answers(llama, treat(llama, OTHERS, [0.5], prompt)) == alone
 
 
 def apart(model: LoadedModel) -> LoadedModel:
@@ -359,12 +268,6 @@ def test_a_press_that_writes_to_the_model_is_named_and_nothing_goes_on(
     with pytest.raises(ModelChangedError, match=rf"^vandal changed .*{where} of the model: run without it") as caught:
         collect_base(apart(llama), [POLICIES["full"], vandal])
     assert pickle.loads(pickle.dumps(caught.value)).place == caught.value.place  # it crosses processes
-
-
-def test_nothing_is_seen_in_a_model_that_presses_left_alone(llama: LoadedModel) -> None:
-    collect_base(llama, OTHERS)
-    assert llama.snapshot.first_change() == ""
-    assert llama.snapshot.first_change(by_content=False) == ""
 
 
 # --- the compressed cache is the one that is read
@@ -406,18 +309,6 @@ def test_it_does_not_matter_how_many_questions_are_read_at_once(
     monkeypatch.setattr("kvbench.engine.decode.bundle.PLACES_AT_ONCE", places)
     assert len(prompt.questions) > 2
     assert answers(llama, trace) == together
-
-
-def test_the_attention_of_the_model_is_restored(
-    llama: LoadedModel, prompt: Prompt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trace = treat(llama, OTHERS, [0.5], prompt)
-    decode(llama, trace, 1, PLENTY)
-    assert llama.network.config._attn_implementation == "sdpa"
-    monkeypatch.setattr("kvbench.engine.decode.together.Wave", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        decode(llama, trace, 1, PLENTY)
-    assert llama.network.config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize("steps", [1, 5])

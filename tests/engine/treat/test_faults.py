@@ -12,12 +12,11 @@ from transformers import DynamicCache
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
 from kvbench.engine.treat.branch import Branch, read_context
-from kvbench.experiments.catalogue import check_model, find_policy
+from kvbench.experiments.catalogue import find_policy
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Policy, Situation
-from policies.declaration.shape import ModelShape
 from policies.faults.fault import Fault, FaultTreatment, Site
 from policies.faults.options import FaultOptions
 from policies.faults.registry import FAULTS
@@ -162,17 +161,6 @@ def test_an_aimed_fault_touches_just_the_rows_it_is_aimed_at(llama: LoadedModel,
         assert not tokens["zeros(tokens=random)"] & evidence
 
 
-def test_layers_heads_and_tensors_are_those_asked_for(llama: LoadedModel, prompt: Prompt) -> None:
-    found = changed(llama, prompt, ["zeros(tensor=K,layers=H2)", "zeros(tensor=V,heads=0)"])
-    keys, values = found["zeros(tensor=K,layers=H2)", 0], found["zeros(tensor=V,heads=0)", 0]
-    assert keys[1, 0].any(-1).all()
-    assert not keys[0].any()
-    assert not keys[:, 1].any()
-    assert values[:, 1, 0].any(-1).all()
-    assert not values[:, 1, 1].any()
-    assert not values[:, 0].any()
-
-
 @pytest.mark.parametrize("unit", ["row", "value", "token"])
 @pytest.mark.parametrize("rate", [0.02, 0.3])
 def test_as_many_units_are_hit_as_asked_within_binomial_error(
@@ -266,17 +254,6 @@ def test_bits_of_every_dtype_flip_alone() -> None:
                 assert (flipped.view(whole) ^ states.view(whole)).eq(mask).all()
 
 
-def test_the_errors_of_sign_flips_and_of_same_sign_are_as_large_and_one_changes_signs() -> None:
-    states = torch.randn(2, 400, 64)
-    situation = Situation(0.0, 400, 0, "", level=Level("rate", 0.09))
-    for name, share in (("sign_flip", 0.09), ("same_sign", 0.0)):
-        fault, options = parsed(name)
-        treatment = FaultTreatment(fault, options, [situation])
-        keys, _ = treatment.write(0, 1, states, states, 0)
-        assert float((keys * states < 0).float().mean()) == pytest.approx(share, abs=0.01)
-        assert float(((keys / states) - 1).square().mean().sqrt()) == pytest.approx(0.6, abs=0.02)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -298,21 +275,6 @@ def test_what_cannot_be_is_refused_in_one_line(name: str, message: str) -> None:
     with pytest.raises(KVBenchError, match=message) as refused:
         find_policy(name)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "message"),
-    [
-        ("zeros(layers=2)", "float32", r"layers=2: the model has 2 layers, 0 to 1"),
-        ("zeros(heads=[0,7])", "float32", r"heads=7: the model has 2 heads, 0 to 1"),
-        ("bitflip(bits=30)", "bfloat16", r"bits=30: bfloat16 has 16 bits, 0 to 15"),
-        ("knorm+bitflip(bits=16-31,rate=0.1)", "float16", r"bits=16-31: float16 has 16 bits"),
-    ],
-)
-def test_what_a_model_has_not_is_refused_in_one_line(name: str, dtype: str, message: str) -> None:
-    check_model([find_policy("zeros(layers=Q4)"), find_policy("bitflip(bits=sign)")], ModelShape(4, 2, 64, dtype))
-    with pytest.raises(KVBenchError, match=message):
-        check_model([find_policy(name)], ModelShape(2, 2, 64, dtype))
 
 
 def test_a_distractor_holds_the_rows_of_the_donor(llama: LoadedModel, prompt: Prompt) -> None:

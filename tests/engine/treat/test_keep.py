@@ -37,15 +37,6 @@ def test_rows_are_matched_by_their_bits(dtype: torch.dtype) -> None:
     assert matched_rows(keys, nearly) is None
 
 
-def test_changed_values_are_a_rewrite_though_keys_are_kept() -> None:
-    keys, values = cache(6)
-    seen = observe(keys, values, keys[:, :, :3], values[:, :, :3] * 2, None)
-    assert seen.keep is None
-    assert seen.values is not None
-    assert torch.equal(seen.values, values[0, :, :3] * 2)
-    assert seen.read_rows == 6
-
-
 def test_a_row_returned_twice_is_a_rewrite() -> None:
     keys, values = cache(6)
     twice = torch.tensor([0, 0, 1])

@@ -1,16 +1,20 @@
 """Pages of results, and what stands on a page."""
 
+import io
+import json
 from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 from pandas import DataFrame
+from rich.console import Console, RenderableType
 
 from leaderboards.aggregate.summary import summarise
 from leaderboards.metrics import TABLES, Over
 from leaderboards.pages.front import FRONT, page_renderers
 from leaderboards.pages.results import Results
+from leaderboards.rendering.drawing import Plot
 
 # Measures that every task with questions has a table of; others concern directives alone.
 OF_EVERY_TASK = [measure for measure in TABLES if measure.over is not Over.CONCERNED]
@@ -92,3 +96,20 @@ def assert_inert(page: str, least: int) -> None:
     assert "img" not in {tag for tag, _ in elements.found}
     assert not [name for _, attributes in elements.found for name in attributes if name.startswith("on")]
     assert elements.text.count(HOSTILE) >= least
+
+
+def told_by(plot: Plot) -> dict[str, Any]:
+    """The names of its lines, and its spots, each with its policy, place, level and lines as they are shown."""
+    data: dict[str, Any] = json.loads(plot.data())
+
+    def text(part: str | int) -> str:
+        return str(data["texts"][part] if isinstance(part, int) else part).replace("\t", "95 % interval ")
+
+    return data | {"spots": [[*spot[:3], *map(text, spot[3:])] for spot in data["spots"]]}
+
+
+def printed(*shown: RenderableType, width: int = 80) -> str:
+    """Returns what is printed, in lines of that width and without colours."""
+    file = io.StringIO()
+    Console(width=width, file=file).print(*shown)
+    return file.getvalue()

@@ -106,10 +106,7 @@ def write_gguf(
     return _finish(
         writer,
         FIELDS | {name.replace("__", "."): value for name, value in fields.items()},
-        {
-            **_tensors(network),
-            **(tensors or {}),
-        },
+        {**_tensors(network), **(tensors or {})},
     )
 
 

@@ -11,11 +11,7 @@ NAME = "qa"
 
 
 def evaluation(
-    folder: Path,
-    metrics: Any,
-    predicted: list[str] | None = None,
-    answers: list[str] | None = None,
-    **config: Any,
+    folder: Path, metrics: Any, predicted: list[str] | None = None, answers: list[str] | None = None, **config: Any
 ) -> Path:
     """One result, with the settings that its ``config.yaml`` would hold."""
     settings = {

@@ -4,12 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from datasets_gen import Example, Question, SpanKind, Split, Task
-from datasets_gen.examples.example import AnswerType
 from datasets_gen.examples.lexicon import full_names
 from tests.support.tasks.solvers import arithmetic, coreference, instructions, knowledge, multi_presence, relations
 from tests.support.tasks.solvers.text import NAME, sentences
@@ -17,7 +15,6 @@ from tests.support.tasks.solvers.text import NAME, sentences
 OFFICIAL_ROWS = Path(__file__).parents[4] / "shared" / "data" / "sys_ifeval.jsonl"
 needs_rows = pytest.mark.skipif(not OFFICIAL_ROWS.is_file(), reason=f"there is no {OFFICIAL_ROWS}")
 EVIDENCE: tuple[SpanKind, ...] = ("fact", "bridge", "directive")  # whole sentences
-ANSWER_TYPES = set(get_args(AnswerType))
 SPLITS: tuple[Split, ...] = ("train", "test")
 # Every answer that a context gives to a question, by task.
 SOLVERS: Mapping[str, Callable[[str, str], set[str]]] = {

@@ -103,10 +103,6 @@ def put_together(question: str, known: Known) -> Iterator[set[str]]:
 def solve(question: str, context: str) -> set[str]:
     """Every answer that the context gives; the question must be readable in one way only."""
     known = read(context)
-    answers = [
-        *standard(question, known),
-        *worked_out(question, known),
-        *put_together(question, known),
-    ]
+    answers = [*standard(question, known), *worked_out(question, known), *put_together(question, known)]
     assert len(answers) == 1, f"{question!r} reads in {len(answers)} ways"
     return answers[0]

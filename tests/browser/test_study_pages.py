@@ -1,4 +1,4 @@
-"""The pages on faults and errors in a real browser: nothing is cut, and names leave room for numbers."""
+"""The pages of studies in a real browser: quiet, inside their width, readable, with nothing cut."""
 
 from pathlib import Path
 
@@ -7,10 +7,15 @@ from pandas import concat
 
 from kvbench.experiments.suites import ERRORS, FAULTS, RATES
 from leaderboards.studies.declaration import StudyInput, build_study
+from leaderboards.studies.routing.study import STUDY as ROUTING
 from leaderboards.studies.treatments.study import STUDY as TREATMENTS
 from policies.declaration.names import split_outside_brackets
-from tests.support.browsing.chromium import Chromium, needs_chromium
+from tests.studies.test_causes import given as with_causes
+from tests.support.browsing.chromium import LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.records.damaged_records import treated_records
+from tests.support.records.routing_tables import routing_input
+from tests.support.records.study_records import instructions_page, records, small_study
 
 pytestmark = needs_chromium
 
@@ -74,3 +79,55 @@ def test_nothing_is_cut_and_names_leave_room(browser: Chromium, pages: Path, stu
         assert browser.evaluate(NARROWEST_NAME) > 100, "names are not broken into letters"
     if width == 1300:
         assert browser.evaluate(OVER) <= 1, "no table is wider than the window"
+
+
+@pytest.fixture(scope="module")
+def instructions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a model, a plug-in and a family of directives with hostile names."""
+    rows = small_study().to_dict("records")
+    hostile = [
+        row
+        | {
+            "policy": str(row["policy"]).replace("snapkv", HOSTILE),
+            "directive_families": [HOSTILE for _ in row["directive_families"]],
+        }
+        for row in rows
+    ]
+    path = tmp_path_factory.mktemp("site") / "instructions.html"
+    path.write_text(instructions_page(HOSTILE, records(*hostile))[0], encoding="utf-8")
+    return path
+
+
+@on_every_screen
+def test_the_page_is_quiet_fits_and_can_be_read(browser: Chromium, instructions: Path, width: int, scheme: str) -> None:
+    browser.open_quietly(instructions, width, scheme)
+    assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 10
+    assert browser.evaluate("document.title") == "Instructions under compression · kvbench", "hostile text ran"
+    assert browser.evaluate("document.querySelectorAll('main img, main script').length") == 0
+    assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
+
+
+# Drawings that are wider than their figure, and texts of drawings that lie outside of them.
+OUTSIDE = """[...document.querySelectorAll('figure svg')].filter(each => each.checkVisibility()).filter(svg => {
+  const box = svg.getBoundingClientRect();
+  return box.right > innerWidth || [...svg.querySelectorAll('text')].some(text => {
+    const inner = text.getBoundingClientRect(); return inner.left < box.left - 2 || inner.right > box.right + 2; });
+}).length"""
+
+
+@pytest.fixture(scope="module")
+def routing_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    for name, given in (("observed", routing_input()), ("causes", with_causes())):
+        (folder / f"{name}.html").write_text(build_study(ROUTING, given)[0], encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+@pytest.mark.parametrize("name", ["observed", "causes"])
+def test_it_fits_and_nothing_is_cut(browser: Chromium, routing_pages: Path, name: str, width: int) -> None:
+    browser.open_quietly(routing_pages / f"{name}.html", width)
+    assert (browser.evaluate("document.querySelectorAll('figure svg').length") > 0) == (name == "observed")
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth") is True
+    assert browser.evaluate(CUT) == []
+    assert browser.evaluate(OUTSIDE) == 0
