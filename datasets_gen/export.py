@@ -1,111 +1,55 @@
 """Writes examples as a Hugging Face dataset: one row for each question."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
-from datasets_gen.examples.example import Example, Question, Split
-from datasets_gen.examples.lexicon import LEXICON_SHA256, lexicon
+from datasets_gen.examples.example import Example, Split
 from datasets_gen.examples.task import Task
 
 CARD = """---
-{licence}language:
-- en
-pretty_name: kvbench {name}
-task_categories:
-- question-answering
-tags:
-- kv-cache
-- kvbench
-- {name}
+{licence}pretty_name: kvbench {name}
 configs:
 - config_name: default
   data_files:
-{files}
+  - split: {split}
+    path: data/{split}.parquet
 ---
 # kvbench {name}
 
-{description}.
-
-| | |
-| --- | --- |
-| task version | {version} |
-| lexicon | {lexicon_version}, sha256 {lexicon_hash} |
-| chance level | {chance:.1f} % right of a guesser who does not see the context |
+{description}. Version {version}; a guesser who does not see the context has {chance:.1f} % right.
 
 One row for each question. Spans are character ranges `[start, end)` of `context`; those of a question say where its
-answer and its evidence stand, those of the context (`context_spans`) where there are distractors and instructions.
-{origin}
+answer and its evidence stand, those of the context (`context_spans`) where there are distractors and instructions. The
+same command writes the same rows on every machine:
 
-{splits}"""
-PART = """## Split {split}
-
-{contexts:,} contexts with {questions:,} questions, seed {seed}, {phrasings} phrasings:
-
-    python -m kvbench export --task {task} --split {split} {options}
+    {command}
 """
-# The licence in the header, and what holds of generated contexts and of those that were given.
-GENERATED = (
-    "license: apache-2.0\n",
-    "Everything is generated, names and values are invented; the same command writes the same rows on every machine.",
-)
-GIVEN = (
-    "",
-    "The rows were given, and their licence is their own; the same command over them writes the same everywhere.",
-)
+LICENCE = "license: apache-2.0\n"  # of generated contexts; rows that were given have their own
 
 
-@dataclass(frozen=True)
-class DatasetSplit:
-    """A split of the dataset."""
-
-    task: str
-    version: str
-    split: Split
-    seed: int
-    phrasings: str
-    contexts: int
-    questions: int
-    options: str  # of the command, behind task and split
-    source: str = ""  # the file of its questions, where they are somebody's own
-
-
-def dataset_card(task: Task, splits: Sequence[DatasetSplit]) -> str:
+def dataset_card(task: Task, split: Split, command: str) -> str:
     """Writes the README of a dataset folder, with the header that the Hugging Face hub reads."""
-    licence, origin = GENERATED if task.most is None else GIVEN
     return CARD.format(
-        licence=licence,
+        licence=LICENCE if task.most is None else "",
         name=task.name,
+        split=split,
         description=task.description,
-        files="\n".join(f"  - split: {one.split}\n    path: data/{one.split}.parquet" for one in splits),
         version=task.full_version,
-        lexicon_version=lexicon().version,
-        lexicon_hash=LEXICON_SHA256,
         chance=task.chance,
-        origin=origin,
-        splits="\n".join(PART.format(**{**asdict(one), "task": one.source or task.name}) for one in splits),
+        command=command,
     )
 
 
 _TEXTS, _SPANS = List(Value("string")), List({"kind": Value("string"), "start": Value("int32"), "end": Value("int32")})
 _TYPES: dict[str, Any] = {
-    **dict.fromkeys(("golds", "abstentions", "bridges", "tags", "directives", "stated_values"), _TEXTS),
+    **dict.fromkeys(("golds", "abstentions", "bridges", "directives", "stated_values"), _TEXTS),
     **dict.fromkeys(("spans", "context_spans"), _SPANS),
     **dict.fromkeys(("every_gold", "answerable"), Value("bool")),
     "hops": Value("int32"),
 }  # of columns that are no text
-
-
-def tags_of(question: Question) -> tuple[str, ...]:
-    """Lists what a question is: direction, type and answer type, whether it can be answered and from how many facts,
-    whether directives hold for it, and whether it is after a protected text, which is no fact."""
-    tags: list[str] = [question.direction, question.type, question.answer_type]
-    tags += ["answerable"] if question.answerable else ["unanswerable"]
-    tags += [f"{question.hops}-hop"] if question.answerable and not question.protected else []
-    tags += ["directed"] if question.directives else []
-    return (*tags, "attack") if question.protected else tuple(tags)
 
 
 def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
@@ -133,7 +77,6 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
             "question_type": question.type,
             "hops": question.hops,
             "bridges": list(question.bridges),
-            "tags": list(tags_of(question)),
             "spans": [asdict(span) for span in question.spans],
             "context_spans": [asdict(span) for span in example.spans],
             "directives": [str(directive) for directive in question.directives],
