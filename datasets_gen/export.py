@@ -86,6 +86,5 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
 
 
 def to_dataset(task: Task, examples: Sequence[Example]) -> Dataset:
-    """Returns the questions of the examples as a :class:`datasets.Dataset`."""
     rows = [row for example in examples for row in rows_of(task, example)]
     return Dataset.from_list(rows, features=Features({name: _TYPES.get(name, Value("string")) for name in rows[0]}))

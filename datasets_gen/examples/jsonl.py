@@ -44,21 +44,18 @@ def _parse(line: str, where: str) -> object:
 
 
 def mapping_of(entry: object, where: str) -> Mapping[str, object]:
-    """Returns a row that is a JSON object."""
     if not isinstance(entry, Mapping):
         raise DatasetError(f"{where}: the row is no JSON object")
     return entry
 
 
 def field_of(entry: Mapping[str, object], name: str, where: str) -> object:
-    """Returns a field that is there and not null."""
     if entry.get(name) is None:
         raise DatasetError(f"{where}: '{name}' is missing")
     return entry[name]
 
 
 def text_of(entry: Mapping[str, object], name: str, where: str) -> str:
-    """Returns a field that is a text with something in it."""
     value = field_of(entry, name, where)
     if not isinstance(value, str) or not value.strip():
         raise DatasetError(f"{where}: '{name}' is no text, or an empty one")

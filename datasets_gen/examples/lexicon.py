@@ -63,7 +63,6 @@ def read_released(package: str, name: str, digest: str) -> Any:
 
 @cache
 def lexicon() -> Lexicon:
-    """Reads the released lexicon, once."""
     return Lexicon.model_validate(read_released(__package__, "lexicon.json", LEXICON_SHA256))
 
 
@@ -127,7 +126,6 @@ def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
 
 
 def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -> str:
-    """Draws a value of a kind that is not mentioned."""
     while True:
         value = draw_value(rng, kind)
         if value not in mentioned:
@@ -135,7 +133,6 @@ def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -
 
 
 def draw_stranger(rng: random.Random, split: Split, people: Collection[str]) -> str:
-    """Draws a full name of the split that is none of these."""
     return next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)
 
 

@@ -50,7 +50,6 @@ class Length:
         return "scattered" if self.depth is None else f"together at depth {self.depth}"
 
     def variant_of(self, task: "Task") -> str:
-        """Names a variant of a task that has this length."""
         name = f"{self.text} {self.where}".replace(" ", "-")
         return f"{task.variant}+{name}" if task.variant else name
 
@@ -129,7 +128,6 @@ class Task:
 
     @property
     def full_version(self) -> str:
-        """Names the version of the task and of the words it is made from."""
         variant = f"+{self.variant}" if self.variant else ""
         return f"{self.version}{variant}+lexicon.{LEXICON_SHA256[:8]}"
 

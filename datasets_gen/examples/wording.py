@@ -51,7 +51,6 @@ def tables() -> Mapping[str, Any]:
 
 
 def phrasings_of(section: str) -> dict[str, Phrasings]:
-    """Returns the phrasings of a section by their names."""
     return TypeAdapter(dict[str, Phrasings]).validate_python(tables()[section])
 
 

@@ -256,7 +256,6 @@ def _draw_facts(rng: random.Random, size: CoreferenceSize, people: list[str]) ->
 
 
 def _in_telling_order(rng: random.Random, pool: list[Relation], count: int, described: bool) -> list[Relation]:
-    """Draws the relations of one person, in the order of telling."""
     if not described or rng.random() >= EMPLOYED_SHARE:
         return draw_relations(rng, pool, count)
     others = draw_relations(rng, pool, count - 1)

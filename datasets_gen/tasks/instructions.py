@@ -77,7 +77,6 @@ class Ground:
         return [(place, direction) for place in range(len(self.facts)) for direction in directions]
 
     def longest_answer(self) -> int:
-        """Counts the words of the longest answer."""
         answers = (
             self.facts[place].value if direction == "forward" else self.facts[place].subject
             for place, direction in self.choices()

@@ -93,7 +93,6 @@ def _alikes() -> Mapping[str, frozenset[str]]:
 
 @cache
 def _pairs(split: Split, families: int) -> tuple[tuple[Name, Name], ...]:
-    """Lists all pairs of the stems that have so many families."""
     return tuple(pair for group in namesakes(split).values() if group.families >= families for pair in group.pairs)
 
 

@@ -106,7 +106,6 @@ class MultiPresenceStory:
         return max(before, key=lambda m: m.year).words["value"] if before else None
 
     def years(self) -> list[int]:
-        """Returns the years that the text says."""
         return sorted({m.year for m in self.mentions})
 
 

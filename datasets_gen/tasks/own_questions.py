@@ -43,7 +43,6 @@ Place = tuple[int, int]  # of the first character, and of the first behind
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Returns the texts of a value that is a text, a number or a list of them, each once."""
     values = value if isinstance(value, list | tuple) else [value]
     texts = [str(one).strip() for one in values if isinstance(one, str | int | float) and not isinstance(one, bool)]
     if len(texts) < len(values) or not all(texts):

@@ -79,7 +79,6 @@ class StatedFact:
     statement: str  # template of the sentence
 
     def stated(self) -> tuple[StatedValue, StatedValue]:
-        """Returns the subject and the value with their places."""
         places = (self.fact.subject, self.subject), (self.fact.value, self.value)
         subject, value = (StatedValue(text, span.start, span.end) for text, span in places)
         return subject, value

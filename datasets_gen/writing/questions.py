@@ -53,7 +53,6 @@ class Asker:
         return replace(self.choose(relation.reverse).format(value=value), answer_prefix=f"The person who {clause} is")
 
     def unknown_forward(self, relation: Relation, subject: str) -> Question:
-        """Returns a forward question that nothing answers."""
         return unanswerable(self.forward(relation, subject), relation.value_type, "forward")
 
     def unknown_reverse(self, relation: Relation, value: str) -> Question:

@@ -75,5 +75,4 @@ def findings_table(title: str, findings: Sequence[Finding]) -> ResultTable:
 
 
 def faulty_checks(findings: Sequence[Finding], outcome: Outcome = "wrong") -> str:
-    """Names the checks with an outcome, each once."""
     return ", ".join(dict.fromkeys(finding.check for finding in findings if finding.outcome == outcome))

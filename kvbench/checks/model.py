@@ -217,7 +217,6 @@ def _percent_text(value: float | None) -> str:
 
 
 def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
-    """Returns a line for each task."""
     columns = (
         Column("task"),
         Column("mastered", text=lambda mastered: "yes" if mastered else "no"),

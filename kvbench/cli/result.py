@@ -46,7 +46,6 @@ class Result:
         return "".join(one if is_visible(one) else f"\\u{ord(one):04x}" for one in text)
 
     def print(self, command: str, as_json: bool) -> None:
-        """Prints the result, and raises its fault."""
         if as_json:
             print(self.as_json(command), flush=True)
         else:

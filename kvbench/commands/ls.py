@@ -90,7 +90,6 @@ KINDS: Mapping[str, Callable[[], ResultTable]] = {
 
 
 def listing(kind: str) -> ResultTable:
-    """Returns what a registry holds."""
     if kind not in KINDS:
         raise KVBenchError(unknown_name("listing", kind, KINDS))
     return KINDS[kind]()

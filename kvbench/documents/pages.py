@@ -26,7 +26,6 @@ from policies.treatments.options import text_of
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Returns a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
@@ -63,7 +62,6 @@ def deployments() -> str:
 
 
 def options_of_faults() -> str:
-    """Returns the options that every fault has, with their defaults."""
     return ", ".join(f"{name} {default}" for name, default in _pairs(FaultOptions, BaseModel)) + "."
 
 
@@ -138,7 +136,6 @@ BUILT_ON_OTHERS = ("protection", "deployed")  # families whose policies are anot
 
 
 def metrics() -> str:
-    """Returns what each metric is."""
     return items((f"`{row['metric']}`", row["definition"]) for row in listing("metrics").plain())
 
 
@@ -163,7 +160,6 @@ def policies() -> str:
 
 
 def commands() -> str:
-    """Returns what each command does."""
     return items((f"`{name}`", text) for name, text in COMMANDS.items())
 
 

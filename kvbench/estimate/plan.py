@@ -391,7 +391,6 @@ def store_bytes(cost: RunCost) -> float:
 
 
 def rows_of(cost: RunCost) -> list[tuple[str, str]]:
-    """Lists the figures of a plan."""
     parts, policies = defaultdict[str, float](float), defaultdict[str, float](float)
     for name, policy, seconds in cost.parts:
         parts[name] += cost.devices * seconds

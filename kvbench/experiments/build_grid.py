@@ -81,7 +81,6 @@ def build_grid(job: Job, count: Count) -> Grid:
 
 
 def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
-    """Returns the tasks of a job as they are asked of its model."""
     tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
     tasks = lengthen(at_levels(tasks, job.difficulty), job.context_tokens, job.depth, count, job.model)
     return with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)

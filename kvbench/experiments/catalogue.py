@@ -35,7 +35,6 @@ DEFAULT = "default"
 
 
 def covers(policy: Policy, task: Task, mode: Mode) -> bool:
-    """Tells whether the policy means anything on this task in this mode."""
     return not why_not(policy, task, mode)
 
 

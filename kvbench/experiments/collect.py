@@ -70,7 +70,6 @@ class FinishedAnswer:
         return self.text_scores_of(generation.token_ids) | {"gold_nll": generation.gold_nll}
 
     def text_scores_of(self, token_ids: Sequence[int]) -> dict[str, object]:
-        """Returns the scores of other tokens as the text of an answer to the same question."""
         return text_scores(self.text_of(token_ids), self.question, self.context)
 
     def text_of(self, token_ids: Sequence[int]) -> str:

@@ -52,7 +52,6 @@ class Setting:
         return self.numerics.as_texts() if any(name.startswith("numerics") for name in self.tables) else {}
 
     def only(self, policies: Sequence[Policy]) -> Self:
-        """Returns the same with other policies."""
         return replace(self, policies=policies)
 
     def shared_by(self, workers: int, device: "torch.device") -> Self:
@@ -76,7 +75,6 @@ class Grid:
     counts: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def identity(self, model: "LoadedModel") -> Identity:
-        """Identifies the run of this grid on a model."""
         revision, dirty = git_state(Path(kvbench.__file__).parent)
         setting = self.setting
         return Identity(
@@ -156,7 +154,6 @@ class Grid:
         return sum(len(self.points(policy)) for policy in policies)
 
     def generations(self) -> int:
-        """Counts all answers."""
         return sum(
             self.questions(task, index) * self.cells(self.policies_on(task))
             for task, contexts in self.tasks

@@ -107,7 +107,6 @@ def contexts_of(task: Task, profile: str, limit: int | None, of_suite: int | Non
 
 
 def with_answers_of(tasks: Sequence[Task], tokens: int | None) -> list[Task]:
-    """Returns the tasks with so many tokens at most for each answer, or with their own."""
     if tokens is None:
         return list(tasks)
     if not 1 <= tokens < MOST_TOKENS:
@@ -157,7 +156,6 @@ def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptio
 
 
 def check_name(name: str) -> str:
-    """Checks the name of a run, which is the name of its folder."""
     if not RUN_NAME.fullmatch(name):
         raise KVBenchError(f"--name '{name}': use letters, digits, '.', '_' and '-', beginning with a letter or digit")
     return name

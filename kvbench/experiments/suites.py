@@ -67,7 +67,6 @@ FRESH = "unit=value,phase=every_step,persistence=transient"  # text F: single va
 
 
 def _with(option: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Names the two kinds with each value of an option."""
     return tuple(f"{kind}({option}={value})" for kind in AIMED_KINDS for value in values)
 
 

@@ -82,7 +82,6 @@ class LoadedModel:
         return time.perf_counter()
 
     def count_tokens(self, text: str) -> int:
-        """Counts the tokens of a text, without special tokens."""
         return len(self.tokenizer.encode(text, add_special_tokens=False))
 
     @cached_property
@@ -105,7 +104,6 @@ def decoder_of(network: PreTrainedModel) -> Any:
 
 
 def embeddings_of(network: PreTrainedModel) -> int:
-    """Counts the tokens that a network knows."""
     embedding: Any = network.get_input_embeddings()
     return int(embedding.weight.shape[0])
 

@@ -43,7 +43,6 @@ class NaturalModel:
 
     @property
     def path(self) -> Path:
-        """Returns the place of the file, whether it is there or not."""
         return cache_folder() / f"{self.name}{SUFFIX}"
 
     @property

@@ -138,13 +138,11 @@ class Prompt:
         return tuple((stretch.start, stretch.end) for stretch in self.stretches)
 
     def tokens_of(self, kind: SpanKind) -> tuple[int, ...]:
-        """Returns the positions of the instructions of one kind."""
         same_kind = (stretch for stretch in self.stretches if stretch.kind == kind)
         return tuple(position for stretch in same_kind for position in range(stretch.start, stretch.end))
 
     @property
     def question_tokens(self) -> int:
-        """Counts the tokens at the end of the region that are a question."""
         return len(self.token_ids) - 1 - self.context_tokens[-1]
 
 
@@ -241,7 +239,6 @@ def gold_ids(tokenizer: PreTrainedTokenizerBase, question: Question, text: str) 
 
 
 def answer_text(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
-    """Decodes an answer to text, without special tokens."""
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
 
 

@@ -86,7 +86,6 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
 
 
 def run_entry(name: str, run: RunFile) -> RunEntry:
-    """Collects what a page tells of a run."""
     again = reproduction(run)
     return RunEntry(name, again.command, again.unknown, run.command, run.model_dump(mode="json", exclude={"job"}))
 

@@ -141,7 +141,6 @@ def _fill(executor: Executor, store: Store) -> None:
 
 
 def chunks(contexts: int) -> list[range]:
-    """Divides the contexts of a task into chunks."""
     return [range(first, min(first + CONTEXTS_IN_CHUNK, contexts)) for first in range(0, contexts, CONTEXTS_IN_CHUNK)]
 
 

@@ -152,11 +152,9 @@ class Identity(BaseModel):
         return self.model_dump(mode="json", exclude={"tasks", "policies", *PROVENANCE})
 
     def task(self, name: str) -> TaskIdentity | None:
-        """Finds a task of the run by its name."""
         return next((task for task in self.tasks if task.name == name), None)
 
     def policy(self, name: str) -> PolicyIdentity | None:
-        """Finds a policy of the run by its name."""
         return next((policy for policy in self.policies if policy.name == name), None)
 
 

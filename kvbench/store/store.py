@@ -196,7 +196,6 @@ class Store:
                 self.write_table(path, together)
 
     def write_rows(self, table: StoredTable, path: Path, rows: Sequence[BaseModel]) -> None:
-        """Writes or replaces one file of a table."""
         self.write_table(path, table.of_rows(rows))
 
     def write_table(self, path: Path, table: pa.Table) -> None:
@@ -236,7 +235,6 @@ class Store:
         return [table.row.model_validate(row) for row in rows.to_pylist()]
 
     def table(self, table: StoredTable, columns: Sequence[str] | None = None) -> pa.Table:
-        """Reads all rows of a table, or some columns of it."""
         files = [self.read(table, path, columns) for path in self.files(table)]
         names = [name for name in table.columns if columns is None or name in columns]
         rows = pa.concat_tables([table.schema.empty_table().select(names), *files])
@@ -335,7 +333,6 @@ def _kept_in_arrow(kind: pa.DataType) -> pd.ArrowDtype | None:
 
 
 def _objects(table: pa.Table) -> pd.DataFrame:
-    """Reads a table with its lists as lists of Python."""
     frame: pd.DataFrame = table.to_pandas()
     for field in table.schema:
         if pa.types.is_list(field.type):

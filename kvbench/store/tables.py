@@ -179,7 +179,6 @@ class StoredTable:
         return pa.schema(fields, metadata={VERSION_KEY: str(self.version)})
 
     def key_of(self, row: BaseModel) -> dict[str, Any]:
-        """Returns the columns of this table's key from a row that has them."""
         return {name: getattr(row, name) for name in self.key}
 
     def of_rows(self, rows: Iterable[BaseModel]) -> pa.Table:

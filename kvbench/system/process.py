@@ -50,7 +50,6 @@ def die_with_parent(parent: int) -> None:
 
 
 def is_running(process: int) -> bool:
-    """Tells whether a process of this machine is there."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -246,7 +246,6 @@ def points_of(levels: Iterable[Level], repeats: int = 1) -> tuple[Point, ...]:
 
 
 def by_kind(levels: Iterable[Level]) -> dict[str, tuple[float, ...]]:
-    """Returns the values of each kind, ascending."""
     groups = groupby(sorted(set(levels)), lambda level: level.kind)
     return {kind: tuple(level.value for level in of_kind) for kind, of_kind in groups}
 

@@ -32,7 +32,6 @@ def plain_and_way(policy: str) -> tuple[str, str]:
 
 
 def split_outside_brackets(text: str) -> list[str]:
-    """Splits a list at its commas outside of brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")

@@ -29,7 +29,6 @@ def kind_in(name: str) -> str:
 
 
 def is_one_of(name: str, kinds: Mapping[str, object]) -> bool:
-    """Tells whether a name is that of one of these kinds, with options or without."""
     matched = NAME.fullmatch(name)
     return matched is not None and matched["kind"] in kinds
 
@@ -70,7 +69,6 @@ def name_with(kind: TreatmentKind[BaseModel], options: BaseModel) -> str:
 
 
 def text_of(value: object) -> str:
-    """Writes the value of an option as it is given."""
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 else f"[{','.join(value)}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

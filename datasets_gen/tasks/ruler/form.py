@@ -94,7 +94,6 @@ class Vocabulary(BaseModel):
 
 @cache
 def vocabulary() -> Vocabulary:
-    """Reads the words, once."""
     return Vocabulary.model_validate(read_released("datasets_gen.tasks.ruler", "words.json", WORDS_SHA256))
 
 
@@ -121,7 +120,6 @@ class Needle:
         return self.template.format(**self.words)
 
     def spans(self, start: int) -> tuple[Span, ...]:
-        """Returns the spans of the sentence that starts there, and of its words."""
         text, places = write(self.template, self.words, start)
         words = (Span("subject" if slot == "subject" else "answer", *place) for slot, place in places.items())
         return (Span("fact", start, start + len(text)), *words)

@@ -41,7 +41,6 @@ class Repeats:
     other: int
 
     def write(self, order: random.Random, common: Sequence[str], others: Sequence[str]) -> str:
-        """Writes the numbered list, in an order of its own."""
         words = [*self.common * list(common), *self.other * list(others)]
         order.shuffle(words)
         return numbered(words)

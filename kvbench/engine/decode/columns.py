@@ -74,7 +74,6 @@ class TokenColumns:
         return len(self.last)
 
     def ending(self, places: slice) -> torch.Tensor:
-        """Tells which columns end within these places, as bool."""
         return torch.logical_and(self.last >= places.start, self.last < places.stop)
 
     def slices(self, most: int) -> list[slice]:
