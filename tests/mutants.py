@@ -303,7 +303,7 @@ MUTANTS = (
         f"{PAGES}/uses.py",
         "self.sort > self.highest_sure",
         "self.sort < self.highest_sure",
-        "tests/pages/test_front_findings.py::test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance",
+        "tests/pages/test_uses.py::test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance",
     ),
     Mutant(
         f"{DOWNLOADS}/sheets.py",
@@ -343,9 +343,9 @@ MUTANTS = (
     ),
     Mutant(
         f"{TERMINAL}/verdicts.py",
-        "{contest.sides[1]:.0f}",
-        "{contest.sides[0]:.0f}",
-        "tests/aggregate/test_answer_kinds.py::test_every_cell_shows_what_each_has_and_the_sign_of_its_verdict",
+        "one.other == duel.other",
+        "one.other != duel.other",
+        "tests/aggregate/test_verdict_tables.py::test_cells_are_counted_by_opponent_and_told_one_by_one_to_programs",
     ),
 )
 
