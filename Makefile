@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test pytest test-all mutants lint torture bench published claims readme docs pictures small-store clean
+.PHONY: run test pytest test-all mutants lint torture bench suite published claims readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,12 @@ mutants: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m kvbench bench
+
+# The rows of docs/performance.md and its picture: 25 minutes on two quiet cores.
+suite: $(INSTALLED)
+	for model in smollm2 gemma3; do $(BIN)/python -m kvbench fetch $$model --accept-terms || exit 1; done
+	$(BIN)/python docs/suite.py
+	$(BIN)/python -m kvbench.documents.pages
 
 # Do presses keep needles in the order of kvpress's public board? Half an hour a model and core, on each natural model.
 PUBLISHED := --suite published --context-tokens 1000 --max-new-tokens 48 --limit 8

@@ -168,12 +168,28 @@ def press() -> str:
     return f"```python\n{PRESS.read_text()}```"
 
 
+def performance() -> str:
+    """Returns the rows that ``make suite`` measured, with the machine."""
+    measured = json.loads((DOCS / "performance.json").read_text(encoding="utf-8"))
+    rows = (
+        (
+            row["name"],
+            f"{row['measured']:.3g} {row['unit']}".strip() + (f", {row['note']}" if row["note"] else ""),
+            f"{'≥' if row['at_least'] else '≤'} {row['target']:g}",
+            "yes" if row["met"] else "**no**",
+        )
+        for row in measured["rows"]
+    )
+    return f"{measured['machine']}.\n\n{table(('row', 'measured', 'target', 'met'), rows)}"
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "tasks": tasks,
     "policies": policies,
     "metrics": metrics,
     "commands": commands,
     "press": press,
+    "performance": performance,
     "faults": faults,
     "options of faults": options_of_faults,
     "quantisations": quantisations,

@@ -1,0 +1,212 @@
+"""Measures the rows of docs/performance.md and draws how the cost grows: ``make suite``, 25 minutes on two quiet cores.
+
+Whole commands are timed by the clock, with one thread a process; parts of one context in processor seconds.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch
+
+from datasets_gen import RULER, TASKS
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.treat.plan import plan, with_reference
+from kvbench.engine.treat.prefill import prefill
+from kvbench.models.load import LoadedModel, decoder_of, load_model
+from kvbench.prompts.context_length import lengthen
+from kvbench.prompts.mode import asked_of
+from kvbench.prompts.prompt import Prompt, build_prompts
+from policies import FULL, POLICIES, Policy, at_ratios
+
+DOCS = Path(__file__).parent
+KVBENCH = (sys.executable, "-m", "kvbench")
+FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
+ANSWER = 32  # tokens at most
+LENGTHS = (1024, 4096, 16384)
+BRANCHES = (1, 4, 16, 64, 256)
+GIGABYTE = 1e9
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table."""
+
+    name: str
+    measured: float
+    unit: str
+    target: float
+    at_least: bool  # whether the target is a least value, or a highest
+    note: str = ""
+
+    @property
+    def is_met(self) -> bool:
+        return self.measured >= self.target if self.at_least else self.measured <= self.target
+
+
+def held(process: int) -> int:
+    """Returns the bytes that a process and all below it hold, shared ones once."""
+    try:
+        below = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it has just ended
+        return 0
+    own = next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return own + sum(held(int(one)) for one in below)
+
+
+def timed(*words: str) -> tuple[float, float, str]:
+    """Runs a command of kvbench; returns its seconds, the most memory of all its processes in GB, and its output."""
+    start, most = time.monotonic(), 0
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen((*KVBENCH, *words), stdout=subprocess.PIPE, text=True, env=environment) as process:
+        while process.poll() is None and words[0] == "run":
+            most = max(most, held(process.pid))
+            time.sleep(1)
+        output, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(words)} ended with {process.returncode}")
+    return time.monotonic() - start, most / GIGABYTE, output
+
+
+def against_pipeline() -> Iterator[Row]:
+    """Compares the engine with kvpress's pipeline; one that gives other tokens ends with an error."""
+    short = ("--tasks", "base", "--limit", "1")
+    rows: dict[str, tuple[int, tuple[str, ...]]] = {
+        "smollm2": (30, short),
+        "gemma3": (25, (*short, "--ratios", "0.5")),
+        "reference": (20, ()),
+    }
+    for model, (target, options) in rows.items():
+        last = json.loads(timed("bench", "--model", model, *options, "--json")[2])["tables"]["bench"][-1]
+        times = last["pipeline_seconds"] / last["engine_seconds"]
+        yield Row(f"`bench --model {model}`, float32", times, "times", target, True, f"{last['equal']:,} answers equal")
+
+
+def whole_commands(folder: Path) -> Iterator[Row]:
+    """Times a run of twelve contexts, its page, and a list."""
+    words = ("--model", "smollm2", "--tasks", "niah_single_2", "--context-tokens", "1024", "--limit", "12")
+    seconds, gigabytes, _ = timed("run", *words, "--name", "grid", "--out", str(folder), "--site", str(folder / "site"))
+    yield Row("12 contexts × default policies × 5 ratios, SmolLM2, 1,024 tokens", seconds, "s", 90, False)
+    yield Row("peak memory of that, all processes", gigabytes, "GB", 6, False)
+    seconds, *_ = timed("site", str(folder / "grid"), "--site", str(folder / "again"))
+    yield Row("`site` of that run", seconds, "s", 5, False)
+    yield Row("`ls policies`", min(timed("ls", "policies")[0] for _ in range(3)), "s", 1, False)
+
+
+def default_policies() -> list[Policy]:
+    return [policy for policy in POLICIES.values() if policy.by_default and not policy.per_question]
+
+
+def prompt_of(model: LoadedModel, name: str, tokens: int) -> Prompt:
+    """Returns a context of a task with its questions."""
+    (task,) = asked_of(lengthen([{**TASKS, **RULER}[name]], tokens, None, model.count_tokens, model.name), model.name)
+    return build_prompts(model.tokenizer, task, task.example(0, 0), "agnostic")[0]
+
+
+def costs(
+    model: LoadedModel, prompt: Prompt, policies: Sequence[Policy], ratios: Sequence[float]
+) -> tuple[float, float, int]:
+    """Returns the processor seconds of reading a context for all policies and of decoding all answers, and how many
+    tokens went through the model."""
+    start = time.process_time()
+    trace = prefill(model, prompt, with_reference(plan(policies, at_ratios(ratios), prompt, 0), prompt))
+    read = time.process_time()
+    answers = decode(model, trace, ANSWER, None)
+    end = time.process_time()
+    asked = sum(len(prompt.questions[one.question].token_ids) + len(one.token_ids) for one in answers)
+    return read - start, end - read, trace.length + asked
+
+
+def seconds_a_token(model: LoadedModel, tokens: int = 512) -> float:
+    """Returns the processor seconds that a token costs at least: the products with all weights of the layers, of a
+    size at which this processor is fast."""
+    weights = [one for one in decoder_of(model.network).layers.parameters() if one.ndim == 2]
+    rows = {shape: torch.randn(tokens, shape[1]) for shape in {tuple(one.shape) for one in weights}}
+    best = float("inf")
+    for _ in range(3):
+        start = time.process_time()
+        for one in weights:
+            rows[tuple(one.shape)] @ one.T
+        best = min(best, time.process_time() - start)
+    return best / tokens
+
+
+def shares_of_the_roof() -> Iterator[Row]:
+    """Compares the products that a context needs, alone, with the time that the engine takes."""
+    for name, least in (("smollm2", 0.75), ("reference", 0.6)):
+        model = load_model(name, "cpu", "float32")
+        read, decoded, tokens = costs(model, prompt_of(model, "base", 1000), default_policies(), FIVE)
+        share = tokens * seconds_a_token(model) / (read + decoded)
+        yield Row(f"share of the roof, `{name}`, base at 1,000 tokens", share, "", least, True)
+
+
+def growth() -> tuple[list[tuple[int, float, float]], list[tuple[int, float]]]:
+    """Measures what longer contexts and more branches cost: by tokens the seconds of the model's own prefill and of the
+    engine, and by branches those of decoding."""
+    model = load_model("reference", "cpu", "float32")
+    lengths: list[tuple[int, float, float]] = []
+    branches: list[tuple[int, float]] = []
+    for tokens in LENGTHS:
+        prompt = prompt_of(model, "base", tokens)
+        alone, *_ = costs(model, prompt, [POLICIES[FULL]], FIVE[:1])
+        read, decoded, _ = costs(model, prompt, default_policies(), (0.5, 0.9))
+        lengths.append((tokens, alone, read + decoded))
+    prompt = prompt_of(model, "base", LENGTHS[0])
+    for count in BRANCHES:
+        ratios = [0.1 + 0.8 * number / count for number in range(count)]
+        branches.append((count, costs(model, prompt, [POLICIES["streaming_llm"]], ratios)[1]))
+    return lengths, branches
+
+
+def draw(lengths: Sequence[Sequence[float]], branches: Sequence[Sequence[float]], path: Path) -> None:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    tokens, alone, engine = zip(*lengths, strict=True)
+    left.loglog(tokens, alone, "o-", label="prefill of the model")
+    left.loglog(tokens, engine, "s-", label="default policies at two ratios, answers included")
+    right.loglog(*zip(*branches, strict=True), "o-", label="decoding of six questions")
+    for axes, words in ((left, "tokens of a context"), (right, "branches")):
+        axes.set(xlabel=words, ylabel="processor seconds")
+        axes.legend(frameon=False)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Measures everything, and writes docs/performance.json and docs/costs.png."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for measured in (against_pipeline(), whole_commands(Path(folder)), shares_of_the_roof()):
+            for row in measured:
+                print(row, flush=True)
+                rows.append(row)
+    lengths, branches = growth()
+    draw(lengths, branches, DOCS / "costs.png")
+    first, last = lengths[0], lengths[-1]
+    times = (last[2] / first[2]) / (last[1] / first[1])
+    rows.append(Row(f"growth from {first[0]:,} to {last[0]:,} tokens, over the prefill's", times, "times", 1, False))
+    times = branches[-1][1] / branches[0][1] / branches[-1][0]
+    rows.append(Row(f"growth from 1 to {branches[-1][0]} branches, over their number", times, "times", 1, False))
+    content = {
+        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "rows": [asdict(row) | {"met": row.is_met} for row in rows],
+    }
+    (DOCS / "performance.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def processor() -> str:
+    """Names the processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
