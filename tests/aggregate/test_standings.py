@@ -89,8 +89,9 @@ def test_a_press_of_a_narrow_window_is_ranked_against_nobody_and_keeps_what_else
         assert isinstance(rank, Blank)
         assert rank.short == "window 2 to 11 of 64"
         assert (value(board["tova"][RANK]).rank, value(board["knorm"][RANK]).rank) == (1, 2)
-        for measure in (AREA, SAFE_RATIO, RANDOM):
-            assert board["snapkv"][measure] == before[measure]
+        assert board["snapkv"][AREA] == before[AREA]
+        assert board["snapkv"][RANDOM] == before[RANDOM]
+        assert board["snapkv"][SAFE_RATIO] == before[SAFE_RATIO]
     of_paper = [standings_of(one, "hops")["snapkv"][RANK] for one in (records, plain)]
     assert of_paper[0] == of_paper[1]
 
