@@ -83,7 +83,7 @@ def _pairs(declared: type[BaseModel], common: type[BaseModel]) -> Iterable[tuple
 MEASURED = Path(__file__).parents[2] / "docs" / "claims"  # the register of each model, as the command wrote it
 NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
-COUNTED = {"holds": "hold", "does not hold": "do not hold", IN_PART: "hold in part", "undecided": "are undecided"}
+COUNTED = {"holds": "hold", "does not hold": "do not", IN_PART: "do in part", "undecided": "are undecided"}
 SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?", IN_PART: "±"}
 
 
@@ -94,11 +94,13 @@ def texts() -> str:
 
 
 def verdicts_in_short() -> str:
-    """Counts the verdicts on all claims on the first model, in a sentence."""
-    model = examined()[0]
-    verdicts = list(_verdicts(model).values())
-    counts = ", ".join(f"{verdicts.count(verdict)} {words}" for verdict, words in COUNTED.items())
-    return f"Of {len(verdicts)} claims on `{model}`: {counts}."
+    """Counts the verdicts on all claims, in a sentence for each of the first models."""
+    sentences = []
+    for model in examined()[:2]:
+        verdicts = list(_verdicts(model).values())
+        counts = [f"{verdicts.count(verdict)} {words}" for verdict, words in COUNTED.items() if verdict in verdicts]
+        sentences.append(f"Of {len(verdicts)} claims on `{model}` {', '.join(counts)}.")
+    return " ".join(sentences)
 
 
 def verdicts() -> str:
