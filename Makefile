@@ -22,10 +22,11 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 # The natural model on what it masters, at about 1,000 tokens, then a teaching model on what needs mastery, at levels that
 # they master; RULER's `vt` is beyond both. Where the natural model cannot be had, the teaching model answers all of it,
 # and its line of fetch says why.
-SHOWN := --policies snapkv,streaming_llm,expected_attention,keydiff --ratios 0.5,0.75 --limit 12
+SHOWN := --ratios 0.5,0.75 --limit 12
 NATURAL := --tasks niah_single_2,niah_multikey_1,niah_multivalue,base,instructions --difficulty base=1,instructions=0 \
-	$(SHOWN) --context-tokens 1000 --max-new-tokens 40
-TEACHING := --tasks hops,coreference,multi_entity,arithmetic --difficulty arithmetic=2 $(SHOWN)
+	--policies snapkv,streaming_llm,keydiff $(SHOWN) --context-tokens 1000 --max-new-tokens 40
+TEACHING := --tasks hops,coreference,multi_entity,arithmetic --difficulty arithmetic=2 \
+	--policies snapkv,streaming_llm,expected_attention,keydiff $(SHOWN)
 run: $(INSTALLED)
 	if $(BIN)/python -m kvbench fetch smollm2; \
 	then $(BIN)/python -m kvbench run --model smollm2 $(NATURAL) --name natural \

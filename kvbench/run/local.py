@@ -41,6 +41,7 @@ Result = TypeVar("Result")
 SMALL = 200_000_000  # parameters: two threads of a model of 135 million wait for each other as those of a small one do
 CAN_FORK = sys.platform == "linux"  # macOS has the call, and system libraries that fail after it
 CONTEXTS_TOGETHER = 4  # that a worker is given at most: prompts of few branches are decoded together
+AT_THE_END = 2  # of the last task, so that workers end at about the same time
 AHEAD = 4  # items of each worker that are begun or waiting: what is finished early is held in memory
 
 _job: Callable[[int], Any]  # of a worker process
@@ -203,7 +204,7 @@ class LocalExecutor:
         parts = [
             (unit, replace(unit, contexts=unit.contexts[start : start + size]))
             for unit in units
-            for size in [max(1, min(CONTEXTS_TOGETHER, each))]
+            for size in [max(1, min(AT_THE_END if unit is units[-1] else CONTEXTS_TOGETHER, each))]
             for start in range(0, len(unit.contexts), size)
         ]
         bound = self.grid.setting.kv_bound(self.model.device)
