@@ -82,6 +82,7 @@ class OwnRow(BaseModel):
     questions: tuple[OwnQuestion, ...] = Field(min_length=1)
     system: bool = False  # the context is a system prompt
     defence: Texts = ()  # in it, what forbids to give it away
+    instructions: Texts = ()  # in it, what has to be obeyed: what protection keeps and what GER of directives counts
     max_new_tokens: int | None = Field(None, ge=1, le=100_000)
 
 
@@ -150,12 +151,13 @@ def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
 
 
 def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
-    """Parts a system prompt into its defence and its directives: its protected texts, or all the rest where there are
-    none. No two spans overlap, and none ends with white space, which a tokenizer may count to the next word."""
+    """Parts a system prompt into its defence and its directives: its instructions, or its protected texts, or all the
+    rest where there are none. No two spans overlap, and none ends with white space, which a tokenizer may count to the
+    next word."""
     kinds: list[SpanKind | None] = [None] * len(context)
     protected = dict.fromkeys(question.protected for row in rows for question in row.questions if question.protected)
     parts: dict[SpanKind, list[str]] = {
-        "directive": list(protected or (context,)),
+        "directive": [text for row in rows for text in row.row.instructions] or list(protected or (context,)),
         "defence": [text for row in rows for text in row.row.defence],
     }
     for kind, texts in parts.items():
@@ -196,9 +198,13 @@ def _read(entry: object, where: str, name: str) -> ReadRow:
     several = len(row.questions) > 1
     places = [f"{where}, question {number}" if several else where for number in range(1, len(row.questions) + 1)]
     questions = tuple(_question(one, row, place) for one, place in zip(row.questions, places, strict=True))
-    if not row.system and (row.defence or any(one.directives or one.protected for one in row.questions)):
-        raise DatasetError(f'{where}: defence, directives and protected need a system prompt: give "system": true too')
-    _places_of_all(row.defence, "defence", row.context, where)
+    of_system = row.defence or row.instructions or any(one.directives or one.protected for one in row.questions)
+    if of_system and not row.system:
+        raise DatasetError(
+            f'{where}: defence, instructions, directives and protected need a system prompt: give "system": true too'
+        )
+    for name, texts in (("defence", row.defence), ("instructions", row.instructions)):
+        _places_of_all(texts, name, row.context, where)
     return ReadRow(where, row, questions)
 
 

@@ -102,8 +102,9 @@ def command(
     spans = [*example.spans, *(span for _, one in shown for span in one.spans)]
     columns = [Column(name) for name in ("task", "index", "context", "spans")]
     row = (chosen.name, index, example.context, spans)
+    marked = mark_spans(example.context, spans, protected={one.protected for _, one in shown})
     result = [
-        ResultTable("examples", columns, [row], view=mark_spans(example.context, spans)),
+        ResultTable("examples", columns, [row], view=marked),
         questions_table(shown),
     ]
     if tokenizer is not None:

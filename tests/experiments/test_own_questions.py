@@ -142,6 +142,10 @@ def test_a_system_prompt_says_what_is_obeyed_and_what_must_not_leak(write: Write
         ("directive", ATTACK["protected"]),
         ("defence", ATTACK["defence"]),
     ]
+    named = own_questions(write({**OBEY, "instructions": ["It opens at nine."]}, ATTACK)).example(0, 0)
+    assert [(one.kind, RULES[one.start : one.end]) for one in named.spans if one.kind == "directive"] == [
+        ("directive", "It opens at nine.")
+    ]
 
 
 # --- the forms of others
@@ -197,7 +201,7 @@ def without(row: Row, *names: str) -> Row:
         ({**LIVES, "system": "yes"}, "'system': Input should be a valid boolean"),
         (
             {**LIVES, "protected": True},
-            'defence, directives and protected need a system prompt: give "system": true too',
+            'defence, instructions, directives and protected need a system prompt: give "system": true too',
         ),
         ({**LIVES, "directives": ["upper"]}, "need a system prompt"),
         ({**OF_KVPRESS, "answer": []}, "'answers': Value should have at least 1 item"),
