@@ -17,6 +17,7 @@ from leaderboards.aggregate.row import (
     NEXT_TOKENS,
     OBEYED,
     RIGHT,
+    WITHOUT_MASTERY,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
@@ -65,6 +66,12 @@ def lead_of(full: SummaryRow | None) -> Lead:
     return next(others, QUESTIONS)
 
 
+def full_by_task(rows: Iterable[SummaryRow]) -> dict[str, float]:
+    """Returns what the full cache has of what leads each task, in percent."""
+    full = [(row.task, lead_of(row).measures[0], row) for row in rows if row.policy == FULL and row.task != ALL_TASKS]
+    return {task: value * measure.factor for task, measure, row in full if (value := measure.value(row)) is not None}
+
+
 def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
     """Returns the measures by which a task judges policies: the first of what leads there, and of the others those that
     the full cache has. Where nothing is attacked, nothing leaks, so that obedience leads alone."""
@@ -74,10 +81,10 @@ def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
 
 def first_shown(task: str, rows: Sequence[SummaryRow]) -> tuple[Measure, ...]:
     """Returns the measures that a page shows first of a task, whose ``rows`` these are: where the model cannot do it,
-    the likelihood of the right answer, which policies change all the same."""
+    what policies change all the same."""
     full = next((row for row in rows if row.policy == FULL), None)
     if full is not None and full.not_mastered:
-        return (DELTA_NLL,)
+        return tuple(measure for measure in WITHOUT_MASTERY if measure.value(full) is not None) or (DELTA_NLL,)
     return (RIGHT,) if task == ALL_TASKS else leading_measures(full)
 
 
@@ -127,7 +134,8 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
     if reached >= least:
         return None
     name = lead.short if lead is QUESTIONS else measure.title.lower()
-    return f"{CANNOT}: {name} {reached:.1f} with the full cache, below {least:.0f}"
+    why = f" (silence obeys {silence:.0f})" if lead is DIRECTIVES and silence and least > LEAST else ""
+    return f"{CANNOT}: {name} {reached:.1f} with the full cache, below {least:.0f}{why}"
 
 
 def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Mapping[str, Mark]:

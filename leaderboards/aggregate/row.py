@@ -26,6 +26,7 @@ UNANSWERED, SLOT_COVERAGE = MEASURES["unanswered_rate"], MEASURES["slot_coverage
 OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence"]
 NEXT_TOKENS, PERPLEXITY = MEASURES["next_token_accuracy"], MEASURES["perplexity"]
 DELTA_NLL = MEASURES["delta_nll"]
+WITHOUT_MASTERY = (LEAKAGE, DELTA_NLL)  # which tell of policies also where the model cannot do a task
 
 
 def _columns() -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from pandas import DataFrame, factorize, isna
 
 from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, not_mastered, obeyed_by_silence
-from leaderboards.aggregate.row import ALL_TASKS, DELTA_NLL, NONE_MASTERED, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, NONE_MASTERED, WITHOUT_MASTERY, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
 from leaderboards.statistics.bootstrap import (
@@ -418,7 +418,7 @@ def _mean_over_tasks(
         return SummaryCell(SummaryRow(**shared, complete=False), {})
     measures: dict[str, Any] = {}
     means = {}
-    for name, measure in {DELTA_NLL.field: DELTA_NLL}.items() if none_mastered else MEASURES.items():
+    for name, measure in {one.field: one for one in WITHOUT_MASTERY}.items() if none_mastered else MEASURES.items():
         # A task without directives is no reason to say nothing of the others.
         counted = [c for c in present if measure.over is not Over.CONCERNED or getattr(c.row, name) is not None]
         values = [getattr(cell.row, name) for cell in counted]

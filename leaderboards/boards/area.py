@@ -88,7 +88,7 @@ MASTERED = Definition(
 AREA = DerivedMeasure(
     name="area",
     better="higher",
-    line="mean of the task’s main measure over all realised ratios, in percent, with its 95 % interval",
+    line="mean height of the curve of the task’s main measure, from the full cache on, in percent",
     definition=Definition(
         "Area",
         "The mean height of the curve of the task’s main measure over the realised ratio, from the full cache at 0 to "

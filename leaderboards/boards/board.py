@@ -126,6 +126,7 @@ LEADING = (
     *SAFE_HEADINGS,
     "right",
     "next tokens",
+    "leaks more",
     "NLL rise",
     "wrong of answered",
     "GER",

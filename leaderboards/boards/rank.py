@@ -1,7 +1,7 @@
 """The rank of a policy among all methods of a board, with its interval."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Table
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray, discrete_interval
+from leaderboards.statistics.significance import fewest_clusters
 from policies.declaration.names import CONTROLS
 
 A_CONTROL = "a control has no rank"
@@ -80,7 +81,14 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
         one: {other: _ahead(known[one], known[other]) for other in known if known[other][0].axis == known[one][0].axis}
         for one in known
     }
-    return intervals | rank_intervals(ahead)
+    ranked = rank_intervals(ahead)
+    # Contexts so few that chance alone puts them all on one side tell nobody apart.
+    if min((profile.contexts for profile, _ in known.values()), default=0) < fewest_clusters():
+        ranked = {
+            name: replace(one, low=None, high=None, tied=tuple(other for other in ahead[name] if other != name))
+            for name, one in ranked.items()
+        }
+    return intervals | ranked
 
 
 def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -> FloatArray:

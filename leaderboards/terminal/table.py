@@ -18,6 +18,7 @@ from leaderboards.aggregate.row import (
     PERPLEXITY,
     RIGHT,
     UNANSWERED,
+    WITHOUT_MASTERY,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
@@ -42,7 +43,7 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     well, so that what is right says nothing of a task that has them."""
     means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do
     if any(row.not_mastered for row in means):
-        return [DELTA_NLL]
+        return [one for one in WITHOUT_MASTERY if any(one.value(row) is not None for row in means)] or [DELTA_NLL]
     counted = next((row.mean_of for row in means if row.mean_of), [row.task for row in rows])
     leads = {lead_of(row) for row in rows if row.task in counted and row.task != ALL_TASKS and row.complete}
     measures = [measure for lead, of_lead in TELLING.items() if lead in leads for measure in of_lead]

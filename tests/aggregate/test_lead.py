@@ -79,7 +79,8 @@ def test_silence_obeys_what_the_checkers_say_and_a_model_has_to_do_better() -> N
     assert obeyed_by_silence(records) == {("instructions", "agnostic"): pytest.approx(75)}
     (row,) = [row for row in summarise(records, resamples=20) if row.task == "instructions"]
     assert row.obeyed_by_silence == pytest.approx(75)
-    assert row.not_mastered == ("the model cannot do this task: directives obeyed 90.0 with the full cache, below 95")
+    reached = "directives obeyed 90.0 with the full cache, below 95 (silence obeys 75)"
+    assert row.not_mastered == f"the model cannot do this task: {reached}"
     assert not_mastered(full(directives_obeyed=0.9), silence=13.0) is None
 
 
