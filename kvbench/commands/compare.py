@@ -100,6 +100,7 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]
     files = {"records": folder, "page": comparison.page}
     notes = [f"{Path(model).name} is {lead.CARRIES_OVER}"] if lead.is_teaching(model) else []
+    notes += [f"full cache: {', '.join(f'{task} {value:.0f} %' for task, value in lead.full_by_task(rows).items())}"]
     level = comparison.duels[0].level
     look = ["python", "-m", "kvbench", "show", str(folder), "--policy", mine.name, f"--{level.kind}", str(level)]
     notes += [

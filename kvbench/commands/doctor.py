@@ -81,7 +81,11 @@ def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
     table = findings_table(policy.name, findings)
     if wrong := faulty_checks(findings):  # what each found stands in the table
         return Result([table], verdict=f"broken: {wrong}", fault=f"{policy.name} is not sound: {wrong}")
-    return Result([table], verdict="sound", notes=[f"next: python -m kvbench compare {press} --against snapkv,knorm"])
+    return Result(
+        [table],
+        verdict="sound",
+        notes=[f"next: python -m kvbench compare {press} --against snapkv,knorm --model {model}"],
+    )
 
 
 def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:

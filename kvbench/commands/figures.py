@@ -39,9 +39,7 @@ def command(
     only: Annotated[str, typer.Option(help="Figures of these alone, such as right,ger; comma-separated.")] = "",
     width: Annotated[str | None, typer.Option(help="Of each figure, such as 3.25in or 8cm.")] = None,
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
-    tables: Annotated[
-        bool, typer.Option("--tables", help="Write tables for a paper too, in LaTeX and Markdown.")
-    ] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Write tables for a paper too, in LaTeX.")] = False,
     every_task: EveryTask = False,
 ) -> Result:
     """Draws every curve of each task and mode, in each format."""

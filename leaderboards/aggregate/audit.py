@@ -50,7 +50,9 @@ class Unchanged:
         same = f"{where} changes nothing of what the full cache writes in all of {self.records} records"
         if self.removed < REMOVED_FROM:
             return f"{same}, and removed {self.removed:.0%} of the context: is it compressed at all?"
-        return f"{same}, though it removed {self.removed:.0%} of the context: do the questions need the rest?"
+        return (
+            f"{same}, though it removed {self.removed:.0%} of the context: perhaps the questions do not need the rest"
+        )
 
 
 def audit(

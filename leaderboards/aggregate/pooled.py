@@ -35,7 +35,8 @@ SHORT_TITLES = {OBEYED: "obeyed, not leaked", RIGHT: "right", NEXT_TOKENS: "next
 NOT_SHARED = "no level of both is complete"
 OF_AREAS = (
     "An area is the mean height of the curve over the realised ratio, from the full cache at 0 to where the shorter "
-    "curve ends, as on a board."
+    "curve ends, as on a board. Before the lowest level that was run the curve falls from the full cache in a straight "
+    "line, which counts for every policy."
 )
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
 FLAT = 1e-9  # differences below which are noise of sums

@@ -13,6 +13,7 @@ from leaderboards.claims.verdict import Judgement, number_text
 from leaderboards.downloads.tables import duels_sheet, pooled_sheet
 from leaderboards.statistics.text import count_text, p_text
 from leaderboards.terminal.result_table import Column, ResultTable
+from policies.declaration.names import RANDOM
 
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
 LINKS = {"better": "better than", "worse": "worse than", UNDECIDED: "not distinguished from"}
@@ -58,14 +59,17 @@ def _verdict_in_words(one: Pooled) -> str:
 
 
 def verdicts_in_words(pooled: Sequence[Pooled], presses: Sequence[Arguments] = ()) -> list[str]:
-    """Writes the verdicts in a line, such as "right: better than knorm; not distinguished from random", behind a line
-    for each press that ran with other arguments than its paper's."""
+    """Writes the verdicts in a line, such as "right, on base: better than knorm; not distinguished from random", behind
+    a line for each press that ran with other arguments than its paper's, and one of a press that is as good as
+    chance."""
     lines = [f"{name} is adapted, not as in its paper: {what}" for name, what in adapted_presses(presses).items()]
     groups: dict[str, list[str]] = {words: [] for words in (*LINKS.values(), TOO_FEW)}
     for one in pooled:
         groups[TOO_FEW if one.too_few else LINKS[one.verdict]].append(one.other)
+    chance = [one for one in pooled if one.other == RANDOM and one.verdict != "better" and not one.too_few]
+    lines += ["not shown to beat random"] if chance else []
     verdicts = "; ".join(f"{words} {', '.join(others)}" for words, others in groups.items() if others)
-    return [*lines, f"{pooled[0].title}: {verdicts}"] if pooled else lines
+    return [*lines, f"{pooled[0].title}, on {', '.join(pooled[0].tasks)}: {verdicts}"] if pooled else lines
 
 
 def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> ResultTable:

@@ -56,7 +56,7 @@ def test_outputs_that_are_all_those_of_the_full_cache_are_flagged() -> None:
     assert [flagged.policy for flagged in unchanged] == ["one", "other"]
     assert str(unchanged[0]) == (
         "one at ratio 0.5 changes nothing of what the full cache writes in all of 4 records, though it removed 50% of "
-        "the context: do the questions need the rest?"
+        "the context: perhaps the questions do not need the rest"
     )
 
 

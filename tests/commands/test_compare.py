@@ -57,7 +57,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     others = ("snapkv", "knorm", "random", "recency")
     told = " ".join(cli.out.split())
     undecided = f"too few contexts to judge against {', '.join(others)}"
-    adapted, _, verdicts = told.partition(" right: ")
+    adapted, _, verdicts = told.partition(" right, on base, hops: ")
     assert adapted.startswith("Loud snapkv is adapted, not as in its paper: window_size ")
     assert verdicts.startswith(undecided)
     lines = [line for line in cli.out.splitlines() if line.endswith("not distinguished")]

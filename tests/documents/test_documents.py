@@ -117,7 +117,7 @@ def test_each_command_runs_once_in_the_order_given(
             assert main(words) == 0, f"{command}\n{capsys.readouterr().err}"
     assert 'href="first/index.html"' in (tmp_path / "site/index.html").read_text()
     assert (tmp_path / "runs/first/summary.json").is_file()
-    assert (tmp_path / "figures/f1-base-agnostic.png").is_file()
+    assert (tmp_path / "figures/right-base-agnostic.png").is_file()
     assert "score, by kvpress" in (tmp_path / "site/imported.html").read_text()
     page = next((tmp_path / "site").glob("compare-*/compare-LoudValuesPress.html"))
     assert "against knorm" in page.read_text().lower()

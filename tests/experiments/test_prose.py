@@ -75,7 +75,7 @@ def test_two_policies_are_compared_by_the_next_tokens_of_own_text(cli: CommandLi
     small = ["--limit", 1, "--ratios", 0.9, "--context-tokens", 300, "--out", tmp_path / "runs"]
     words = ["compare", "recency", "--against", "knorm", "--tasks", "prose", "--data", path, *small]
     assert cli(*words, "--model", cli.model, "--site", tmp_path / "site", "--name", "x", "--every-task") == 0, cli.err
-    assert "recency next tokens" in " ".join(cli.out.split())
+    assert "recency next tokens, on prose: too few" in " ".join(cli.out.split())
     store = Store.open(tmp_path / "runs/x")
     frame = store.frame()
     assert 290 <= frame.context_tokens.min() <= frame.context_tokens.max() <= 302  # with the beginning of a text
