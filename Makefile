@@ -19,11 +19,11 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	touch $@
 
-# The natural model on what it masters, at about 900 tokens, then a teaching model on what needs mastery, at levels that
+# The natural model on what it masters, at about 1,000 tokens, then a teaching model on what needs mastery, at levels that
 # they master; RULER's `vt` is beyond both. Where the natural model cannot be had, the teaching model answers all of it,
 # and its line of fetch says why.
 NATURAL := --tasks niah_single_2,niah_multikey_1,niah_multivalue,base,instructions --difficulty base=1,instructions=0 \
-	--policies snapkv,streaming_llm,keydiff --ratios 0.25,0.5 --limit 12 --context-tokens 900 --max-new-tokens 48
+	--policies snapkv,streaming_llm,keydiff --ratios 0.25,0.5 --limit 12 --context-tokens 1000 --max-new-tokens 48
 TEACHING := --tasks hops,coreference,multi_entity,arithmetic --difficulty arithmetic=2 \
 	--policies snapkv,streaming_llm,expected_attention,keydiff --ratios 0.5,0.75 --limit 12
 run: $(INSTALLED)
