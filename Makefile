@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test pytest test-all mutants lint torture bench suite published claims readme docs pictures small-store clean
+.PHONY: run test pytest test-all mutants lint torture bench fetched suite published claims readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -62,23 +62,25 @@ mutants: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m kvbench bench
 
-# The rows of docs/performance.md and its picture: 25 minutes on two quiet cores.
-suite: $(INSTALLED)
+# Both natural models, in the user's cache folder.
+fetched: $(INSTALLED)
 	for model in smollm2 gemma3; do $(BIN)/python -m kvbench fetch $$model --accept-terms || exit 1; done
+
+# The rows of docs/performance.md and its picture: 25 minutes on two quiet cores.
+suite: fetched
 	$(BIN)/python docs/suite.py
 	$(BIN)/python -m kvbench.documents.pages
 
 # Do presses keep needles in the order of kvpress's public board? Half an hour a model and core, on each natural model.
 PUBLISHED := --suite published --context-tokens 1000 --max-new-tokens 48 --limit 8
-published: $(INSTALLED)
-	for model in smollm2 gemma3; do $(BIN)/python -m kvbench fetch $$model --accept-terms \
-		&& $(BIN)/python -m kvbench run --model $$model $(PUBLISHED) --name published-$$model || exit 1; done
+published: fetched
+	for model in smollm2 gemma3; do \
+		$(BIN)/python -m kvbench run --model $$model $(PUBLISHED) --name published-$$model || exit 1; done
 	$(BIN)/python -m kvbench site runs/published-smollm2 runs/published-gemma3 --site site/published
 
 # The verdicts that the README and docs/claims.md show, on natural models first: three hours on two cores.
-claims: $(INSTALLED)
+claims: fetched
 	mkdir -p docs/claims
-	for model in smollm2 gemma3; do $(BIN)/python -m kvbench fetch $$model --accept-terms || exit 1; done
 	$(BIN)/python -c "from kvbench.models.names import CLAIMS; [print(*pair) for pair in CLAIMS.items()]" | \
 	while read model options; do $(BIN)/python -m kvbench claims --model $$model $$options \
 		&& cp site/claims-$$model/claims.json docs/claims/$$model.json || exit 1; done

@@ -119,16 +119,18 @@ def mark_spans(
 ) -> Text:
     """Writes the spans of a context in brackets with their kinds, ``[fact Ada lives in [answer Rome].]``, and in
     colours where the output has any. ``stretches``: what is shown of the context, or nothing for all of it.
-    ``protected``: texts that must not leak, which are stored as directives."""
+    ``protected``: texts that must not leak, which are directives, answers of an attack, or both."""
     text = Text(printable(context))
     marks: list[tuple[int, int, int, str, str]] = []
+    kept_secret: set[tuple[int, int]] = set()
     for kind, style in STYLES.items():
         for span in dict.fromkeys(span for span in spans if span.kind == kind):
-            is_protected = context[span.start : span.end] in protected
-            if is_protected and kind == "answer":  # of an attack, which stands there as protected already
+            name = "protected" if context[span.start : span.end] in protected else kind
+            if (span.start, span.end) in kept_secret:
                 continue
+            if name == "protected":
+                kept_secret.add((span.start, span.end))
             text.stylize(style, span.start, span.end)
-            name = "protected" if is_protected else kind
             marks.append((span.start, 1, -span.end, f"[{name} ", style))
             marks.append((span.end, 0, -span.start, "]", style))  # before what opens at the same place
     marks.sort()

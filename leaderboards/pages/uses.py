@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import fmean
 
-from leaderboards.aggregate.lead import lead_of
+from leaderboards.aggregate.lead import full_by_task, lead_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     FEW_CONTEXTS,
@@ -15,7 +15,6 @@ from leaderboards.aggregate.row import (
     NEXT_TOKENS,
     OBEYED,
     RIGHT,
-    SummaryRow,
 )
 from leaderboards.boards.declaration import TableCell, TableRow, blank_sign
 from leaderboards.boards.safe_ratio import (
@@ -177,11 +176,7 @@ def uses_of(results: Results) -> tuple[Use, ...]:
 
     full = {row.task: row for row in results.rows if row.policy == FULL}
     lengths = {task: tokens for task, row in full.items() if (tokens := KEPT_TOKENS.value(row))}
-    heights = {
-        task: _measure_of(row).factor * value
-        for task, row in full.items()
-        if (value := _measure_of(row).value(row)) is not None
-    }
+    heights = full_by_task(results.rows)
     mastered = {
         use: [task for task in tasks if task in results.mastered] or tasks for use, tasks in tasks_by_use.items()
     }
@@ -193,15 +188,11 @@ def uses_of(results: Results) -> tuple[Use, ...]:
             fewest(tasks),
             _mean_of(lengths, tasks),
             _mean_of(heights, tasks),
-            _measure_of(full.get(tasks[0])),
+            lead_of(full.get(tasks[0])).measures[0],
         )
         for name, tasks in mastered.items()
         if tasks
     )
-
-
-def _measure_of(full: SummaryRow | None) -> Measure:
-    return lead_of(full).measures[0]
 
 
 def _mean_of(by_task: Mapping[str, float], tasks: Sequence[str]) -> float | None:

@@ -7,10 +7,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of, mark_of
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, first_shown, lead_of, mark_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
-    DELTA_NLL,
     FEW_CONTEXTS,
     LEAKAGE,
     NEXT_TOKENS,
@@ -18,7 +17,6 @@ from leaderboards.aggregate.row import (
     PERPLEXITY,
     RIGHT,
     UNANSWERED,
-    WITHOUT_MASTERY,
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
@@ -43,7 +41,7 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     well, so that what is right says nothing of a task that has them."""
     means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do
     if any(row.not_mastered for row in means):
-        return [one for one in WITHOUT_MASTERY if any(one.value(row) is not None for row in means)] or [DELTA_NLL]
+        return list(first_shown(ALL_TASKS, means))
     counted = next((row.mean_of for row in means if row.mean_of), [row.task for row in rows])
     leads = {lead_of(row) for row in rows if row.task in counted and row.task != ALL_TASKS and row.complete}
     measures = [measure for lead, of_lead in TELLING.items() if lead in leads for measure in of_lead]
