@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from datasets_gen import KNOWN_TASKS
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.experiments.options import check_count
+from kvbench.experiments.options import AUTO, at_levels, check_count
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
@@ -55,6 +56,10 @@ def command(
         raise KVBenchError(f"--only {only}: {error}") from error
     if limit is not None:
         check_count("--limit", limit)
+    if difficulty == AUTO:
+        raise KVBenchError(f"--difficulty {AUTO}: give the levels that doctor finds, such as base=2,instructions=0")
+    asked = {name for claim in claims for experiment in claim.experiments for name in experiment.tasks.split(",")}
+    at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)  # no run has all of them: checked once for all
     jobs = {
         name: job_of(experiment, size, limit, seed, device, dtype, difficulty)
         for name, experiment, size in experiments_of(claims, model, beside)

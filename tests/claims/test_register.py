@@ -59,6 +59,8 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     ("more", "complaint"),
     [
         (("--only", "Q9"), "--only Q9: unknown claim"),
+        (("--only", "F", "--difficulty", "bsae=2"), "unknown task with levels 'bsae'"),
+        (("--difficulty", "auto"), "--difficulty auto: give the levels"),
         (("--only", ","), "--only ,: no claim given"),
         (("--only", "R6", "--beside", "./nowhere"), "there is no model at nowhere"),
         (("--limit", "0"), "--limit is 1 or more"),
