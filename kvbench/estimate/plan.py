@@ -52,7 +52,8 @@ ROWS, FEW_ROWS = 256, 8  # of the measured products: of a prefill, and of decodi
 CALLS = 60  # operations of a layer in a pass, each of which costs a call however little it computes
 LARGE = 2**24  # numbers, more than caches hold
 QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow that much at four times the length
-CONTEXTS_READ = 3  # of each task, to count their tokens and questions
+CONTEXTS_READ = 3  # of each generated task, to count their tokens and questions
+FILE_READ = 100  # of a file
 BEHIND = 12  # tokens that an answer has behind its gold where it ends with its sentence or line: fewer, or all it may
 SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
 PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
@@ -232,7 +233,8 @@ def load_of(
 ) -> Load:
     """Reads a few contexts of a task with the model's tokenizer; ``tokens`` replaces the count of every context."""
     mode = grid.setting.mode
-    examples = [grid.example(task, index) for index in range(min(contexts, CONTEXTS_READ))]
+    # Contexts of a file differ in length and in questions as those of a generator do not.
+    examples = [grid.example(task, index) for index in range(min(contexts, task.most or CONTEXTS_READ, FILE_READ))]
     prompts = [one for example in examples for one in prompt.build_prompts(tokenizer, task, example, mode)]
     tokenized = [question for one in prompts for question in one.questions]
     golds = mean(max(0, len(question.gold_ids) - 1) for question in tokenized)

@@ -142,7 +142,7 @@ class Pooled:
             f"{self.span}{f', mean of {len(self.tasks)} tasks' if len(self.tasks) > 1 else ''}",
             self.reason or f"n = {self.n}",
             f"few contexts: {self.fewest} of a task" if few else "",
-            f"p by Holm over {self.family}" if self.p is not None and self.family > 1 else "",
+            f"p corrected for {self.family} comparisons (Holm)" if self.p is not None and self.family > 1 else "",
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return tuple(filter(None, clauses))

@@ -24,6 +24,7 @@ LATEX = str.maketrans(
     }
 )
 PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb,longtable}"
+PAGE_ROWS = 45  # that a page of a paper holds
 NO_LATIN = re.compile("[^\x20-\u017f]")
 MARKED = (
     "In bold the best of the methods of a column at a level, where the paired differences of all others from it leave "
@@ -105,8 +106,15 @@ def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str]
             "–" if row is None else measure.text(measure.value(row)) + " ○" * (mark == "tie")
             for (row, measure), mark in zip(found, marks, strict=True)
         ]
+        texts[-1] += _interval_text(*found[-1])
         body.append((names[level] if policy != FULL else "", _with_mark(policy, policy in adapted), *texts))
-    return PrintTable(body, f"Percent right, or what a heading names, in percent. {MARKED} {told}", True, bold)
+    caption = f"Percent right, or what a heading names, in percent; in brackets the 95 % interval. {MARKED} {told}"
+    return PrintTable(body, caption, len(body) > PAGE_ROWS, bold)
+
+
+def _interval_text(row: SummaryRow | None, measure: Measure) -> str:
+    ends = measure.interval(row) if row else None
+    return f" [{', '.join(map(measure.text, ends))}]" if ends else ""
 
 
 def _columns_of(rows: Sequence[SummaryRow]) -> dict[str, Measure]:

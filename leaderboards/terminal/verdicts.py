@@ -11,7 +11,7 @@ from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.claims.verdict import Judgement, number_text
 from leaderboards.downloads.tables import duels_sheet, pooled_sheet
-from leaderboards.statistics.text import count_text, p_text
+from leaderboards.statistics.text import p_text
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.names import RANDOM
 
@@ -95,7 +95,7 @@ def few_contexts(duels: Sequence[Duel]) -> list[str]:
 def _few(fewest: int) -> list[str]:
     if fewest >= FEW_CONTEXTS:
         return []
-    return [f"only {count_text(fewest, 'context')}: verdicts from fewer than {FEW_CONTEXTS} say little"]
+    return [f"few contexts ({fewest}): verdicts from fewer than {FEW_CONTEXTS} say little"]
 
 
 def summary_line(duels: Sequence[Duel]) -> str:

@@ -62,7 +62,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert verdicts.startswith(undecided)
     lines = [line for line in cli.out.splitlines() if line.endswith("not distinguished")]
     assert len(lines) == len(others), "of four contexts nothing can be told"
-    assert "only 2 contexts: verdicts from fewer than 10 say little" in told
+    assert "few contexts (2): verdicts from fewer than 10 say little" in told
     assert "against snapkv: better in 0, worse in 0, not distinguished in 4 of 4 cells" in told
     assert "examples of its worst answers: python -m kvbench show" in told
     assert "adapted" in cli.out
@@ -70,7 +70,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert "Against snapkv" in page
     assert "Against knorm" in page
     assert "Arguments that the presses ran with" in page
-    assert "Only 2 contexts" in page
+    assert "Few contexts (2)" in page
     (folder,) = (tmp_path / "runs").glob("compare-*")
     assert Store.open(folder).run.status == "complete"
     calls.clear()

@@ -1,5 +1,6 @@
 """A plan is arithmetic on named constants: cases by hand, properties, and one line for what cannot be meant."""
 
+import json
 import re
 from collections import defaultdict
 from dataclasses import replace
@@ -86,6 +87,18 @@ def test_counts_come_from_the_tasks_and_the_model_themselves(toy_folder: Path, l
     assert counts.tokens == len(prompt.token_ids)
     loads = plan_of(Job(tasks="long_context,base", limit=2, policies="knorm"), SHAPE, 32_768).loads
     assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}
+
+
+def test_all_contexts_of_a_file_are_counted(tmp_path: Path) -> None:
+    asked = [8, 1, 1, 1, 1]
+    rows = [
+        {"context": f"Number {place} lives in Rome.", "questions": [{"question": "Where?", "answers": "Rome"}] * count}
+        for place, count in enumerate(asked)
+    ]
+    file = tmp_path / "uneven.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    (counts,) = plan_of(Job(tasks=str(file), limit=5, policies="knorm"), SHAPE, None).loads
+    assert counts.contexts * counts.questions == sum(asked)
 
 
 def test_the_command_prints_a_plan(cli: CommandLine) -> None:

@@ -107,11 +107,14 @@ def test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_m
     for number, (ratio, policy, *texts) in enumerate(body, start=2):
         for column, (task, text) in enumerate(zip(("base", "hops", "all"), texts, strict=True), start=2):
             row = by_place[task, policy.split(" ")[0], float(ratio)]
-            assert text.removesuffix(" ○") == f"{100 * row.right:.1f}"
-            assert text.endswith(" ○") == ("right" in row.tied_in)
+            number_text, _, interval = text.partition(" [")
+            assert number_text.removesuffix(" ○") == f"{100 * row.right:.1f}"
+            assert number_text.endswith(" ○") == ("right" in row.tied_in)
+            ends = (row.right_low, row.right_high) if task == "all" else None  # the last column alone has room
+            assert interval == (f"{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if ends else "")
             assert ((number, column) in table.bold) == ("right" in row.best_in)
     assert table.bold
-    assert any(text.endswith("○") for row in body for text in row)
+    assert any("○" in text for row in body for text in row)
     best = min(table.bold)
     assert rf"\textbf{{{table.rows[best[0]][best[1]]}}}" in table.latex()
     assert "In bold the best" in table.caption
