@@ -33,7 +33,7 @@ from kvbench.engine.studies.walks import (
     sampler,
     teacher_forced,
 )
-from kvbench.models.precision import in_dtype
+from kvbench.models.precision import MULTIPLIED, in_dtype
 from tests.support.models.plain_llama import PlainLlama
 from tests.support.models.toy import model_of, toy_model
 
@@ -155,6 +155,24 @@ def test_states_are_those_of_a_plain_llama() -> None:
     for layer in range(2):
         assert np.allclose(states.keys[layer].transpose(0, 1).numpy(), np.stack(plain.keys[layer]), atol=5e-5)
         assert np.allclose(states.values[layer].transpose(0, 1).numpy(), np.stack(plain.values[layer]), atol=5e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sums_of_16_bits_are_those_of_float32_rounded(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against torch's own products: nearly all numbers are the same, the others neighbours."""
+    torch.manual_seed(0)
+    given = torch.randn(50, 64, dtype=getattr(torch, dtype))
+    made = {}
+    for has_products in (True, False):
+        monkeypatch.setitem(MULTIPLIED, dtype, lambda answer=has_products: answer)
+        layer = in_dtype(model_of("llama").network, dtype).model.layers[0].self_attn.q_proj
+        assert ("forward" in vars(layer)) != has_products
+        assert layer.weight.dtype == given.dtype
+        made[has_products] = layer(given)
+    one, other = made[True], made[False]
+    assert one.dtype == other.dtype == given.dtype
+    assert (one == other).float().mean() > 0.9
+    assert torch.allclose(one.double(), other.double(), rtol=2 * torch.finfo(given.dtype).eps, atol=1e-3)
 
 
 def test_drift_is_as_large_as_rounding_and_has_a_number_for_each_step_and_position() -> None:
