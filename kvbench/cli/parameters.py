@@ -80,7 +80,9 @@ Repeats = Annotated[
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(help="Rows of ifeval or gsm8k as JSONL, by default those on the hub; a text for prose, or wikitext."),
+    typer.Option(
+        help="Rows of ifeval or gsm8k as JSONL, else from the hub; a text for prose: a file, wikitext or python."
+    ),
 ]
 Defence = Annotated[
     Placement | None,

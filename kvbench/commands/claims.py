@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from datasets_gen import KNOWN_TASKS
+from datasets_gen.tasks.prose import PROSE
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.options import AUTO, at_levels, check_count
@@ -43,6 +44,7 @@ def command(
     ] = None,
     limit: options.Limit = None,
     difficulty: options.Difficulty = None,
+    data: options.Data = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -61,7 +63,7 @@ def command(
     asked = {name for claim in claims for experiment in claim.experiments for name in experiment.tasks.split(",")}
     at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)  # no run has all of them: checked once for all
     jobs = {
-        name: job_of(experiment, size, limit, seed, device, dtype, difficulty)
+        name: job_of(experiment, size, limit, seed, device, dtype, difficulty, data)
         for name, experiment, size in experiments_of(claims, model, beside)
     }
     for job in jobs.values():
@@ -71,7 +73,7 @@ def command(
     stores: dict[str, Store] = {}
     for size in dict.fromkeys((model, beside)):  # one after the other: both may not fit into memory
         stores |= _run({name: job for name, job in jobs.items() if job.model == size}, out)
-    register = published.publish_register(claims, model, stores, seed, site, beside, difficulty)
+    register = published.publish_register(claims, model, stores, seed, site, beside, difficulty, data)
     return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
 
 
@@ -97,13 +99,15 @@ def job_of(
     device: str,
     dtype: str,
     difficulty: str | None = None,
+    data: Path | None = None,
 ) -> Job:
-    """Returns the options of the run that an experiment asks for; it has no controls but the full cache, and of the
-    levels of ``difficulty`` those of its own tasks."""
+    """Returns the options of the run that an experiment asks for; it has no controls but the full cache, of the levels
+    of ``difficulty`` those of its own tasks, and the ``data`` where it measures next tokens."""
     levels, tasks = difficulty, experiment.tasks.split(",")
     if levels and "=" in levels:
         levels = ",".join(part for part in levels.split(",") if part.partition("=")[0].strip() in tasks)
     return Job(
+        data=data if PROSE.name in tasks else None,
         difficulty=levels or None,
         model=model,
         device=device,

@@ -19,7 +19,7 @@ from kvbench.experiments.catalogue import (
     with_references,
     without,
 )
-from kvbench.experiments.data import check_judges, with_data, with_essays
+from kvbench.experiments.data import check_judges, is_here, with_data, with_essays
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.experiments.options import (
     at_levels,
@@ -91,7 +91,7 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     another version here, comes from a file that is not here, or is as long as so many tokens of a model that is not."""
     job, model = run.job, run.identity.model
     made: list[Task] = []
-    if job and model_is_here and all(file is None or file.is_file() for file in (job.data, job.essays)):
+    if job and model_is_here and is_here(job.data) and is_here(job.essays):
         with suppress(KVBenchError, DatasetError):  # of data that is not here, or that a stranger wrote into run.json
             coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
             made = _tasks_of(job, coverage, count_by(job.model))

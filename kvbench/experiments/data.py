@@ -18,6 +18,7 @@ from leaderboards.metrics.judges.obedience import check_directives, official
 HUB = "google/IFEval"
 GSM8K_HUB = "openai/gsm8k"
 WIKITEXT_HUB, WIKITEXT = "Salesforce/wikitext", Path("wikitext")  # named by --data, as prose needs none
+PYTHON = Path("python")  # named likewise: the reference of Python's language, which every Python has
 
 
 def with_data(
@@ -44,12 +45,26 @@ def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
             return task
         if data == WIKITEXT and not data.exists():
             return prose.prose_of(prose.articles_of(hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test")))
+        if data == PYTHON and not data.exists():
+            return prose.prose_of(python_reference())
         return prose.prose_of(prose.read_texts(data))
     if data is not None:
         return gsm8k.gsm8k_of(gsm8k.read_rows(data))
     shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")
     problems = hub_entries(GSM8K_HUB, name="main", split="test")
     return gsm8k.gsm8k_of(gsm8k.rows_of([*shots, *problems], GSM8K_HUB))
+
+
+def python_reference() -> list[str]:
+    """Returns the paragraphs of the reference of Python's language, without code, each topic as a text."""
+    topics = importlib.import_module("pydoc_data.topics").topics
+    parts = [text.split("\n\n") for text in topics.values()]
+    return ["\n\n".join(part for part in of_topic if part[:1].isalpha() and part.endswith(".")) for of_topic in parts]
+
+
+def is_here(file: Path | None) -> bool:
+    """Tells whether what an option names can be read on this machine."""
+    return file is None or file == PYTHON or file.is_file()
 
 
 def with_essays(tasks: Sequence[Task], essays: Path | None) -> list[Task]:

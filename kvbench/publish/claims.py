@@ -36,6 +36,7 @@ def publish_register(
     site: Path | None,
     beside: str | None = None,
     difficulty: str | None = None,
+    data: Path | None = None,
 ) -> Register:
     """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
     evidence = {
@@ -50,6 +51,7 @@ def publish_register(
         "model": model,
         "beside": beside,
         "difficulty": difficulty,
+        "data": None if data is None else str(data),
         "runs": {name: str(store.folder) for name, store in stores.items()},
         "claims": register_rows(judgements),
     }
@@ -60,7 +62,7 @@ def publish_register(
     runs = {
         name: Run(store.folder.name, site_of_run(folder, store), str(store.folder)) for name, store in stores.items()
     }
-    write_text_atomically(page, build_claims(model, judgements, runs, [sheet], beside, difficulty))
+    write_text_atomically(page, build_claims(model, judgements, runs, [sheet], beside, difficulty, data))
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)
     counts = Counter(one.verdict for one in judgements)

@@ -41,10 +41,11 @@ def build_claims(
     sheets: Sequence[Sheet],
     beside: str | None = None,
     difficulty: str | None = None,
+    data: PurePath | None = None,
 ) -> str:
     """Builds the page as text; the same input gives the same bytes. ``runs``: by the name of the experiment.
     ``sheets``: tables that lie in ``data`` beside it. ``beside``: the model of another architecture. ``difficulty``:
-    the levels of tasks."""
+    the levels of tasks. ``data``: the running text of which next tokens are measured."""
     by_claim = [list(group) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
     sections: list[dict[str, Any]] = [
         {
@@ -60,6 +61,7 @@ def build_claims(
         model=model,
         beside=beside,
         difficulty=difficulty,
+        data=data,
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
         columns=COLUMNS,
         texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section["claim"].text)],

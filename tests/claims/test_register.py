@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kvbench.store.store import Store
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.registry import claims
@@ -39,7 +40,7 @@ def test_experiments_share_a_model_and_a_second_start_has_everything(
 
 
 def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
-    assert cli(*words(cli, "--only", "E1", "--limit", 1, "--json")) == 0
+    assert cli(*words(cli, "--only", "E1", "--limit", 1, "--data", "python", "--json")) == 0
     printed = json.loads(cli.out)
     parts = ["int8, directives obeyed", "int4, directives obeyed", "int8, right answers", "int4, right answers"]
     parts += ["int8, next tokens", "int4, next tokens"]
@@ -48,7 +49,10 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     assert printed["verdict"].startswith("1 claims in 6 statistics on ")
     written = json.loads((cli.folder / "site/claims.json").read_text())
     assert [row["claim_part"] for row in written["claims"]] == parts
-    assert Path(written["runs"]["quantised"]).is_dir()
+    assert written["data"] == "python"
+    asked = {one.name: one.version for one in Store.open(Path(written["runs"]["quantised"])).run.identity.tasks}
+    assert "+text." in asked["prose"]
+    assert "+text." not in asked["base"]
     assert (cli.folder / "site/data/claims.csv").read_text().startswith("claim,text,words,reported,statistic")
     page = (cli.folder / "site/claims.html").read_text()
     assert "base: the full cache reaches" in Elements(page).text
@@ -61,6 +65,7 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         (("--only", "Q9"), "--only Q9: unknown claim"),
         (("--only", "F", "--difficulty", "bsae=2"), "unknown task with levels 'bsae'"),
         (("--difficulty", "auto"), "--difficulty auto: give the levels"),
+        (("--only", "E1", "--data", "nowhere.txt"), "--data nowhere.txt cannot be read"),
         (("--only", ","), "--only ,: no claim given"),
         (("--only", "R6", "--beside", "./nowhere"), "there is no model at nowhere"),
         (("--limit", "0"), "--limit is 1 or more"),

@@ -109,6 +109,20 @@ def test_a_run_measures_the_likelihood_of_next_tokens_alone(cli: CommandLine, tm
     assert frame[["f1", "hallucinated", "masked", "due", "unended"]].isna().all(axis=None)
 
 
+def test_the_reference_of_python_is_running_text_that_every_machine_has(cli: CommandLine, tmp_path: Path) -> None:
+    (task,) = with_data([PROSE], Path("python"), None)
+    contexts = task.most or 0
+    assert contexts > 100
+    for index in range(0, contexts, 10):
+        example = task.example(0, index)
+        assert len(example.context.split()) >= 20
+        assert "::=" not in example.context, "it has no grammar"
+        assert "***" not in example.context, "nor headings"
+    assert cli(*cli.words("--tasks", "prose", "--limit", "2", "--data", "python")) == 0, cli.err
+    assert cli("show", tmp_path / "runs/x") == 0, cli.err
+    assert task.example(0, 0).questions[0].text.split()[0] in cli.out
+
+
 def test_wikitext_comes_from_the_hub_and_its_rows_are_joined_to_articles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows as they stand there: with a space and a line end, empty ones between paragraphs."""
     body = WORDS.split()
