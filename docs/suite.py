@@ -153,6 +153,8 @@ def growth() -> tuple[list[tuple[int, float, float]], list[tuple[int, float]]]:
     """Measures what longer contexts and more branches cost: by tokens the seconds of the model's own prefill and of the
     engine, and by branches those of decoding."""
     model = load_model("reference", "cpu", "float32")
+    model.network.config.max_position_embeddings = 2 * LENGTHS[-1]  # costs do not depend on what it answers there
+    model.tokenizer.model_max_length = 2 * LENGTHS[-1]
     lengths: list[tuple[int, float, float]] = []
     branches: list[tuple[int, float]] = []
     for tokens in LENGTHS:

@@ -9,7 +9,6 @@ from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.estimate import plan as plans
 from kvbench.experiments.build_grid import check_job
-from kvbench.experiments.catalogue import DEFAULT
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
@@ -28,12 +27,13 @@ def command(
     key_heads: Annotated[int | None, typer.Option(help="Key heads of a layer.")] = None,
     head_size: Annotated[int, typer.Option(help="Numbers in a key.")] = 128,
     parameters: Annotated[float | None, typer.Option(help="Parameters, in billions.")] = None,
+    suite: options.Suite = None,
     tasks: options.Tasks = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
     data: options.Data = None,
     context_tokens: options.ContextTokens = None,
-    policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = DEFAULT,
+    policies: options.Policies = None,
     ratios: options.Ratios = None,
     budgets: options.Budgets = None,
     rates: options.Rates = None,
@@ -45,7 +45,7 @@ def command(
     ] = "h100",
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
-    tokens = tokens_of_run(context_tokens, None, tasks)
+    tokens = tokens_of_run(context_tokens, suite, tasks)
     job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": None})
     model_source(model)
     check_job(job)

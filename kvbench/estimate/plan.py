@@ -23,7 +23,8 @@ from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 from kvbench.system.process import processor_name
 from leaderboards.metrics.declaration import size_text
-from leaderboards.statistics.significance import USUAL_SPREAD, clusters_to_detect, smallest_detectable
+from leaderboards.statistics.significance import clusters_to_detect, smallest_detectable, usual_spread
+from leaderboards.statistics.text import count_text
 from policies import LazyModule, Policy
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
         2.0 * ROWS * hidden_size * 4 * hidden_size / _best_seconds(lambda: torch.mm(left, right)),
         weights.nbytes / _best_seconds(lambda: torch.mm(left[:FEW_ROWS], weights.t())),
         float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
-        f"measured now: {torch.get_num_threads()} threads of {processor_name()}",
+        f"measured now: {count_text(torch.get_num_threads(), 'thread')} of {processor_name()}",
         call,
         2 * weights.nbytes / _best_seconds(lambda: target.copy_(weights)),
     )
@@ -400,16 +401,20 @@ def rows_of(cost: RunCost) -> list[tuple[str, str]]:
     slowest = max(policies, key=lambda name: policies[name])
     shown = []
     for contexts in sorted({load.contexts for load in cost.loads}):
-        smallest = smallest_detectable(USUAL_SPREAD, contexts)
-        seen = "no difference" if smallest is None else f"differences from {smallest:.0f} points of right answers"
-        shown.append((f"{contexts:,} contexts of a task show", seen))
+        of_tasks = {one.task: usual_spread(one.questions) for one in cost.loads if one.contexts == contexts}
+        smallest = {task: smallest_detectable(spread, contexts) for task, spread in of_tasks.items()}
+        seen = _range(
+            {task: points for task, points in smallest.items() if points is not None}, "points of right answers"
+        )
+        shown.append((f"{contexts:,} contexts of a task show", f"differences from {seen}" if seen else "no difference"))
+    needed = {load.task: float(clusters_to_detect(POINTS, usual_spread(load.questions))) for load in cost.loads}
     weights, context = size_text(cost.shape.weight_bytes), size_text(cost.context)
     return [
         ("answers", f"{sum(load.answers for load in cost.loads):,.0f}"),
         *shown,
-        (f"contexts that show {POINTS} points", f"{clusters_to_detect(POINTS):,}"),
+        (f"contexts that show {POINTS} points", _range(needed, "of a task")),
         ("memory of a worker", f"weights {weights} + cache {context}, peak {size_text(cost.needed)}"),
-        ("devices of a worker", f"{cost.devices:,} × {cost.machine.name}"),
+        ("devices that together hold a worker", f"{cost.devices:,} × {cost.machine.name}"),
         ("time of all devices", hours(cost.devices * cost.seconds)),
         *((f"- {part}", hours(seconds)) for part, seconds in parts.items()),
         *([(f"of it by {slowest}", hours(policies[slowest]))] if slowest else []),
@@ -417,12 +422,24 @@ def rows_of(cost: RunCost) -> list[tuple[str, str]]:
     ]
 
 
+def _range(by_task: Mapping[str, float], unit: str) -> str:
+    """Writes the lowest and the highest number of some tasks, each with its task; one alone where all are alike."""
+    if not by_task:
+        return ""
+    lowest, highest = (choose(by_task, key=by_task.__getitem__) for choose in (min, max))
+    low, high = (f"{by_task[task]:,.0f}" for task in (lowest, highest))
+    return f"{low} {unit}" if low == high else f"{low} ({lowest}) to {high} ({highest}) {unit}"
+
+
 def assumptions(cost: RunCost) -> list[str]:
     """Says which cards hold a worker, and what the figures rest on, a sentence each."""
     shape = cost.shape
-    fits = [name for name, card in MACHINES.items() if cost.needed <= card.memory * USABLE]
-    others = [name for name in MACHINES if name not in fits]
-    cards = [f"{what} {', '.join(names)}" for what, names in (("fits", fits), ("too much for", others)) if names]
+    sizes = {f"{name} ({size_text(card.memory)})": card.memory * USABLE for name, card in MACHINES.items()}
+    fits = [name for name, size in sizes.items() if cost.needed <= size]
+    others = [name for name in sizes if name not in fits]
+    cards = [
+        f"{what} {', '.join(names)}" for what, names in (("fits one", fits), ("too much for one", others)) if names
+    ]
     unmeasured = sorted({policy.name for load in cost.loads for policy, _ in load.branches} - set(PRESSES))
     return [
         f"The peak is weights, the longest context, its largest branch beside it, and keep masks: {'; '.join(cards)}.",

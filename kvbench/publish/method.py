@@ -13,7 +13,10 @@ from kvbench.prompts.context_length import default_tokens
 from kvbench.store.run_file import Job, PolicyIdentity, RunFile, TaskIdentity
 from leaderboards.aggregate.arguments import argument_rows, arguments_of_records
 from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
-from policies import KINDS, POLICIES, TITLES
+from policies import KINDS, POLICIES, TITLES, Policy
+from policies.composition import TREATMENTS
+from policies.treatments.deployed import WAYS, Way
+from policies.treatments.options import kind_in
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def _policy(entry: PolicyIdentity, used: str) -> PolicyEntry:
     known = POLICIES.get(entry.name)
     return PolicyEntry(
         name=entry.name,
-        description=known.description if known else "No policy of kvbench: a press of its own file or package",
+        description=_description(entry.name),
         paper=entry.paper.strip("-"),
         title=TITLES.get(known.paper, "") if known else "",
         runs=known.ways if known else "plug-in",
@@ -111,6 +114,16 @@ def _policy(entry: PolicyIdentity, used: str) -> PolicyEntry:
         arguments=used,
         in_run=True,
     )
+
+
+def _description(name: str) -> str:
+    """Describes a policy by its parts, such as ``snapkv+int8(group=32)``; one of none of kvbench's is told as such."""
+    kinds_of: tuple[Mapping[str, Policy | Way], ...] = (POLICIES, TREATMENTS, WAYS)
+    known = {kind: one.description for kinds in kinds_of for kind, one in kinds.items()}
+    kinds = [name] if name in POLICIES else [kind_in(part) for part in name.split("+")]
+    if not set(kinds) <= known.keys():
+        return "No policy of kvbench: a press of its own file or package"
+    return "; ".join(known[kind] for kind in kinds)
 
 
 def _task(entry: TaskIdentity, records: DataFrame | None) -> TaskEntry:

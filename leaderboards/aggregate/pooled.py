@@ -111,7 +111,7 @@ class Pooled:
         more = "" if with_more is None else f"; --limit {MORE * self.limit} would see ±{_digits(with_more)}"
         if smallest is None:
             at_once = f" in {self.family} tests at once" if self.family > 1 else ""
-            return f"n = {self.n} is too few to tell any difference{at_once}{more}"
+            return f"no difference can be seen{at_once} with n = {self.n}{more}"
         return f"differences below ±{_digits(smallest)} cannot be seen with n = {self.n}{more}"
 
     @property
@@ -142,7 +142,9 @@ class Pooled:
             f"{self.span}{f', mean of {len(self.tasks)} tasks' if len(self.tasks) > 1 else ''}",
             self.reason or f"n = {self.n}",
             f"few contexts: {self.fewest} of a task" if few else "",
-            f"p corrected for {self.family} comparisons (Holm)" if self.p is not None and self.family > 1 else "",
+            f"p corrected by Holm’s method for the {self.family} that can be tested"
+            if self.p is not None and self.family > 1
+            else "",
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return tuple(filter(None, clauses))

@@ -11,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from datasets_gen import TASKS
 from leaderboards.aggregate.lead import (
     CANNOT,
     CARRIES_OVER,
@@ -37,7 +38,7 @@ from leaderboards.pages.uses import UseMatrix, kind_of, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.significance import clusters_to_detect
+from leaderboards.statistics.significance import clusters_to_detect, usual_spread
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
@@ -190,7 +191,7 @@ def _front_page(
             for title, page in one.studies.items()
         ],
         modes=[MODES[mode].removesuffix(".") + f" (mode {mode})." for mode in distinct(one.mode for one in results)],
-        enough=clusters_to_detect(TOLERATED_LOSS),
+        enough=clusters_to_detect(TOLERATED_LOSS, usual_spread(TASKS["long_context"].questions_per_context)),
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data([{"id": board.identifier, **board.choices} for board in boards]),

@@ -53,7 +53,10 @@ USES: Mapping[str, tuple[str, ...]] = {
 SCALES = {RIGHT: ("", " % right"), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % of next tokens")}
 NOT_RUN, NOT_SHOWN = "not run", "not shown"
 A_LITTLE = 0.005  # of the bytes
-ADAPTED_NOTE = "adapted: the press ran with other arguments than its paper’s, such as a smaller window: see the method"
+ADAPTED_NOTE = (
+    "adapted: it ran with other arguments than its paper’s, as in a short context a window, or a part that stays whole, "
+    "is smaller: see the method"
+)
 DEFINITION = Definition(
     "What is safe for what",
     "The safe ratio of a policy in each task; of a use with several tasks the lowest of those that the model masters, "

@@ -57,7 +57,7 @@ def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
     counts = ", ".join(f"{count} of {task}" for task, count in fewest.items())
     return [
         f"few contexts ({counts}): intervals are too narrow, and nothing is shown to be safe with fewer than "
-        f"{FEW_CONTEXTS}: use --limit {FEW_CONTEXTS} or more; a file of yours needs as many different contexts"
+        f"{FEW_CONTEXTS} different contexts: give a file so many, or generated tasks --limit {FEW_CONTEXTS}"
     ]
 
 

@@ -15,6 +15,18 @@ def test_the_gain_is_half_of_what_is_obeyed_more_and_half_of_what_leaks_less() -
     assert protection_gain(prompt_records(small_study()), "snapkv", "snapkv+whitelist") is None
 
 
+def test_prompts_of_ones_own_which_have_no_order_have_a_gain_and_a_worst_leak_too() -> None:
+    rows = small_study()
+    prompts = prompt_records(rows[rows["arm"] == BOTH[0]].assign(arm=""))
+    gain = protection_gain(prompts, "snapkv", "snapkv+fair")
+    assert gain is not None
+    assert gain.estimate.mean == pytest.approx(0.4875)
+    assert [(leak.policy, leak.arm) for leak in while_obeying(prompts)] == [("snapkv+fair", "")]
+    page = instructions_page("toy", rows[rows["arm"] == BOTH[0]].assign(arm=""))[0]
+    assert 'id="gain"' in page
+    assert "snapkv+fair, <" not in page, "no order stands where there is none"
+
+
 def test_the_gain_looks_at_the_ratios_of_the_paper_alone() -> None:
     """Outside of 0.4 to 0.7 the protected policy is made to look bad, which changes nothing."""
     rows = small_study().to_dict("records")

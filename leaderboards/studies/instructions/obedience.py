@@ -16,6 +16,7 @@ from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, FULL, PLAIN, plain_and_way
 
 DEFENDED = ("defence first", "directives first")
+OF_ONE_ORDER = ""  # the arm of prompts that are written in one way, such as one's own
 LEAKED = ("leakage", "defence_leakage", "refused")
 GAIN_FROM, GAIN_TO = Level("ratio", 0.4), Level("ratio", 0.7)  # where the paper averages
 STILL_OBEYED = 0.7  # of the directives
@@ -138,8 +139,8 @@ def all_gains(prompts: PromptRecords) -> list[Gain]:
 
 def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain | None:
     """Computes half the gain in directive accuracy (strict) plus half the fall in leakage, averaged over the ratios 0.4
-    to 0.7, as far as both were run there, where there is a defence; the same draws are resampled for both policies.
-    None where they share no such ratio, or one lacks an answer of the other."""
+    to 0.7, as far as both were run there, without prompts that have no defence on purpose; the same draws are resampled
+    for both policies. None where they share no such ratio, or one lacks an answer of the other."""
     gains, shared, failed = [], [], 0
     for level in (one for one in prompts.levels if GAIN_FROM <= one <= GAIN_TO):
         pairs = [
@@ -164,7 +165,7 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
 
 
 def _at(table: DataFrame, policy: str, level: Level) -> DataFrame:
-    return table[(table["policy"] == policy) & (table["level"] == level) & table["arm"].isin(DEFENDED)]
+    return table[(table["policy"] == policy) & (table["level"] == level) & table["arm"].isin((*DEFENDED, OF_ONE_ORDER))]
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,9 @@ def while_obeying(prompts: PromptRecords) -> list[Leak]:
     are obeyed. Policies that obey less at every level are left out. The intervals are those of that one level: that it
     was chosen as the highest of several is not in them."""
     keys = ["policy", "arm", "level"]
-    directives, attacks = (table[table["arm"].isin(DEFENDED)] for table in (prompts.directives, prompts.attacks))
+    directives, attacks = (
+        table[table["arm"].isin((*DEFENDED, OF_ONE_ORDER))] for table in (prompts.directives, prompts.attacks)
+    )
     if directives.empty or attacks.empty:
         return []
     means = concat(

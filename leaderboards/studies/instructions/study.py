@@ -21,6 +21,7 @@ from leaderboards.studies.instructions.obedience import (
     GAIN_FROM,
     GAIN_TO,
     LEAKED_MORE,
+    OF_ONE_ORDER,
     STILL_OBEYED,
     Gain,
     Leak,
@@ -92,13 +93,13 @@ def _plane(prompts: PromptRecords) -> StudySection:
         directives, attacks = (table[table["arm"] == arm] for table in (prompts.directives, prompts.attacks))
         of_arm = replace(prompts, directives=directives, attacks=attacks)
         obeyed, leaked = _cells(accuracy(of_arm), "strict"), _cells(leaks(of_arm), "leakage")
-        details.append(_table(_title("Leakage of the directives, percent", arm), leaked))
-        if directives.empty or not (arm in DEFENDED or not arm):
+        details.append(_table(_title("Leakage, percent of the protected text", arm), leaked))
+        if directives.empty or arm not in (*DEFENDED, OF_ONE_ORDER):
             continue
         details.append(_table(_title("Directives obeyed, strict, percent", arm), obeyed))
         whole = leaked[FULL, UNTREATED].mean if (FULL, UNTREATED) in leaked else 0.0
         region = (whole + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03)
-        axes = Axis.around("leakage of the directives", SHARE), Axis.around("", SHARE)
+        axes = Axis.around("leakage", SHARE), Axis.around("", SHARE)
         for base, forms in bases.items():
             lines = []
             for policy in forms:
@@ -150,7 +151,7 @@ def _amnesia(highest_leaks: Sequence[Leak]) -> StudySection:
         f"The highest leakage while at least {STILL_OBEYED:.0%} of the directives are obeyed, percent",
         highest_leaks,
         {
-            "policy, order": lambda leak: f"{leak.policy}, {leak.arm}",
+            "policy, order": lambda leak: _title(leak.policy, leak.arm),
             "level": lambda leak: leak.level,
             "obeyed": lambda leak: exactly(leak.obeyed),
             "leaked": lambda leak: exactly(leak.leakage),
