@@ -138,13 +138,12 @@ class Pooled:
     def clauses(self) -> tuple[str, ...]:
         """Lists what has to be known to read the headline."""
         few = self.test and self.fewest < FEW_CONTEXTS
+        tested = self.p is not None and self.family > 1
         clauses = (
             f"{self.span}{f', mean of {len(self.tasks)} tasks' if len(self.tasks) > 1 else ''}",
             self.reason or f"n = {self.n}",
             f"few contexts: {self.fewest} of a task" if few else "",
-            f"p corrected by Holm’s method for the {self.family} that can be tested"
-            if self.p is not None and self.family > 1
-            else "",
+            f"p corrected by Holm’s method for the {self.family} that can be tested" if tested else "",
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return tuple(filter(None, clauses))

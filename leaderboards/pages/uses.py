@@ -54,8 +54,8 @@ SCALES = {RIGHT: ("", " % right"), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", 
 NOT_RUN, NOT_SHOWN = "not run", "not shown"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
-    "adapted: it ran with other arguments than its paper’s, as in a short context a window, or a part that stays whole, "
-    "is smaller: see the method"
+    "adapted: it ran with other arguments than its paper’s, as a window or a part that stays whole is smaller in a "
+    "short context: see the method"
 )
 DEFINITION = Definition(
     "What is safe for what",
