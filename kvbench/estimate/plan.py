@@ -56,6 +56,7 @@ QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow tha
 CONTEXTS_READ = 3  # of each generated task, to count their tokens and questions
 FILE_READ = 100  # of a file
 BEHIND = 12  # tokens that an answer has behind its gold where it ends with its sentence or line: fewer, or all it may
+QUIET = 0.9  # of the processor's time that a process gets where nothing else works
 SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
 PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
 POINTS = 5  # of right answers: a difference that many ask for
@@ -95,30 +96,42 @@ def check_machine(name: str) -> None:
 
 
 def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
-    """Measures in a fraction of a second what products of a model's width, copies and calls take here."""
+    """Measures in a second what products of a model's width, copies and calls take here: their processor time, and the
+    share of the processor that this process gets. By the clock a busy machine would seem ten times as slow as it is."""
+    started, spent = time.perf_counter(), _processor_seconds()
     dtype = torch.float32 if bytes_per_number > 2 else torch.bfloat16
     left, right = torch.ones(ROWS, hidden_size, dtype=dtype), torch.ones(hidden_size, 4 * hidden_size, dtype=dtype)
     weights = torch.ones(LARGE // hidden_size, hidden_size, dtype=dtype)
     target, few = torch.empty_like(weights), torch.ones(FEW_ROWS)
     call = _best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
+    product = _best_seconds(lambda: torch.mm(left, right))
+    reading = _best_seconds(lambda: torch.mm(left[:FEW_ROWS], weights.t()))
+    copying = _best_seconds(lambda: target.copy_(weights))
+    share = min(1.0, (_processor_seconds() - spent) / (time.perf_counter() - started))
     return Machine(
         THIS,
-        2.0 * ROWS * hidden_size * 4 * hidden_size / _best_seconds(lambda: torch.mm(left, right)),
-        weights.nbytes / _best_seconds(lambda: torch.mm(left[:FEW_ROWS], weights.t())),
+        share * 2.0 * ROWS * hidden_size * 4 * hidden_size / product,
+        share * weights.nbytes / reading,
         float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
-        f"measured now: {count_text(torch.get_num_threads(), 'thread')} of {processor_name()}",
-        call,
-        2 * weights.nbytes / _best_seconds(lambda: target.copy_(weights)),
+        f"measured now: {count_text(torch.get_num_threads(), 'thread')} of {processor_name()}"
+        + (f", of which other work leaves {share:.0%}" if share < QUIET else ""),
+        call / share,
+        share * 2 * weights.nbytes / copying,
     )
 
 
+def _processor_seconds() -> float:
+    """Returns the processor time of this process so far; of several threads, of which some wait, the time by the clock."""
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
 def _best_seconds(work: Callable[[], object]) -> float:
-    """Times work in its best of three attempts, after one that prepares it."""
+    """Times work in its best of five attempts, after one that prepares it."""
     times = []
-    for _ in range(4):
-        started = time.perf_counter()
+    for _ in range(6):
+        started = _processor_seconds()
         work()
-        times.append(time.perf_counter() - started)
+        times.append(_processor_seconds() - started)
     return min(times[1:])
 
 
