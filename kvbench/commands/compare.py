@@ -15,6 +15,7 @@ from kvbench.experiments.catalogue import press_and_others
 from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
+from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import FULL, LazyModule
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kvbench.experiments.grid import Grid
     from kvbench.store.store import Store
 
+forecasts = LazyModule("kvbench.estimate.plan")
 lead = LazyModule("leaderboards.aggregate.lead")
 levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
@@ -29,6 +31,7 @@ reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
+tables = LazyModule("leaderboards.terminal.table")
 verdicts = LazyModule("leaderboards.terminal.verdicts")
 
 OTHERS = "snapkv,expected_attention"
@@ -76,6 +79,8 @@ def command(
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)
     folder = out / (name or f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
+    if not folder.exists() and (line := forecasts.forecast_of(executor.model, executor.grid)):
+        console.print(f"{line}; less where answers are stored already", soft_wrap=True)
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     return verdict_of(store, executor.grid, job, site, every_task)
 
@@ -97,6 +102,7 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     met = {duel.other for duel in comparison.duels}
     warnings += [f"no verdict against {one.name}: no cell of both is complete" for one in others if one.name not in met]
     shown = [verdicts.pooled_table(comparison.pooled, comparison.presses)]
+    shown += [tables.terminal_table(rows, measure) for measure in tables.telling(rows)[:1]]
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]
     files = {"records": folder, "page": comparison.page}
     notes = [f"{Path(model).name} is {lead.CARRIES_OVER}"] if lead.is_teaching(model) else []

@@ -1,10 +1,12 @@
 """``python -m kvbench show`` shows one example of a task, or the worst answers of a run, with their spans marked."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from pandas import DataFrame
 from rich.console import Group, RenderableType
@@ -115,11 +117,16 @@ def command(
 
 
 def mark_spans(
-    context: str, spans: Sequence[Span], stretches: Sequence[tuple[int, int]] = (), protected: Collection[str] = ()
+    context: str,
+    spans: Sequence[Span],
+    stretches: Sequence[tuple[int, int]] = (),
+    protected: Collection[str] = (),
+    kept: Callable[[Span], str] = lambda span: "",
 ) -> Text:
     """Writes the spans of a context in brackets with their kinds, ``[fact Ada lives in [answer Rome].]``, and in
     colours where the output has any. ``stretches``: what is shown of the context, or nothing for all of it.
-    ``protected``: texts that must not leak, which are directives, answers of an attack, or both."""
+    ``protected``: texts that must not leak, which are directives, answers of an attack, or both. ``kept``: what is said
+    of a span behind its kind."""
     text = Text(printable(context))
     marks: list[tuple[int, int, int, str, str]] = []
     kept_secret: set[tuple[int, int]] = set()
@@ -131,7 +138,7 @@ def mark_spans(
             if name == "protected":
                 kept_secret.add((span.start, span.end))
             text.stylize(style, span.start, span.end)
-            marks.append((span.start, 1, -span.end, f"[{name} ", style))
+            marks.append((span.start, 1, -span.end, f"[{name}{kept(span)} ", style))
             marks.append((span.end, 0, -span.start, "]", style))  # before what opens at the same place
     marks.sort()
     parts = []
@@ -292,10 +299,23 @@ def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
         evidence = [(span.start, span.end) for span in dict.fromkeys(spans) if span.kind != "distractor"]
         text = of_context[0].context.context
         protected = {answer.question.protected for answer in of_context}
-        parts += [Text(), mark_spans(text, spans, excerpt(text, evidence, AROUND, LONG), protected), Text()]
+        marked = mark_spans(
+            text, spans, excerpt(text, evidence, AROUND, LONG), protected, partial(_kept_of, of_context[0])
+        )
+        parts += [Text(), marked, Text()]
         if not of_context[0].is_generated:
             parts.append(Text("the example cannot be generated here: all of its evidence is shown as fact", "yellow"))
     return Group(*parts)
+
+
+def _kept_of(answer: WorstAnswer, span: Span) -> str:
+    """Says how much of a span the cache kept, over its tokens and all layers and heads."""
+    if answer.record.token_kept is None:
+        return ""
+    ends = np.frombuffer(answer.context.token_ends, dtype="<u4")
+    first, last = np.searchsorted(ends, (span.start, span.end - 1), side="right")
+    shares = np.frombuffer(answer.record.token_kept, dtype=np.uint8)[first : last + 1]
+    return f", {shares.mean() / 255:.0%} kept:" if len(shares) else ""
 
 
 def _exchange(answer: WorstAnswer) -> Table:

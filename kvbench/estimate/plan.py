@@ -121,7 +121,7 @@ def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
 
 
 def _processor_seconds() -> float:
-    """Returns the processor time of this process so far; of several threads, of which some wait, the time by the clock."""
+    """Returns the processor time of this process so far; with several threads, of which some wait, the clock's."""
     return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 

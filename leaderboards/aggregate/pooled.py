@@ -23,7 +23,6 @@ from leaderboards.aggregate.duels import (
     Verdict,
     answer_tables,
 )
-from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray
 from leaderboards.statistics.significance import ALPHA, StudentTest, fewest_clusters, holm
 from leaderboards.statistics.text import p_text
@@ -137,13 +136,11 @@ class Pooled:
     @property
     def clauses(self) -> tuple[str, ...]:
         """Lists what has to be known to read the headline."""
-        few = self.test and self.fewest < FEW_CONTEXTS
         tested = self.p is not None and self.family > 1
         clauses = (
             f"{self.span}{f', mean of {len(self.tasks)} tasks' if len(self.tasks) > 1 else ''}",
             self.reason or f"n = {self.n}",
-            f"few contexts: {self.fewest} of a task" if few else "",
-            f"p corrected by Holm’s method for the {self.family} that can be tested" if tested else "",
+            f"p corrected by Holm’s method over {self.family} tests, controls apart" if tested else "",
             f"left out: {', '.join(self.left_out)}" if self.left_out else "",
         )
         return tuple(filter(None, clauses))

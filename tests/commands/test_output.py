@@ -49,7 +49,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
             "--every-task",
             *PLACES,
         ],
-        {"pooled": "verdict", "verdicts": "right_value"},
+        {"pooled": "verdict", "scores": "measure", "verdicts": "right_value"},
     ),
     "claims": (
         ["claims", "--only", "F3", "--limit", "1", "--model", "TOY", "--out", "RUNS", "--site", "SITE"],

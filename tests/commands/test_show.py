@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -48,7 +49,7 @@ def edited(run: Path, tmp_path: Path, scores: Sequence[tuple[float, bool]], **mo
 
 def without_brackets(text: str) -> str:
     """A text as it was before its spans were marked."""
-    return re.sub(rf"\[(?:{'|'.join(STYLES)}) |\]", "", text)
+    return re.sub(rf"\[(?:{'|'.join(STYLES)})(?:, \d+% kept:)? |\]", "", text)
 
 
 def shown(store: Store, count: int, task: str = "") -> str:
@@ -71,6 +72,24 @@ def test_hallucinations_come_first_then_the_lowest_f1(run: Path, tmp_path: Path)
     for part in (question.question, question.golds[0], "knorm at ratio 0.9", "hallucinated, confused", "slot coverage"):
         assert part in text
     assert f"of {question.context_tokens} tokens" in text
+
+
+def test_each_span_has_the_share_of_it_that_the_cache_kept(run: Path) -> None:
+    answers, _ = worst_answers(Store.open(run), "knorm", Level("ratio", 0.9), 100)
+    answer = next(one for one in answers if one.context.task == "base" and one.question.answer_spans)
+    start, end = answer.question.answer_spans[:2]
+    ends = np.frombuffer(answer.context.token_ends, dtype="<u4").tolist()
+    starts = [0, *ends[:-1]]
+    kept = [
+        share / 255
+        for share, first, behind in zip(answer.record.token_kept or b"", starts, ends, strict=True)
+        if first < end and behind > start
+    ]
+    console = Console(width=10_000, force_terminal=False)
+    with console.capture() as captured:
+        console.print(render_answers([answer]))
+    gold = answer.context.context[start:end]
+    assert f"[answer, {sum(kept) / len(kept):.0%} kept: {gold}]" in captured.get()
 
 
 def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
