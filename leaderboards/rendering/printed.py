@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from leaderboards.errors import LeaderboardError
 from leaderboards.rendering.frames import INK, Axis, Band, Dots, Frame, Mark, PolicyLine, Region
 from leaderboards.rendering.style import LineStyle
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 matplotlib = LazyModule("matplotlib")  # its import takes a third of a second
+backend_agg = LazyModule("matplotlib.backends.backend_agg")
 figures = LazyModule("matplotlib.figure")
 lines = LazyModule("matplotlib.lines")
 patches = LazyModule("matplotlib.patches")
@@ -31,8 +30,6 @@ DOTS = 300  # for an inch
 INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4}
 WIDTHS = (1.5, 30.0)  # inches, between which a figure can be read
 LETTERS = 11.5  # of a heading, in an inch
-SWATCH = 0.5  # inches beside a name in a legend
-LEGEND_LETTERS = 14  # of a legend, in an inch
 MOST_COLUMNS = 4
 
 
@@ -51,14 +48,6 @@ class Paper:
         if not WIDTHS[0] <= inches <= WIDTHS[1]:
             raise LeaderboardError(f"'{width}' is no width of a figure: give one such as 3.25in, 8cm or 82mm")
         return cls(inches, headed)
-
-    def legend_columns(self, labels: Sequence[str]) -> int:
-        """Returns in how many columns a legend is no wider than the figure; matplotlib fills one after the other."""
-        for count in range(min(MOST_COLUMNS, len(labels)), 1, -1):
-            columns = np.array_split(np.array(labels), count)
-            if sum(SWATCH + max(map(len, column.tolist())) / LEGEND_LETTERS for column in columns) <= self.width:
-                return count
-        return 1
 
     def heading(self, text: str) -> str:
         """Returns a heading in lines that are no wider than the figure, or nothing."""
@@ -92,11 +81,21 @@ def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: st
         axes.set_ylabel(upright, color=INK, labelpad=4)
         axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
         handles, labels = axes.get_legend_handles_labels()
-        columns = paper.legend_columns(labels)
-        count = math.ceil(len(labels) / columns)
-        figure.set_size_inches(paper.width, 0.5 + SHAPE * paper.width + LEGEND_LINE * count)
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+        figure.set_size_inches(paper.width, SHAPE * paper.width)
+        lines_of_legend = math.ceil(len(labels) / _add_legend(figure, handles, labels))
+        figure.set_size_inches(paper.width, 0.5 + SHAPE * paper.width + LEGEND_LINE * lines_of_legend)
         write_figure(figure, path)
+
+
+def _add_legend(figure: "Figure", handles: Sequence[Any], labels: Sequence[str]) -> int:
+    """Adds a legend with as many columns as are no wider than the figure, and returns how many."""
+    renderer = backend_agg.FigureCanvasAgg(figure).get_renderer()
+    for count in range(min(MOST_COLUMNS, len(labels)), 0, -1):
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=count, frameon=False)
+        if count == 1 or legend.get_window_extent(renderer).width <= figure.bbox.width:
+            break
+        legend.remove()
+    return count
 
 
 def write_figure(figure: "Figure", path: Path) -> None:
