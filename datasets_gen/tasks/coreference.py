@@ -221,7 +221,7 @@ class CoreferenceStory:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out, request.taught)
+    wording = Wording(size.phrasings, request.held_out)
     people = draw_people(rng, request.split, rng.randint(*size.people))
     story = CoreferenceStory(rng, wording, size.references, people)
     for fact in _in_order(rng, _draw_facts(rng, size, people)):

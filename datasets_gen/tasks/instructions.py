@@ -86,7 +86,7 @@ class Ground:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out, request.taught)
+    wording = Wording(size.phrasings, request.held_out)
     ask = Asker(rng, wording)
     kinds = _kinds_of(rng, size, request)
     ground = _draw_ground(rng, request.split, size, kinds)

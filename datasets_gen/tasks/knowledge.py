@@ -82,7 +82,7 @@ class Lives:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out, request.taught)
+    wording = Wording(size.phrasings, request.held_out)
     lives = _lives(rng, request, size, wording)
     ask = Asker(rng, wording)
     possible = len(lives.single) + len(lives.unshared) + len(lives.people) * ("part" in size.types)
@@ -91,9 +91,7 @@ def make(rng: random.Random, request: Request) -> Draft:
         question = rng.choice(MAKERS[kind])(ask, lives, missing)
         return question and replace(question, type=kind)
 
-    questions = draw_of_kinds(
-        rng, min(request.questions, possible), request.kinds(size.types), UNANSWERABLE_SHARE, draw
-    )
+    questions = draw_of_kinds(rng, min(request.questions, possible), size.types, UNANSWERABLE_SHARE, draw)
     return Draft(lives.passage.text, lives.passage.stated(), questions)
 
 

@@ -31,7 +31,7 @@ def make(rng: random.Random, request: Request, length: Length | None = None) -> 
     """Hides facts in prose. It has a generator of its own: of one seed, contexts of any length and depth tell and ask
     the same."""
     people_range, facts_range, words_range, phrasings = SIZES[request.level]
-    wording = Wording(phrasings, request.held_out, request.taught)
+    wording = Wording(phrasings, request.held_out)
     people = draw_people(rng, request.split, rng.randint(*people_range))
     facts = draw_facts(rng, people, ATTRIBUTES, facts_range)
     rng.shuffle(facts)

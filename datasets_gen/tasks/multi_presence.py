@@ -111,7 +111,7 @@ class MultiPresenceStory:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out, request.taught)
+    wording = Wording(size.phrasings, request.held_out)
     *people, stranger = draw_people(rng, request.split, rng.randint(*size.people) + 1)
     mentions: list[Mention] = []
     text = ""
@@ -128,7 +128,7 @@ def make(rng: random.Random, request: Request) -> Draft:
             return _order(rng, wording, story, missing)
         return _look_up(rng, wording, story, form, missing)
 
-    questions = draw_of_kinds(rng, count, request.kinds(size.forms), UNANSWERABLE_SHARE, draw)
+    questions = draw_of_kinds(rng, count, size.forms, UNANSWERABLE_SHARE, draw)
     stated = tuple(StatedValue(m.words[slot], *place) for m in mentions for slot, place in m.places.items())
     return Draft(text, stated, questions)
 
