@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.decode.cache import BranchCache, PlainRows
+from kvbench.engine.decode.cache import PlainRows
 from kvbench.engine.decode.columns import Row
 from kvbench.engine.decode.loop import (
     Decoding,
@@ -130,8 +130,8 @@ class PlainSource:
     def keep_answering(self, going: torch.Tensor) -> None:
         """Does nothing: there is one answer only."""
 
-    def cache_of(self, number: int) -> BranchCache:
-        return BranchCache(PlainRows(self._cache))
+    def cache_of(self, number: int) -> PlainRows:
+        return PlainRows(self._cache)
 
 
 def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:

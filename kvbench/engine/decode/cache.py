@@ -12,33 +12,6 @@ from kvbench.engine.treat.branch import Branch
 from policies import ABSENT, UNKNOWN, CacheRows
 
 
-class BranchCache:
-    """Shows the rows of one answer: as :class:`CacheRows`, without the dimension of answers."""
-
-    def __init__(self, rows: CacheRows) -> None:
-        self._rows = rows
-
-    @property
-    def layers(self) -> int:
-        return self._rows.layers
-
-    def tokens(self, layer: int) -> torch.Tensor:
-        return self._rows.tokens(layer)[0]
-
-    def keys(self, layer: int) -> torch.Tensor:
-        return self._rows.keys(layer)[0]
-
-    def values(self, layer: int) -> torch.Tensor:
-        return self._rows.values(layer)[0]
-
-    def row(self, layer: int, head: int, token: int) -> int:
-        """Finds the row of a layer in which a head holds a token; raises :class:`KeyError` if there is none."""
-        rows = (self.tokens(layer)[head] == token).nonzero()
-        if not len(rows):
-            raise KeyError(f"head {head} of layer {layer} holds no row of token {token}")
-        return int(rows[0, 0])
-
-
 class BundleRows(CacheRows):
     """Finds the rows of some answers in the storage of a bundle. It hides how a batch stores them: padding, the
     questions of other columns and rows that have moved. It is valid until the next pass.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kvbench.engine.decode.bundle import Bundle
-from kvbench.engine.decode.cache import BranchCache, BundleRows
+from kvbench.engine.decode.cache import BundleRows
 from kvbench.engine.decode.columns import Row
 from kvbench.engine.decode.loop import Decoding, Generation, GoldLikelihood, GoldTokens, PendingAnswer, write_answers
 from kvbench.engine.decode.waves import BundlePass, Wave
@@ -375,11 +375,11 @@ class WaveSource:
         self._wave.keep_answering(going)
         self._positions = self._positions[going]
 
-    def cache_of(self, number: int) -> BranchCache:
+    def cache_of(self, number: int) -> BundleRows:
         bundle, row, column = self._places[number]
         if not self._copied:
             row %= bundle.reading
-        return BranchCache(BundleRows(bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read))
+        return BundleRows(bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read)
 
     def _rows_of(self, group: AnswerGroup, answers: Sequence[int]) -> BundleRows:
         bundle = self._places[group.numbers[0]][0]
