@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
-from transformers import DynamicCache
+from transformers import AttentionInterface, DynamicCache
 
 from kvbench.engine.decode.cache import PlainRows
 from kvbench.engine.decode.columns import Row
@@ -23,7 +23,7 @@ from kvbench.engine.decode.loop import (
     write_answers,
 )
 from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wave
-from kvbench.engine.decode.waves import BRANCH_ATTENTION, in_waves, register_branch_attention, rows_of, size_of, waves
+from kvbench.engine.decode.waves import BRANCH_ATTENTION, branch_attention, in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import (
     Branch,
     PressCache,
@@ -34,6 +34,7 @@ from kvbench.engine.treat.branch import (
     faults_of,
     leaving_sliding_layers,
     masks_of,
+    states_of,
 )
 from kvbench.engine.treat.keep import LayerCache, digest_of, survivors
 from kvbench.engine.treat.plan import plan
@@ -146,8 +147,7 @@ def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
 
 
 def _final_cache(model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int) -> FinalCache:
-    keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
-    values = [layer.values[0] for layer in cache.layers if layer.values is not None]
+    keys, values = states_of(cache)
     masked = any(masks_of(module) is not None for module in attention_modules(model))
     keep = None
     if not masked and not branch.treatment.policy.rewrites:
@@ -211,7 +211,7 @@ def _decode_together(
     model: LoadedModel, traces: Sequence[Trace], decoding: Decoding, max_kv_bytes: int
 ) -> list[Generation]:
     """Decodes waves within the bound. A wave that finds no memory all the same is halved, with all waves after it."""
-    register_branch_attention()
+    AttentionInterface.register(BRANCH_ATTENTION, branch_attention)  # again changes nothing
     generations: list[Generation] = []
     golds: Golds = {}
     queue, halvings = waves(traces, decoding.steps, max_kv_bytes, decoding.gold), 0

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from kvbench.engine.treat.branch import states_of
 from kvbench.models.load import decoder_of
 from policies.declaration.draws import seed_of
 
@@ -225,9 +226,7 @@ def read_states(
     tokens = torch.tensor([ids], device=network.device)
     with _hooked(network, patches or {}) as hidden:
         output = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1)
-    keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
-    values = [layer.values[0] for layer in cache.layers if layer.values is not None]
-    return States(output.logits[0, -1], hidden, keys, values)
+    return States(output.logits[0, -1], hidden, *states_of(cache))
 
 
 @contextmanager

@@ -186,9 +186,13 @@ def read_context(model: LoadedModel, prompt: Prompt) -> Trace:
     with attention(model.network, "sdpa"):
         token_ids = torch.tensor([prompt.token_ids], device=model.device)
         decoder_of(model.network)(input_ids=token_ids, past_key_values=plain)
-    keys = [layer.keys[0] for layer in plain.layers if layer.keys is not None]
-    values = [layer.values[0] for layer in plain.layers if layer.values is not None]
-    return Trace(prompt, keys, values, model.clock() - started, [], model.windows)
+    return Trace(prompt, *states_of(plain), model.clock() - started, [], model.windows)
+
+
+def states_of(cache: DynamicCache) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Returns the keys and the values of one sequence by layer, shape (num_kv_heads, seq_len, head_dim)."""
+    keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
+    return keys, [layer.values[0] for layer in cache.layers if layer.values is not None]
 
 
 def reason_without_mask(branch: Branch) -> str:
