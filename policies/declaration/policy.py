@@ -81,10 +81,10 @@ class CacheTreatment:
     # Builds what acts on the cache between steps, for some answers: their situations, and the ids of their questions.
     # Each is then decoded from a copy of what the press kept, together with all other branches.
     step_treatment: Callable[[Sequence[Situation], Sequence[str]], StepTreatment] | None = None
-    # By tensor, the bits of the codewords in which its step treatment, a :class:`Codewords`, stores rows.
+    # By tensor, the bits of the codewords in which its step treatment, a quantisation, stores rows.
     codeword_bits: Mapping[States, int] = field(default_factory=dict)
-    # It acts on such codewords (:class:`OnCodewords`) of the quantisation right before it, and raises
-    # :class:`PolicyError` for bits that they have not.
+    # It acts on such codewords of the quantisation right before it, and raises :class:`PolicyError` for bits that they
+    # have not.
     check_codewords: Callable[[Mapping[States, int]], None] | None = None
     # Counts the bytes that the keys and values of one head take, where they are not stored as the model computes them.
     stored_bytes: Callable[[Situation, HeadRows], int] | None = None

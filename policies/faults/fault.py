@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
-from policies.declaration.steps import ABSENT, TENSORS, CacheRows, Codewords, States
+from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
 from policies.faults.options import FIRST, FaultOptions
+from policies.quantisation.window import QuantisedRows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,10 +145,12 @@ class FaultTreatment:
     situations: Sequence[Situation]  # by answer
     # What stood where a transient fault has hit, by layer and tensor.
     _clean: "dict[tuple[int, States], Clean]" = field(default_factory=dict)
-    _codewords: Codewords | None = None  # what it damages instead of the rows that are read
+    _codewords: QuantisedRows | None = None  # whose codewords it damages instead of the rows that are read
     _codeword_bits: Mapping[States, int] = field(default_factory=dict)
 
-    def act_on(self, codewords: Codewords, bits: Mapping[States, int]) -> None:
+    def act_on(self, codewords: QuantisedRows, bits: Mapping[States, int]) -> None:
+        """Is called before the prefill is treated. ``bits``: of a codeword, by tensor."""
+        codewords.keep_codewords()
         self._codewords, self._codeword_bits = codewords, bits
 
     def after_prefill(self, cache: CacheRows) -> None:
