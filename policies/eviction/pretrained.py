@@ -3,12 +3,10 @@
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy
 from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
-from policies.eviction.private_prefill import dms_press, over_the_cache
+from policies.eviction.private_prefill import dms, dms_press, over_the_cache
 from policies.eviction.scorers import SINK, expected_attention_press
 
 kvpress = LazyModule("kvpress")
-presses = LazyModule("policies.presses.of_kvpress")
-
 
 PRETRAINED = (
     Policy(
@@ -31,18 +29,12 @@ PRETRAINED = (
         more_tokens_than=SINK,
         weights="the statistics of its queries (hub: alessiodevoto)",
     ),
-    Policy(
+    dms(
         name="kvzap",
-        family="prefill",
         paper="arXiv 2601.07891",
         description="KVzip's scores, predicted from the hidden states",
         build=lambda situation: dms_press(kvpress.KVzapPress(), situation),
-        budget="a threshold for each layer, set so that as many tokens go",
-        counted="layer",
-        frees=False,
-        prefill="private",
         weights="its KVzap predictor (hub: nvidia)",
-        paper_arguments={"sliding_window_size": 128},
     ),
     over_the_cache(
         name="fastkvzip",

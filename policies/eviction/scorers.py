@@ -122,7 +122,6 @@ SCORERS = (
         paper_arguments={**WINDOW, "beta": STEEPEST},
         budget="fewer tokens from layer to layer, on average as many as asked",
         counted="nowhere",
-        ratio_free_score=False,
     ),
     scorer(
         name="keydiff",
