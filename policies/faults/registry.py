@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
@@ -97,17 +98,6 @@ def _stale(site: Site) -> "torch.Tensor":
     return before
 
 
-def _uniform(site: Site) -> "torch.Tensor":
-    """Changes every value by a share of itself, as a coarse code does: it is multiplied by 1 + an error."""
-    low, high = float(site.options.low), float(site.options.high)
-    return site.states * (1 + low + (high - low) * site.draw_like("uniform"))
-
-
-def _normal(site: Site) -> "torch.Tensor":
-    mean, std = float(site.options.mean), float(site.options.std)
-    return site.states * (1 + mean + std * site.draw_like("normal"))
-
-
 def _shifted(site: Site) -> "torch.Tensor":
     """Shifts all values in one direction, as a wrong zero point does."""
     shift = float(site.options.shift)
@@ -125,76 +115,70 @@ def _same_sign(site: Site) -> "torch.Tensor":
     return site.states * torch.where(up, 1 + error, 1 - error).to(site.states.dtype)
 
 
+robust, effect = partial(Fault, paper=MORE_ROBUST), partial(Fault, paper=EFFECT_OF_ERROR)
 KINDS: Mapping[str, Fault] = by_name(
     "faults",
     (
-        Fault(
+        robust(
             name="zeros",
-            paper=MORE_ROBUST,
             description="Rows of zeros, as of a page that was never filled",
             corrupt=lambda site: torch.zeros_like(site.states),
         ),
-        Fault(
+        robust(
             name="gaussian",
-            paper=MORE_ROBUST,
             description="Gaussian noise of a given spread instead of the rows",
             corrupt=lambda site: site.draw_like("normal") * site.options.std,
             options=GaussianOptions,
         ),
-        Fault(
+        robust(
             name="gaussian_matched",
-            paper=MORE_ROBUST,
             description="Gaussian noise of the mean and spread of the layer",
             corrupt=_matched,
         ),
-        Fault(
+        robust(
             name="distractor",
-            paper=MORE_ROBUST,
             description="Rows of another context of the task, same positions",
             corrupt=_of_another_context,
             needs_donor=True,
         ),
-        Fault(
+        robust(
             name="stale",
-            paper=MORE_ROBUST,
             description="Rows of the page of 16 before, as if not overwritten",
             corrupt=_stale,
             options=StaleOptions,
         ),
-        Fault(
+        effect(
             name="multiplicative_uniform",
-            paper=EFFECT_OF_ERROR,
             description="Each value times 1 + an error, uniform in two bounds",
-            corrupt=_uniform,
+            corrupt=lambda site: (  # as a coarse code changes it
+                site.states
+                * (1 + site.options.low + (site.options.high - site.options.low) * site.draw_like("uniform"))
+            ),
             options=UniformOptions,
             default_rates=EVERYWHERE,
         ),
-        Fault(
+        effect(
             name="multiplicative_normal",
-            paper=EFFECT_OF_ERROR,
             description="Each value times 1 + an error of a normal distribution",
-            corrupt=_normal,
+            corrupt=lambda site: site.states * (1 + site.options.mean + site.options.std * site.draw_like("normal")),
             options=NormalOptions,
             default_rates=EVERYWHERE,
         ),
-        Fault(
+        effect(
             name="bias",
-            paper=EFFECT_OF_ERROR,
             description="Each value plus a constant, in spreads of its layer",
             corrupt=_shifted,
             options=BiasOptions,
         ),
-        Fault(
+        effect(
             name="sign_flip",
-            paper=EFFECT_OF_ERROR,
             description="Values of the wrong sign",
             corrupt=lambda site: -site.states,
             options=SignOptions,
             default_rates=UP_TO_A_FIFTH,
         ),
-        Fault(
+        effect(
             name="same_sign",
-            paper=EFFECT_OF_ERROR,
             description="As much error as sign flips, but no sign changes",
             corrupt=_same_sign,
             options=SameSignOptions,
