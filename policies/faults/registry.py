@@ -98,6 +98,12 @@ def _stale(site: Site) -> "torch.Tensor":
     return before
 
 
+def _uniform(site: Site) -> "torch.Tensor":
+    """Changes every value by a share of itself, as a coarse code does: it is multiplied by 1 + an error."""
+    low, high = float(site.options.low), float(site.options.high)
+    return site.states * (1 + low + (high - low) * site.draw_like("uniform"))
+
+
 def _shifted(site: Site) -> "torch.Tensor":
     """Shifts all values in one direction, as a wrong zero point does."""
     shift = float(site.options.shift)
@@ -150,10 +156,7 @@ KINDS: Mapping[str, Fault] = by_name(
         effect(
             name="multiplicative_uniform",
             description="Each value times 1 + an error, uniform in two bounds",
-            corrupt=lambda site: (  # as a coarse code changes it
-                site.states
-                * (1 + site.options.low + (site.options.high - site.options.low) * site.draw_like("uniform"))
-            ),
+            corrupt=_uniform,
             options=UniformOptions,
             default_rates=EVERYWHERE,
         ),

@@ -106,9 +106,8 @@ def deploy(plain: Policy, name: str) -> Policy:
     if plain.prefill_treatment or plain.step_treatment:
         raise PolicyError(f"{policy.name}: evict first, as in knorm+{way.name}+int4")
     press = plain.build(plain.typical_situation(1024))
-    if isinstance(press, kvpress.ScorerPress) and any(
-        one.last and f"+{one.name}" in plain.name for one in WAYS.values()
-    ):
+    comes_last = any(one.last and f"+{one.name}" in plain.name for one in WAYS.values())
+    if isinstance(press, kvpress.ScorerPress) and comes_last:
         raise PolicyError(f"{policy.name}: pages come last, as in knorm+{way.name}+pages16")
     by_score = isinstance(press, kvpress.ScorerPress) and type(press).compress is kvpress.ScorerPress.compress
     is_protected = plain.needs_spans or (way.protects and plain.per_question)
