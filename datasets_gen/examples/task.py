@@ -1,5 +1,6 @@
 """A task is a named, versioned generator of examples."""
 
+import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,11 @@ USUAL: Literal["usual"] = "usual"  # likewise: those that a run has unless anoth
 
 Profile = Literal["quick", "paper"]
 MOST_TOKENS = 131_072
+
+
+def digest_of(rows: object) -> str:
+    """Returns a short hash of rows of data, by which a version tells them from others."""
+    return hashlib.sha256(ascii(rows).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ the directives, and beside the request, which is to be answered under them, ther
 arXiv 2510.00231). The rows come from elsewhere: ``IFEVAL`` alone has none.
 """
 
-import hashlib
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from datasets_gen.examples.directives import ARGUMENTS, Directive
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Question, Span
 from datasets_gen.examples.jsonl import field_of, mapping_of, read_entries, text_of
-from datasets_gen.examples.task import Draft, Request, Task
+from datasets_gen.examples.task import Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.writing.questions import Asker, answerable
 from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES, SystemPrompt, attack, with_defence
@@ -120,14 +119,13 @@ def ifeval_of(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Task
         raise DatasetError(
             f"--defence {defence} is for rows that are split into a system and a user message: these are plain"
         )
-    digest = hashlib.sha256(ascii(tuple(rows)).encode()).hexdigest()[:8]
     arms = ARMS[defence] if split else IFEVAL.arms
     return replace(
         IFEVAL,
         make=partial(_make, tuple(rows)),
         contexts={"quick": min(QUICK, len(rows)) * len(arms), "paper": len(rows) * len(arms)},
         role="system" if split else "user",
-        variant=f"{'split' if split else 'plain'}.{digest}.defence-{defence}",
+        variant=f"{'split' if split else 'plain'}.{digest_of(tuple(rows))}.defence-{defence}",
         arms=arms,
         most=len(rows) * len(arms),
     )

@@ -6,7 +6,6 @@ also what has to be obeyed and what must not leak. A line of kvpress's data sets
 Lines of one context are one example. What carries an answer is where its words stand.
 """
 
-import hashlib
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +21,7 @@ from datasets_gen.examples.directives import Directive, check_argument, compatib
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.jsonl import golds_in, mapping_of, read_entries
-from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task
+from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.writing.questions import answerable, unanswerable
 
@@ -130,7 +129,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         instruction="" if is_system or begun or any(row.is_whole_prompt for row in rows) else INSTRUCTION,
         max_new_tokens=max(row.max_new_tokens for row in rows),
         role="system" if is_system else "user",
-        variant=hashlib.sha256(ascii((is_system, drafts)).encode()).hexdigest()[:8],
+        variant=digest_of((is_system, drafts)),
         most=len(drafts),
         answer_end="line",
     )
