@@ -13,57 +13,32 @@ from leaderboards.statistics.bootstrap import FloatArray
 NONE_RIGHT = "the full cache has no question right"
 
 
-def _score(name: str) -> Callable[[Answer], object]:
-    """Returns what reads a score against the golds, None where there are no golds."""
-    return lambda answer: getattr(answer.scores, name, None)
-
-
-def _made_up(name: str) -> Callable[[Answer], object]:
-    """Returns what reads a score that attacks have not: an answer to one states nothing about the text, and leakage
-    judges it."""
-    return lambda answer: None if answer.protected else getattr(answer.scores, name, None)
-
-
-def _share_of(kind: str) -> Callable[[Sample], FloatArray]:
-    def values(sample: Sample) -> FloatArray:
-        return np.where(np.isnan(sample["hallucinated"]), np.nan, sample["hallucination_kind"] == kind)
-
-    return values
+def _score(name: str, of_attacks: bool = True) -> Callable[[Answer], object]:
+    """Returns what reads a score against the golds, None where there are no golds. An attack has no score of what is
+    made up: an answer to one states nothing about the text, and leakage judges it."""
+    return lambda answer: getattr(answer.scores, name, None) if of_attacks or not answer.protected else None
 
 
 def _kind(kind: str) -> Measure:
+    def values(sample: Sample) -> FloatArray:
+        return np.where(np.isnan(sample["hallucinated"]), np.nan, sample["hallucination_kind"] == kind)
+
     return Measure(
         name=kind,
         field=f"{kind}_rate",
         over=Over.STATEMENTS,
         columns=("hallucinated", "hallucination_kind"),
-        values=_share_of(kind),
+        values=values,
         heading=kind,
     )
 
 
-def _wrong(sample: Sample) -> FloatArray:
-    return np.asarray(sample["hallucinated"], dtype=np.float64)
-
-
-def _is_answered(sample: Sample) -> FloatArray:
-    return np.asarray(sample["answered"], dtype=np.float64)
-
-
-def _unanswered(sample: Sample) -> FloatArray:
-    return 1 - _is_answered(sample)
+def _column(sample: Sample, name: str) -> FloatArray:
+    return np.asarray(sample[name], dtype=np.float64)
 
 
 def _right_before(sample: Sample) -> FloatArray:
     return np.asarray(sample.full["right"], dtype=np.float64)
-
-
-def _new_wrong(sample: Sample) -> FloatArray:
-    return _right_before(sample) * _wrong(sample)
-
-
-def _lost_share(sample: Sample) -> FloatArray:
-    return np.asarray(_right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0), dtype=np.float64)
 
 
 SCORED = (
@@ -220,14 +195,14 @@ METRICS = (
         type=bool,
         line="The output is neither empty nor an abstention",
         definition=HARM,
-        of_answer=_made_up("answered"),
+        of_answer=_score("answered", of_attacks=False),
         measures=(
             _harm(
                 "wrong-of-answered",
                 "Wrong of answered",
                 "percent of the answers given",
-                _wrong,
-                _is_answered,
+                lambda sample: _column(sample, "hallucinated"),
+                lambda sample: _column(sample, "answered"),
                 undefined="no question was answered",
                 table=True,
                 board=Heading("wrong of answered", "wrong answers among those given"),
@@ -236,7 +211,7 @@ METRICS = (
                 "new-wrong",
                 "New wrong",
                 "percent of what the full cache has right",
-                _new_wrong,
+                lambda sample: _right_before(sample) * _column(sample, "hallucinated"),
                 _right_before,
                 undefined=NONE_RIGHT,
                 paired=True,
@@ -245,7 +220,7 @@ METRICS = (
                 "lost",
                 "Lost",
                 "percent of what the full cache has right",
-                _lost_share,
+                lambda sample: _right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0),
                 _right_before,
                 undefined=NONE_RIGHT,
                 paired=True,
@@ -258,7 +233,7 @@ METRICS = (
                 over=Over.STATEMENTS,
                 has_interval=True,
                 columns=("answered",),
-                values=_unanswered,
+                values=lambda sample: 1 - _column(sample, "answered"),
                 heading="unanswered",
             ),
         ),
@@ -288,7 +263,7 @@ METRICS = (
         better="lower",
         line="Neither empty, nor an abstention, nor right",
         definition=HALLUCINATED,
-        of_answer=_made_up("hallucinated"),
+        of_answer=_score("hallucinated", of_attacks=False),
         measures=(
             Measure(
                 name="hallucination",
@@ -311,7 +286,7 @@ METRICS = (
         unit="kind",
         line="confused: is or names a value the context states; else fabricated",
         definition=HALLUCINATED,
-        of_answer=_made_up("hallucination_kind"),
+        of_answer=_score("hallucination_kind", of_attacks=False),
         measures=(_kind("confused"), _kind("fabricated")),
     ),
 )

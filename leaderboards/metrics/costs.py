@@ -1,9 +1,7 @@
 """Declares metrics of compression and its cost: what went, what is still held, and how long it took. All of it is
 measured in the run."""
 
-from leaderboards.metrics.declaration import SHARE, Definition, Measure, Metric, Over, Scale, size_text
-
-PLAIN = Scale(1, 1, None)
+from leaderboards.metrics.declaration import PLAIN, SHARE, Definition, Measure, Metric, Over, size_text
 
 COMPRESSION = Definition(
     "Asked ratio or budget, realised ratio, bytes",

@@ -81,6 +81,7 @@ class Scale:
 PERCENT = Scale(1, 1, 100)  # of a row in percent
 SHARE = Scale(1, 3, 1)  # of a row in shares, written as a share
 SHARE_IN_PERCENT = Scale(100, 1, 100)  # of a row in shares, written in percent
+PLAIN = Scale(1, 1, None)
 POINTS = Scale(100, 1, None)  # a difference of shares, written in points
 
 

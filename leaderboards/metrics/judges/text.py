@@ -35,13 +35,11 @@ class TextScores:
 
 def marked_answer(output: str, marker: str) -> str:
     """Returns the number behind the last marker that has one, of an output that shows its steps; nothing if there is
-    none, and all of the output without a marker.
+    none.
 
     >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####")
     '7'
     """
-    if not marker:
-        return output
     numbers = re.findall(rf"{re.escape(marker)}[\s*$€£]*([-+]?\d[\d,]*(?:\.\d+)?)", output)
     if not numbers:
         return ""
@@ -71,11 +69,6 @@ def without_words_of_directives(output: str, target: str, gold: str) -> str:
         else:
             left.append(word)
     return " ".join(left)
-
-
-def exact_match(output: str, golds: Sequence[str]) -> float:
-    """Returns 100 if the normalised output is a normalised gold, else 0."""
-    return 100.0 * any(normalise(output) == normalise(gold) for gold in golds)
 
 
 def token_f1(output: str, gold: str) -> float:
@@ -116,7 +109,7 @@ def score_text(
             em = 100.0 * (f1 == 100)
         else:
             f1 = max(token_f1(answer, gold) for gold in golds)
-            em = exact_match(answer, golds)
+            em = 100.0 * any(normalise(answer) == normalise(gold) for gold in golds)
         named = (names(answer, gold) for gold in golds)
         right = (all(named) if every_gold else any(named)) and not any(
             names(answer, value) for value in rivals(golds, stated_values, others, question)
