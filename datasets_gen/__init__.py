@@ -117,8 +117,7 @@ def is_file_of_questions(name: str) -> bool:
 
 
 def get_task(name: str) -> Task:
-    """Finds the task of that name, or makes the one of a file; raises a :class:`DatasetError` that names the nearest
-    one, or the line of the file that is wrong."""
+    """Finds a task, or makes that of a file; raises :class:`DatasetError` for an unknown name, or a wrong line."""
     if is_file_of_questions(name):
         return own_questions(Path(name), KNOWN_TASKS)
     if name not in KNOWN_TASKS:

@@ -127,8 +127,7 @@ def costs(
 
 
 def seconds_a_token(model: LoadedModel, tokens: int = 512) -> float:
-    """Returns the processor seconds that a token costs at least: the products with all weights of the layers, of a
-    size at which this processor is fast."""
+    """Returns the least processor seconds of a token: the products with all weights, at a size that is fast here."""
     weights = [one for one in decoder_of(model.network).layers.parameters() if one.ndim == 2]
     rows = {shape: torch.randn(tokens, shape[1]) for shape in {tuple(one.shape) for one in weights}}
     best = float("inf")
@@ -150,8 +149,7 @@ def shares_of_the_roof() -> Iterator[Row]:
 
 
 def growth() -> tuple[list[tuple[int, float, float]], list[tuple[int, float]]]:
-    """Measures what longer contexts and more branches cost: by tokens the seconds of the model's own prefill and of the
-    engine, and by branches those of decoding."""
+    """Measures the seconds of the model's own prefill and of the engine by tokens, and of decoding by branches."""
     model = load_model("reference", "cpu", "float32")
     lengths: list[tuple[int, float, float]] = []
     branches: list[tuple[int, float]] = []

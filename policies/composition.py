@@ -149,8 +149,7 @@ def is_way(name: str) -> bool:
 
 
 def treatment_of(name: str) -> Policy:
-    """Makes the policy that treats the full cache; raises :class:`PolicyError` in one line for options that it has
-    not."""
+    """Makes the policy that treats the full cache; raises :class:`PolicyError` for options that it has not."""
     return fault_of(name) if is_one_of(name, FAULTS) else quantisation_of(name)
 
 
@@ -162,14 +161,12 @@ def check_alone(policy: Policy) -> Policy:
 
 
 def compose(plain: Policy, way: str) -> Policy:
-    """Makes the policy ``plain+way``, which protects what another evicts, deploys it, or treats what it leaves; raises
-    :class:`PolicyError` in one line if they do not go together."""
+    """Makes ``plain+way``: protects, deploys or treats; raises :class:`PolicyError` if they do not go together."""
     return deploy(plain, way) if is_way(way) else followed_by(plain, treatment_of(way))
 
 
 def built_in(name: str) -> Policy | None:
-    """Finds a policy of this package by any name that a run may have for it, without building a press; None for any
-    other, such as a plug-in."""
+    """Finds a policy of this package by any name of a run, building no press; None for others, such as a plug-in."""
     plain, way = plain_and_way(name)
     if name in POLICIES:
         return POLICIES[name]

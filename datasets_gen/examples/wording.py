@@ -43,8 +43,7 @@ class QuestionText:
     answer_prefix: str = ""
 
     def format(self, **words: str) -> "QuestionText":
-        """Fills in the words. The prefix begins a sentence, and a subject such as "the mentor of Ada Falbrook" may
-        stand first in it."""
+        """Fills in the words. A prefix may begin with a subject such as "the mentor of Ada Falbrook"."""
         prefix = self.answer_prefix.format(**words)
         return QuestionText(self.text.format(**words), prefix[:1].upper() + prefix[1:])
 

@@ -86,8 +86,7 @@ def _directives(entry: Mapping[str, object], where: str) -> tuple[Directive, ...
 
 
 def _directive(kind: object, given: object, where: str) -> Directive:
-    """Returns the arguments as JSON in one form. The data set on the hub has every argument in every row, most of them
-    null."""
+    """Returns the arguments as JSON. The data set on the hub has every argument in every row, most of them null."""
     if not isinstance(kind, str) or kind not in ARGUMENTS:
         raise DatasetError(f"{where}: {unknown_name('instruction', str(kind), ARGUMENTS)}")
     if not isinstance(given, Mapping):

@@ -120,8 +120,7 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
 
 
 def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]) -> list[str]:
-    """Draws values from which nothing alike is worked out: no word of one is one of another's, or a confused answer
-    would be half right."""
+    """Draws until no word worked out of one value is one of another, or a confused answer would be half right."""
     while True:
         values = draw()
         words = [word for value in values for word in set(worked_out(value).split())]

@@ -102,8 +102,7 @@ class ReadRow:
 
 
 def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
-    """Makes the task of a file; raises :class:`DatasetError` that names the first line that is wrong. ``registered``:
-    names that other tasks have."""
+    """Makes the task of a file. ``registered``: names of others. A wrong line raises :class:`DatasetError`."""
     stem = path.resolve().parent.name if path.stem in SPLITS_OF_RULER else path.stem
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
@@ -241,8 +240,7 @@ def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
 
 
 def _read_other(given: dict[str, Any], answers: object, where: str, any_is_right: bool) -> ReadRow:
-    """Reads a row as kvpress's data sets or RULER's own files have it, all of whose answers have to be named unless
-    any one is right."""
+    """Reads a row of kvpress's data sets or RULER's own files: all answers have to be named unless any is right."""
     fields = {
         "question": given.get("question", ""),
         "answers": answers,
@@ -288,8 +286,7 @@ def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
 
 
 def _places_of_answer(golds: Collection[str], evidence: Collection[Place], context: str) -> Sequence[Place]:
-    """Finds where the golds stand in the context; if any stand in the evidence, those alone, since the same words carry
-    nothing elsewhere."""
+    """Finds the golds in the context; where any stand in the evidence, those alone: elsewhere they carry nothing."""
     places = [place for gold in golds for place in places_of(gold, context, whole_words=True)]
     inside = [(start, end) for start, end in places if any(first <= start and end <= last for first, last in evidence)]
     return inside or places

@@ -94,8 +94,7 @@ def prose_of_tokens(rng: random.Random, length: Length, write: Callable[[list[st
 def _lengthen(
     rng: random.Random, sentences: list[str], missing: int, allowed: int, count: Callable[[str], int]
 ) -> None:
-    """Changes one sentence for one that is longer by what is missing, less than a sentence; if none is drawn, drops
-    it, so that the next round starts elsewhere."""
+    """Changes a sentence for a longer one that fills what is missing, or drops it, to start elsewhere next round."""
     old = sentences.pop(rng.randrange(len(sentences)))
     for sentence in draw_sentences(rng, SAMPLE // 4):
         if 0 <= missing - (count(sentence) - count(old)) <= allowed:

@@ -1,5 +1,4 @@
-"""Declares metrics (columns of the records), the measures that a board makes of them, and the definitions of both on
-the page of method."""
+"""Metrics (columns of the records), the measures that a board makes of them, and their definitions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -34,8 +34,7 @@ class Answer:
 
     @cached_property
     def spoken(self) -> str:
-        """Returns the output without thinking blocks and stop strings; its Markdown may be what a directive asks
-        for."""
+        """Returns the output without thinking and stop strings; its Markdown may be what a directive asks for."""
         return spoken(self.output_text)
 
     @cached_property

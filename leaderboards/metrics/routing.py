@@ -22,8 +22,7 @@ def globally_evicted(survival: Survival, tokens: Sequence[int]) -> float | None:
 
 
 def slot_coverage(survival: Survival, tokens: Sequence[int]) -> float | None:
-    """Returns the mean survival of some tokens, such as the evidence, over all slots, in [0, 1]; ``None`` if there are
-    none."""
+    """Returns the mean survival of some tokens over all slots, in [0, 1]; ``None`` if there are none."""
     return float(survival.heads[:, list(tokens)].mean()) if tokens else None
 
 

@@ -1,5 +1,4 @@
-"""Guards against the code of a user: how long it may take, where in it an error was raised, and what the usual one
-means."""
+"""Guards against the code of a user: how long it may take, where it failed, and what the usual error means."""
 
 import inspect
 import signal
@@ -23,8 +22,7 @@ NO_ATTENTIONS = (
 
 
 class TookTooLongError(BaseException):
-    """Code of a user exceeded its time. It is no :class:`Exception`, or code that tries again whatever fails would
-    swallow it."""
+    """Code of a user took too long. No :class:`Exception`, or code that tries again whatever fails would swallow it."""
 
 
 @contextmanager

@@ -165,8 +165,7 @@ class Policy(CacheTreatment):
         return {**self.arguments, **self.fitted(situation)}
 
     def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
-        """Selects the points at which it runs: of a kind that it takes, within its reach, and more than the first draw
-        if it draws at random."""
+        """Selects the points of its kinds and within its reach; draws after the first if it draws at random."""
         if not self.kinds:
             draws = {point.repeat for point in points} if self.random else ()
             return tuple(Point(UNTREATED, repeat) for repeat in sorted({0, *draws}))

@@ -46,15 +46,13 @@ def compactor_press(situation: Situation) -> Press:
 
 
 def _lagkv(situation: Situation) -> Press:
-    """Builds LagKV. kvpress falls back on the most recent tokens where the context is shorter than two lags and the
-    sink."""
+    """Builds LagKV, which falls back on the most recent tokens in a context shorter than two lags and the sink."""
     lag = max(1, min(LONGEST_LAG, (situation.context_length - SINK) // 8))
     return kvpress.LagKVPress(situation.ratio, n_sink=SINK, lag_size=lag)
 
 
 def _pyramidkv(situation: Situation) -> Press:
-    """Builds PyramidKV. kvpress gives every layer the same, and so is SnapKV, where the highest layer would get less
-    than the window."""
+    """Builds PyramidKV. Where the highest layer would get less than the window, kvpress makes it SnapKV."""
     window = max(1, min(LONGEST_WINDOW, situation.context_length // 64))
     kept = int(situation.context_length * (1 - situation.ratio))
     return kvpress.PyramidKVPress(situation.ratio, window_size=window, beta=max(2, min(STEEPEST, kept // window)))

@@ -215,8 +215,7 @@ class FaultTreatment:
         return Site(situations, self.options, layer, tensor, step, tokens, states, rates.view(-1, 1, 1, 1), bits)
 
     def _damaged(self, site: Site, hit: "torch.Tensor") -> "torch.Tensor":
-        """Returns the rows with what is hit of them. Where whole rows are hit, what is returned of others means
-        nothing."""
+        """Returns the rows with what is hit of them. Where whole rows are hit, others mean nothing."""
         damaged = self.fault.corrupt(site)
         return damaged if hit.shape[-1] == 1 else torch.where(hit, damaged, site.states)
 

@@ -196,8 +196,7 @@ KINDS: Mapping[str, Fault] = by_name(
 
 
 def fault_of(name: str) -> Policy:
-    """Makes the policy that damages the full cache, such as ``zeros(tokens=evidence)``; raises :class:`PolicyError` in
-    one line for options that it has not."""
+    """Makes the policy of a name such as ``zeros(tokens=evidence)``; raises :class:`PolicyError` for other options."""
     fault = KINDS[kind_in(name)]
     options = options_in(name, fault)
 

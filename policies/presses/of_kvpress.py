@@ -30,8 +30,7 @@ RAMP = 0.5  # of what is smaller, the share removed or the share kept
 
 @dataclass
 class KnownQuestionFinchPress(FinchPress):
-    """Is told how many tokens the question has, where kvpress's press finds a delimiter that it adds to the
-    vocabulary."""
+    """Is told how long the question is, where kvpress's press finds a delimiter that it adds to the vocabulary."""
 
     window_size: int = 1
 
@@ -50,8 +49,7 @@ class SeededCompactorPress(SeededScore, CompactorPress):
 
 @dataclass
 class RampPress(PerLayerCompressionPress):
-    """A ratio for each layer that is compressed, rising in even steps from the first to the last; their mean is
-    ``ratio``."""
+    """A ratio for each layer that is compressed, in even steps from the first to the last; their mean is ``ratio``."""
 
     compression_ratios: list[float] = field(default_factory=list)
     ratio: float = 0.0

@@ -119,8 +119,7 @@ class EndsPress(RescoringPress):
 
 @dataclass
 class WhitelistPress(RescoringPress):
-    """Tokens of the spans are kept first; the rest of the budget goes to the press. Where they are more than the
-    budget, those of them that the press scores highest."""
+    """Keeps tokens of the spans first, and those that the press scores highest where they exceed the budget."""
 
     spans: Spans = ()
 
@@ -267,8 +266,7 @@ class FairEvictionPress(RescoringPress):
 
 @dataclass
 class DebiasPress(FairEvictionPress):
-    """Each part keeps a number of tokens between what the press would leave it (``strength`` 0) and its fair share
-    (1)."""
+    """Each part keeps between what the press would leave it (``strength`` 0) and its fair share (1)."""
 
     strength: float = field(default=0.5, kw_only=True)
 

@@ -112,8 +112,7 @@ class Format(Protocol):
         """Tells whether a group is of several tokens, which are then quantised together."""
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        """Encodes rows that are quantised at one time, shape (heads, rows, head_dim); heads may be those
-        of several answers."""
+        """Encodes rows quantised at one time, (heads, rows, head_dim); heads may be those of several answers."""
 
     def bytes(self, head: HeadRows) -> int:
         """Counts the bytes of codewords, scales and zero points of rows that are quantised at one time."""

@@ -38,8 +38,7 @@ def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
 
 
 def integers(bits: int, **changes: Any) -> Quantisation:
-    """Declares integers of so many bits for keys and values alike, unless options say otherwise. ``changes``: fields of
-    a declaration that is not KIVI's."""
+    """Declares integers of so many bits for keys and values. ``changes``: fields in which it is not KIVI's."""
 
     def formats(options: IntegerOptions, situation: Situation) -> Formats:
         layout: dict[States, tuple[int, Axis]] = {
@@ -141,8 +140,7 @@ KINDS: Mapping[str, Quantisation] = by_name("quantisations", (*INTEGERS, *LLAMA_
 
 
 def quantisation_of(name: str) -> Policy:
-    """Makes the policy that quantises the full cache, such as ``int4(v_bits=2)``; raises :class:`PolicyError` in one
-    line for options that it has not."""
+    """Makes the policy of a name such as ``int4(v_bits=2)``; raises :class:`PolicyError` for other options."""
     kind = KINDS[kind_in(name)]
     options = options_in(name, kind)
 

@@ -195,8 +195,7 @@ def decode_all(
 
 
 def _of_trace(model: LoadedModel, trace: Trace, together: Sequence[Generation], decoding: Decoding) -> list[Generation]:
-    """Returns the generations of a trace: those that were decoded together, and those of presses that act while
-    decoding."""
+    """Returns the generations of a trace, those of presses that act while decoding too."""
     branches = {id(branch) for branch in trace.branches}
     generations = [generation for generation in together if id(generation.branch) in branches]
     for branch in trace.branches:
@@ -258,8 +257,7 @@ def _if_it_fits(
 
 
 def check_logits(model: LoadedModel, prompt: Prompt) -> None:
-    """Raises :class:`KVBenchError` if the model cannot answer a prompt with its full cache, for which no press is to
-    blame: its logits are infinite or NaN."""
+    """Raises :class:`KVBenchError` if the full cache alone makes logits infinite or NaN: no press is to blame."""
     trace = prefill(model, prompt, plan([POLICIES[FULL]], (), prompt, seed=0))
     decode(model, trace, 1, None)
     if error := trace.branches[0].error:

@@ -27,8 +27,7 @@ class BundleRows(CacheRows):
         answers: Sequence[int],
         question_read: bool,
     ) -> None:
-        """``places``: by answer, its row as it was numbered at first, and its column. ``question_read``: whether keys
-        and values of the question are there."""
+        """``places``: by answer, its row as first numbered, and its column. ``question_read``: its rows are there."""
         self._bundle, self.answers = bundle, answers
         by_branch = {id(branch): branch for branch in branches}
         self._branches, numbers = list(by_branch.values()), {key: number for number, key in enumerate(by_branch)}
@@ -122,8 +121,7 @@ class BundleRows(CacheRows):
 
 
 class PlainRows(CacheRows):
-    """Gives access to the rows of a branch whose press goes on cutting them in a separate cache. Only the press knows
-    which tokens are left."""
+    """Shows the rows that a press goes on cutting in a cache of its own: it alone knows which tokens are left."""
 
     answers: Sequence[int] = (0,)
 

@@ -225,8 +225,7 @@ def answers_of_wave(
 
 
 def _answers_of(rows: Sequence[Row[Branch]], decoding: Decoding) -> list[PendingAnswer]:
-    """Lists one answer for each question of the rows of a bundle, and then, for copies, the right answers that they
-    pass."""
+    """Lists an answer for each question of a bundle, and then, for copies, the right answers that they pass."""
     written, forced = [], []
     for row in rows:
         for number, gold in zip(row.questions, row.gold_ids(row.read_trace.prompt), strict=True):
@@ -253,8 +252,7 @@ class TreatApartError(Exception):
 
 @contextmanager
 def faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[None]:
-    """Records what a treatment raises as the failure of its branch; if it treats several, raises
-    :class:`TreatApartError`."""
+    """Records what a treatment raises as its branch's failure; of several branches, raises :class:`TreatApartError`."""
     if all(branch is branches[0] for branch in branches):
         with faults_of(branches[0], where):
             yield

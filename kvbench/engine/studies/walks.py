@@ -149,8 +149,7 @@ class WalkPlan:
 
 @dataclass
 class Walk:
-    """Holds what two paths did at each step. Free-running, one may go on when the other has ended, and the steps that
-    both have are compared."""
+    """Holds what two paths did at each step; free-running, the steps that both have are compared."""
 
     tokens: list[int] = field(default_factory=list)  # that the first path chose
     other_tokens: list[int] = field(default_factory=list)  # that the second chose
@@ -190,8 +189,7 @@ def forced_walk(network: PreTrainedModel, plan: WalkPlan) -> Walk:
 
 
 def null_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
-    """Walks cache off, reading all at once and in chunks, over the first tokens of an answer: what any two computations
-    of the same differ by."""
+    """Walks cache off, all at once and in chunks, over the first tokens of an answer: two computations of the same."""
     return teacher_forced(Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, given=tokens))
 
 

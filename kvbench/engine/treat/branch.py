@@ -43,8 +43,7 @@ def masks_of(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
 
 @contextmanager
 def leaving_sliding_layers() -> Iterator[None]:
-    """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_left_whole`), not of that with images
-    alone."""
+    """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_left_whole`), with images or without."""
     original = base_press.Gemma3ForConditionalGeneration
     base_press.Gemma3ForConditionalGeneration = Gemma3PreTrainedModel
     try:

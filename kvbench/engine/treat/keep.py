@@ -136,8 +136,7 @@ def digest_of(layers: Sequence[LayerCache]) -> str:
 
 
 def digest_of_rows(*states: torch.Tensor) -> bytes:
-    """Hashes tensors of shape (heads, rows, size), whatever the order of the rows. Of each head one number leaves the
-    device."""
+    """Hashes tensors (heads, rows, size) whatever the order of rows. One number of each head leaves the device."""
     return torch.cat([_row_hash(part).sum(1) for part in states]).cpu().numpy().tobytes()
 
 

@@ -39,8 +39,7 @@ Scored = tuple[torch.Tensor, float]  # the scores of a press, shape (1, num_kv_h
 
 
 class Copies:
-    """Copies the tensors of a layer for presses. One copy serves one press after the other, as long as none has written
-    into it."""
+    """Copies the tensors of a layer for presses: one copy serves one after the other until one has written into it."""
 
     def __init__(self) -> None:
         self._copies: dict[str, tuple[torch.Tensor | None, int]] = {}
@@ -56,8 +55,7 @@ class Copies:
 
 @contextmanager
 def cutting(model: LoadedModel, groups: Sequence[Sequence[Branch]]) -> Iterator[Callable[[], float]]:
-    """Cuts a context for all branches while the model reads it. ``groups``: of branches whose treatments are one
-    scoring. Yields a function for the seconds spent so far."""
+    """Cuts a context for all branches, grouped by scoring, as it is read. Yields a function for the seconds so far."""
     for branch in chain.from_iterable(groups):
         if branch.error is None:
             _make_ready(model, branch)

@@ -27,8 +27,7 @@ def families(directives: Sequence[str]) -> list[str]:
 
 
 def obeyed(directives: Sequence[str], output: str, judgement: Judgement) -> list[bool]:
-    """Tells for each directive whether the output obeys it, strictly as it stands, or loosely in any of IFEval's eight
-    versions of it."""
+    """Tells for each directive whether the output obeys it: as it stands, or loosely, in any of eight versions."""
     parsed = [Directive.parse(text) for text in directives]
     texts = [output] if judgement == "strict" else versions(output)
     return [
@@ -56,8 +55,7 @@ def versions(output: str) -> list[str]:
 
 @cache
 def official() -> Any:
-    """Returns lm-eval's module of the task; raises :class:`MetricError` that says what to install if it, or what it
-    needs, is missing."""
+    """Returns lm-eval's module of the task; raises :class:`MetricError` that says what to install if any is missing."""
     try:
         nltk, detector = (importlib.import_module(name) for name in ("nltk", "langdetect"))
         nltk.data.find(SPLITTER)  # on import, lm-eval would go and download it, and print what comes of that
@@ -105,8 +103,7 @@ def is_obeyed(directive: Directive, output: str, judgement: Judgement) -> bool:
 
 
 def check_directives(directives: Sequence[tuple[str, Directive]]) -> None:
-    """Raises :class:`MetricError` for the first directive that the checkers cannot judge by; each comes with where it
-    is."""
+    """Raises :class:`MetricError` for the first directive, given with its place, that the checkers cannot judge by."""
     for where, directive in directives:
         try:
             _obeys(directive, SAMPLE, "strict")
