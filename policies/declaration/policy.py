@@ -4,18 +4,13 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import kvpress, torch
 from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
 from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import PrefillTreatment, States, StepTreatment
-
-if TYPE_CHECKING:
-    import torch  # for annotations alone
-
-kvpress = LazyModule("kvpress")
 
 Family = Literal[
     "control", "scorer", "wrapper", "prefill", "decoding", "protection", "deployed", "quantisation", "fault", "plug-in"

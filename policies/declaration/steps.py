@@ -1,10 +1,9 @@
 """Declares treatments that act on the rows of a branch after its press: when they are called, and what they may do."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    import torch  # for annotations alone: a list of policies needs no torch
+from policies.declaration.lazy import torch
 
 ABSENT = -1  # instead of a token's position: a head that keeps fewer tokens than another has no row there
 UNKNOWN = -2  # a row that is no single token of the context as it was: it is merged, turned or rewritten

@@ -6,12 +6,10 @@ kvpress's default waits 512 tokens between two cuts, more than an answer here is
 from collections.abc import Callable
 from functools import partial
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import kvpress
 from policies.declaration.policy import Policy, Press, Situation
 from policies.declaration.shape import LEVEL_QUESTION
 from policies.eviction.scorers import SINK
-
-kvpress = LazyModule("kvpress")
 
 OUT_OF_REACH = 2**30  # a size that no cache here has
 A_SIZE = "as many tokens of context, question and answer together as the ratio leaves of the context"

@@ -1,12 +1,10 @@
 """Presses that need something learned or measured for the model beforehand, which has to be downloaded."""
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import kvpress
 from policies.declaration.policy import Policy
 from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
 from policies.eviction.private_prefill import dms, dms_press, over_the_cache
 from policies.eviction.scorers import SINK, expected_attention_press
-
-kvpress = LazyModule("kvpress")
 
 PRETRAINED = (
     Policy(

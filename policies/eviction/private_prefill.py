@@ -2,12 +2,11 @@
 
 from functools import partial
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, kvpress
 from policies.declaration.policy import Policy, Press, Situation
 from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
 from policies.eviction.scorers import SINK, observation_window
 
-kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.of_kvpress")
 
 OVER_THE_CACHE = "as many tokens over all layers and heads"

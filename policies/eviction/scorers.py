@@ -6,11 +6,10 @@ length of the context, every record carries the size that was used.
 
 from functools import partial
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, kvpress
 from policies.declaration.policy import Baseline, Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
 
-kvpress = LazyModule("kvpress")
 h2o = LazyModule("policies.presses.h2o")
 presses = LazyModule("policies.presses.of_kvpress")
 

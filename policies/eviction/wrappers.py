@@ -3,7 +3,7 @@ that remove something else than tokens of every layer: whole layers' middles, or
 
 from functools import partial
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, kvpress
 from policies.declaration.policy import Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
 from policies.eviction.scorers import (
@@ -16,7 +16,6 @@ from policies.eviction.scorers import (
     snapkv_press,
 )
 
-kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.of_kvpress")
 
 LONGEST_CHUNK = 1024

@@ -5,20 +5,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import np, torch
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
 from policies.faults.options import FIRST, FaultOptions
 from policies.quantisation.window import QuantisedRows
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-else:
-    np, torch = LazyModule("numpy"), LazyModule("torch")
 
 BEFORE_THE_QUESTION = 0
 # The papers that the kinds are from.

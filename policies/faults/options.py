@@ -1,18 +1,15 @@
 """Declares the options of any fault: where it hits, when, and how much of it."""
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from policies.declaration.steps import States
+from policies.declaration.steps import States
 
 Tensor = Literal["K", "V", "both"]
 Phase = Literal["resident", "prefill_write", "every_step", "step"]
@@ -82,7 +79,7 @@ class FaultOptions(BaseModel):
         self.layers_of(shape.layers)
         self.heads_of(shape.kv_heads)
 
-    def check_codewords(self, bits: "Mapping[States, int]") -> None:
+    def check_codewords(self, bits: Mapping[States, int]) -> None:
         """Raises :class:`PolicyError` for what codewords of so many bits, by tensor, have not."""
 
     def numbers_hit(self, rate: float, dtype: str) -> float:
@@ -103,7 +100,7 @@ class FaultOptions(BaseModel):
         return chosen("head", self.heads, count)
 
 
-def chosen(what: str, parts: "Sequence[str]", count: int, whose: str = "the model") -> tuple[int, ...]:
+def chosen(what: str, parts: Sequence[str], count: int, whose: str = "the model") -> tuple[int, ...]:
     """Lists the numbers that some parts name of ``count``; raises :class:`PolicyError` for one that is not there."""
     numbers = set[int]()
     for part in parts:

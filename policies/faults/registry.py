@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, torch
 from policies.declaration.levels import RATE
 from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import Policy, Press, Situation
@@ -18,10 +18,6 @@ from policies.faults.fault import EFFECT_OF_ERROR, MORE_ROBUST, Fault, FaultTrea
 from policies.faults.options import FaultOptions
 from policies.treatments.options import kind_in, name_with, options_in, text_of
 
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
 presses = LazyModule("policies.presses.writing")
 
 EVERYWHERE = "0,1"  # the text damages all values

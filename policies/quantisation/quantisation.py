@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from policies.declaration.lazy import torch
 from policies.declaration.policy import HeadRows, Situation
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import States
-
-if TYPE_CHECKING:
-    import torch
 
 Axis = Literal["channel", "token"]
 Scheme = Literal["asymmetric", "symmetric", "signed"]

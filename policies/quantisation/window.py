@@ -9,17 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import torch
 from policies.declaration.policy import HeadRows
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
 from policies.quantisation.quantisation import Codes, Format, Formats
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
 
 NO_ANSWER = -1
 

@@ -15,14 +15,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, kvpress
 from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 from policies.eviction.controls import RANDOM
 from policies.eviction.scorers import H2O, KNORM, SNAPKV, STREAMING_LLM, TOVA
 from policies.treatments.options import kind_in, name_with, options_in
 
-kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.rescoring")
 
 

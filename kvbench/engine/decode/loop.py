@@ -298,7 +298,8 @@ def write_answers(
         seen = Step(source, step, numbers, logits, latest)
         for observer in decoding.observers:
             observer.see(seen)
-        finite[numbers] &= _is_finite(logits) | ended_before
+        least, largest = logits.aminmax(dim=-1)  # which pass infinity and NaN on
+        finite[numbers] &= (least.isfinite() & largest.isfinite()) | ended_before
         tokens = decoding.sampler(seen)
         return torch.where(forced[numbers], likelihood.targets(step, numbers), tokens) if any_forced else tokens
 
@@ -329,9 +330,3 @@ def write_answers(
         done |= has_ended(step, numbers, latest, before)
         source.treat(step, numbers, done)
     return Written(answer_tokens, finite)
-
-
-def _is_finite(logits: torch.Tensor) -> torch.Tensor:
-    """Tells of each row whether it holds neither infinity nor NaN, which the least and the largest pass on."""
-    least, largest = logits.aminmax(dim=-1)
-    return torch.logical_and(least.isfinite(), largest.isfinite())

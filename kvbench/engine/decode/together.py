@@ -38,8 +38,8 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
     for chosen in _passes(model, wave, [bundle.columns.shared for bundle in wave.bundles]):
         readings = []
         for bundle, places, rows in chosen:
-            bundle.begin_shared(rows)
             columns = bundle.columns
+            bundle.begin(columns.shared, rows)
             end = columns.last.new_tensor([places.stop - 1])  # nobody asks for it, and a model answers somewhere
             readings.append(Reading(bundle, rows, columns.shared_ids[rows], columns.shared_positions[rows], end))
         _read(model, wave, readings)
@@ -59,7 +59,7 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
         for chosen in _passes(model, wave, slices):
             readings, answers, copies, copied = [], [], [], []
             for bundle, places, rows in chosen:
-                bundle.begin_questions(places, rows)
+                bundle.begin(places, rows, alone=True)
                 columns = bundle.columns
                 tokens = columns.token_ids[rows, places], columns.positions[rows, places]
                 ending = columns.ending(places)
@@ -313,13 +313,6 @@ class WaveSource:
                 treatment = policy.prefill_treatment(situations)
         return AnswerGroup(numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers))
 
-    def _treat_kept(self) -> None:
-        """Has treatments act on what is kept of the context: once for all questions of a row, or for each answer."""
-        for groups, where in ((self._once, "after the prefill"), (self._at_steps, "while decoding")):
-            for group in groups:
-                if group.treatment and group.branches[0].error is None:
-                    self._treat_context(group, group.treatment, where)
-
     def _treat_context(self, group: AnswerGroup, treatment: PrefillTreatment, where: str) -> None:
         """Has a treatment act on the first row of each branch, which is copied to those of other questions."""
         firsts: dict[int, int] = {}
@@ -336,7 +329,11 @@ class WaveSource:
         self._places[group.numbers[0]][0].copy_rows({rows[copy]: rows[first] for copy, first in copies.items()})
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        self._treat_kept()
+        # On what is kept of the context, treatments act once for all questions of a row, or for each answer.
+        for groups, where in ((self._once, "after the prefill"), (self._at_steps, "while decoding")):
+            for group in groups:
+                if group.treatment and group.branches[0].error is None:
+                    self._treat_context(group, group.treatment, where)
         read_shared(self._model, self._wave)
         self._question_read = True
         yield from read_questions(self._model, self._wave)

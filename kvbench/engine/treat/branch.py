@@ -1,10 +1,11 @@
 """A branch holds what one treatment leaves of a prefilled context, or the reason why its press failed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from kvpress import BasePress
@@ -41,15 +42,9 @@ def masks_of(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
     return None if masked is None else tuple(masked)
 
 
-@contextmanager
-def leaving_sliding_layers() -> Iterator[None]:
+def leaving_sliding_layers() -> AbstractContextManager[object]:
     """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_left_whole`), with images or without."""
-    original = base_press.Gemma3ForConditionalGeneration
-    base_press.Gemma3ForConditionalGeneration = Gemma3PreTrainedModel
-    try:
-        yield
-    finally:
-        base_press.Gemma3ForConditionalGeneration = original
+    return patch.object(base_press, "Gemma3ForConditionalGeneration", Gemma3PreTrainedModel)
 
 
 @contextmanager
