@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from datasets_gen.examples.directives import BRACKETS, KINDS, MARKS, Directive, clashes_of, compatible, exemplar
+from datasets_gen.examples.directives import BRACKETS, CLASHES, KINDS, MARKS, Directive, compatible, exemplar
 from datasets_gen.examples.example import Arm, Direction, Question, Span, Split
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
@@ -76,13 +76,6 @@ class Ground:
         directions: tuple[Direction, ...] = ("forward", "reverse")
         return [(place, direction) for place in range(len(self.facts)) for direction in directions]
 
-    def longest_answer(self) -> int:
-        answers = (
-            self.facts[place].value if direction == "forward" else self.facts[place].subject
-            for place, direction in self.choices()
-        )
-        return max(len(answer.split()) for answer in answers)
-
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
@@ -125,7 +118,7 @@ def _draw_kinds(rng: random.Random, count: int) -> list[str]:
     more others it clashes with, or it would seldom be among several."""
     kinds: list[str] = []
     while len(kinds) < count and (left := [kind for kind in KINDS if compatible(kind, kinds)]):
-        kinds += rng.choices(left, [clashes_of(kind) + 1 for kind in left])
+        kinds += rng.choices(left, [1 + sum(kind in pair for pair in CLASHES) for kind in left])
     return kinds
 
 
@@ -168,8 +161,11 @@ def _draw_shared_ground(
 
 def _draw_directives(rng: random.Random, kinds: Sequence[str], ground: Ground) -> tuple[Directive, ...]:
     words = iter(rng.sample(lexicon().keyword, len(kinds)))
+    facts = ground.facts
+    answers = [facts[place].value if way == "forward" else facts[place].subject for place, way in ground.choices()]
     # More words than any answer, or the refusal, has of itself, or one would obey by chance.
-    least = max(ground.longest_answer(), len(REFUSAL.split())) + sum(kind in ("begin", "end") for kind in kinds) + 1
+    longest = max(len(answer.split()) for answer in (*answers, REFUSAL))
+    least = longest + sum(kind in ("begin", "end") for kind in kinds) + 1
     arguments = {
         "begin": lambda: next(words),
         "end": lambda: next(words),

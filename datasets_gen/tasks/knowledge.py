@@ -104,8 +104,11 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
     for relation in SLOTS:
         drawn = _drawn_apart(partial(draw_values, rng, relation.value_kind, count), WORKED_FROM.get(relation.name, str))
         *values[relation.name], unmentioned[relation.name] = drawn
-    if "part" in size.types:
-        values["employer"] = _deal_employers(rng, values["employer"])
+    if "part" in size.types:  # one to three of the people, as many as there are at most, work for the same
+        employers = values["employer"]
+        together = min(len(employers), rng.randint(1, 3))
+        employers[:together] = employers[:1] * together
+        rng.shuffle(employers)
     *instruments, unmentioned["plays"] = rng.sample(lexicon().instrument, INSTRUMENTS_IN_USE + 1)
     facts: list[Fact] = []
     for number, person in enumerate(people):
@@ -126,14 +129,6 @@ def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]
         words = [word for value in values for word in set(worked_out(value).split())]
         if len(set(words)) == len(words):
             return values
-
-
-def _deal_employers(rng: random.Random, employers: list[str]) -> list[str]:
-    """Lets one to three of the people, as many as there are at most, work for the same."""
-    together = min(len(employers), rng.randint(1, 3))
-    dealt = employers[:1] * together + employers[together:]
-    rng.shuffle(dealt)
-    return dealt
 
 
 def _in_order(rng: random.Random, slots: list[Fact], played: list[Fact]) -> list[Fact]:

@@ -213,7 +213,8 @@ def _order(rng: random.Random, wording: Wording, story: MultiPresenceStory, miss
     template = wording.choose_question(rng, phrasings)
     if missing:
         stated = {m.words["subject"] for m in story.mentions if m.period is period}
-        person = _nobody(rng, story, [name for name in story.people if name not in stated])
+        others = [name for name in story.people if name not in stated]
+        person = rng.choice(others) if others and rng.random() < KNOWN_SHARE else story.stranger
         question = unanswerable(template.format(subject=person), period.value_type, "forward")
         return replace(question, type="manipulated")
     mentions = [m for m in story.mentions if m.period is period and m.words["subject"] == person]
@@ -265,11 +266,6 @@ UNSTATED: Mapping[Slot, Callable[[random.Random, MultiPresenceStory, Mention], d
     "year": _without_year,
     "subject": _without_subject,
 }
-
-
-def _nobody(rng: random.Random, story: MultiPresenceStory, others: list[str]) -> str:
-    """Draws one of the others, or the stranger."""
-    return rng.choice(others) if others and rng.random() < KNOWN_SHARE else story.stranger
 
 
 MULTI_PRESENCE = Task(

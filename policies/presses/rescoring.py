@@ -161,17 +161,12 @@ class PagesPress(RescoringPress):
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
         """Gives each token of a full page the score of the page, and an open page a score above all others."""
-        pages = self._pages(scores)
+        count = scores.shape[-1] // self.size
+        tokens = scores[..., : count * self.size].unflatten(-1, (count, self.size))
+        pages = tokens.mean(-1) if self.by == "mean" else tokens.amax(-1)
         full = pages.repeat_interleave(self.size, dim=-1)
         above = pages.amax() + 1 if pages.numel() else 0.0
         return torch.nn.functional.pad(full, (0, scores.shape[-1] - full.shape[-1]), value=float(above))
-
-    def _pages(self, scores: torch.Tensor) -> torch.Tensor:
-        """Returns the scores of the full pages, shape (batch_size, num_kv_heads, pages)."""
-        count = scores.shape[-1] // self.size
-        tokens = scores[..., : count * self.size].unflatten(-1, (count, self.size))
-        joined: torch.Tensor = tokens.mean(-1) if self.by == "mean" else tokens.amax(-1)
-        return joined
 
     def compress(
         self,
@@ -244,10 +239,12 @@ class FairEvictionPress(RescoringPress):
         """Returns the positions of the ``kept`` tokens of each head, (batch, num_kv_heads, kept)."""
         parts = parts_of(self.spans, length)
         whole = score(0, length)
+        # In a part that is not longer, a press cannot look back from the end.
+        shortest = max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
         counts = self.counts(whole, parts, kept)
         positions = []
         for number, (start, end) in enumerate(parts):
-            scores = score(start, end) if self.window and end - start > self._shortest_part() else whole[..., start:end]
+            scores = score(start, end) if self.window and end - start > shortest else whole[..., start:end]
             rank = scores.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
             positions.append(rank < counts[..., number : number + 1])
         keep = torch.cat(positions, dim=-1)
@@ -258,10 +255,6 @@ class FairEvictionPress(RescoringPress):
         """Counts the tokens that each head keeps of each part, (batch, num_kv_heads, parts). ``whole``: all scores."""
         sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
         return shared_out(kept, sizes).expand(*whole.shape[:2], -1)
-
-    def _shortest_part(self) -> int:
-        """Counts the tokens that a part must be longer than for the press to look at it from its own end."""
-        return max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
 
 
 @dataclass
