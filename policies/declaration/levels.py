@@ -95,11 +95,6 @@ class Level:
         share = self.share(1)
         return share if share == self.share(100 * MOST_TOKENS) else None
 
-    @property
-    def least_share(self) -> float:
-        """Returns the share to remove of the shortest context: of a longer one it is as much or more."""
-        return self.share(1) or 0.0
-
 
 @dataclass(frozen=True, order=True)
 class Point:

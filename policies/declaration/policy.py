@@ -168,7 +168,7 @@ class Policy(CacheTreatment):
             point
             for point in points
             if point.level.kind in self.kinds
-            and point.level.least_share <= self.highest_ratio
+            and (point.level.share(1) or 0.0) <= self.highest_ratio  # of a longer context it is as much or more
             and point.level.value < self.levels_below.get(point.level.kind, math.inf)
             and (self.random or point.repeat == 0)
             and (self.only is None or point.level in self.only)

@@ -111,9 +111,6 @@ class Site:
         return self.draw(distribution, self.tensor, self.states.shape[-1]).to(self.states.dtype)
 
 
-Corrupt = Callable[[Site], "torch.Tensor"]
-
-
 @dataclass(frozen=True)
 class Fault:
     """Declares a kind of fault."""
@@ -122,7 +119,7 @@ class Fault:
     paper: str
     description: str
     # Returns what each row would be if the fault hit all of it, of the shape and type of ``Site.states``.
-    corrupt: Corrupt
+    corrupt: Callable[[Site], "torch.Tensor"]
     options: type[FaultOptions] = FaultOptions
     default_rates: str = RATE.default  # as ``--rates`` takes them
     rates_below: float | None = None  # it means nothing at these and higher ones

@@ -15,7 +15,7 @@ from policies.declaration.steps import ABSENT, StepTreatment
 from policies.eviction.controls import FULL, of_full_cache
 from policies.faults.bitflip import BITFLIP
 from policies.faults.fault import EFFECT_OF_ERROR, MORE_ROBUST, Fault, FaultTreatment, Site
-from policies.faults.options import FaultOptions
+from policies.faults.options import AIMED, FaultOptions
 from policies.treatments.options import kind_in, name_with, options_in, text_of
 
 presses = LazyModule("policies.presses.writing")
@@ -219,7 +219,7 @@ def fault_of(name: str) -> Policy:
         needs_donor=fault.needs_donor,
         check_model=options.check_model,
         check_codewords=options.check_codewords if options.on_codewords else None,
-        per_question=options.is_aimed,
+        per_question=options.tokens in AIMED,
     )
     if options.phase == "prefill_write":
         return replace(policy, wrap=wrap, prefill="private", build=lambda one: wrap(FULL.build(one), one))

@@ -169,18 +169,12 @@ class PagesPress(RescoringPress):
         return torch.nn.functional.pad(full, (0, scores.shape[-1] - full.shape[-1]), value=float(above))
 
     def compress(
-        self,
-        module: Any,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
+        self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *others: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keeps as many rows in every head, in order of their tokens."""
         if self.compression_ratio == 0:
             return keys, values
-        scores = self.score(module, hidden_states, keys, values, attentions, kwargs)
+        scores = self.score(module, hidden_states, keys, values, *others)
         count = kept_pages(keys.shape[2], compute_n_kept(keys.shape[2], self.compression_ratio), self.size)
         # By page and not by token: of pages of equal scores, the highest tokens would be parts of several.
         best = scores[..., :: self.size][..., : keys.shape[2] // self.size]
@@ -212,17 +206,12 @@ class FairEvictionPress(RescoringPress):
     window: bool = field(default=False, kw_only=True)
 
     def compress(
-        self,
-        module: Any,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
+        self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *others: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keeps as many rows of every head as the press itself would."""
         if self.compression_ratio == 0:
             return keys, values
+        attentions, kwargs = others
 
         def score(start: int, end: int) -> torch.Tensor:
             embeddings = tuple(part[:, start:end] for part in kwargs["position_embeddings"])

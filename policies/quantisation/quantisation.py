@@ -64,18 +64,6 @@ class BlockOptions(IntegerOptions):
     k_axis: Axis = "token"
 
 
-class SymmetricBlockOptions(BlockOptions):
-    """Declares the blocks of ``q8_0``, which have no zero point."""
-
-    scheme: Scheme = "symmetric"
-
-
-class SignedBlockOptions(BlockOptions):
-    """Declares the blocks of ``q4_0`` and ``q5_0``, whose number of the largest magnitude has the lowest code."""
-
-    scheme: Scheme = "signed"
-
-
 class FloatOptions(QuantisationOptions):
     """Declares whether numbers are scaled before they are cast."""
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import create_model
+
 from policies.declaration.levels import BITS
 from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import HeadRows, Policy, Situation
@@ -22,8 +24,7 @@ from policies.quantisation.quantisation import (
     IntegerOptions,
     MantissaOptions,
     Quantisation,
-    SignedBlockOptions,
-    SymmetricBlockOptions,
+    Scheme,
 )
 from policies.quantisation.window import QuantisedRows, bytes_of
 from policies.treatments.options import kind_in, name_with, options_in, text_of
@@ -71,27 +72,22 @@ def integers(bits: int, **changes: Any) -> Quantisation:
     return replace(kivi, **changes)
 
 
-def blocks(bits: int, options: type[BlockOptions]) -> Quantisation:
-    """Declares a type of llama.cpp, which ends in 1 where a block has a least number beside its scale."""
-    has_least = options.model_fields["scheme"].default == "asymmetric"
+def blocks(bits: int, scheme: Scheme = "asymmetric") -> Quantisation:
+    """Declares a type of llama.cpp, which ends in 1 where a block has a least number beside its scale. Those of
+    ``q8_0`` are symmetric; of ``q4_0`` and ``q5_0`` the number of the largest magnitude has the lowest code."""
+    has_least = scheme == "asymmetric"
     return integers(
         bits,
         name=f"q{bits}_{int(has_least)}",
         paper="llama.cpp, ggml-quants.c",
         description=f"llama.cpp: {bits} bits, 32 share a scale{' and a least number' if has_least else ''}",
-        options=options,
+        options=create_model("BlockOptions", __base__=BlockOptions, scheme=(Scheme, scheme)),
         paper_arguments={},
     )
 
 
 INTEGERS = tuple(integers(bits) for bits in (8, 4, 3, 2))
-LLAMA_CPP = (
-    blocks(8, SymmetricBlockOptions),
-    blocks(5, BlockOptions),
-    blocks(5, SignedBlockOptions),
-    blocks(4, BlockOptions),
-    blocks(4, SignedBlockOptions),
-)
+LLAMA_CPP = (blocks(8, "symmetric"), blocks(5), blocks(5, "signed"), blocks(4), blocks(4, "signed"))
 
 
 def floats(kind: str, description: str) -> Quantisation:

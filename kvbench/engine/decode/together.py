@@ -346,7 +346,8 @@ class WaveSource:
         self._positions = self._positions + 1
         self._wave.begin_step()
         logits = forward(self._model, self._wave, tokens, self._positions, None)
-        self._wave.grow_step()
+        for bundle in self._wave.bundles:
+            bundle.grow(bundle.columns.count)
         return logits
 
     def treat(self, step: int, numbers: torch.Tensor, done: torch.Tensor) -> None:

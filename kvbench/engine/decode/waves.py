@@ -230,10 +230,6 @@ class Wave(Cache):
             self.parts.append(BundlePass(bundle, slice(start, end)))
             start = end
 
-    def grow_step(self) -> None:
-        for bundle in self.bundles:
-            bundle.grow(bundle.columns.count)
-
     def keep_answering(self, going: torch.Tensor) -> None:
         """Drops answers that have ended. ``going``: bool, bundle by bundle, whether each is still written."""
         counts = [bundle.answering for bundle in self.bundles]
