@@ -1,7 +1,7 @@
 """Metrics of an answer against its golds: is it right, withheld, or made up?"""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -9,8 +9,6 @@ from leaderboards.metrics.declaration import PERCENT, Definition, Heading, Measu
 from leaderboards.metrics.inputs import Answer
 from leaderboards.metrics.judges.text import HallucinationKind
 from leaderboards.statistics.bootstrap import FloatArray
-
-NONE_RIGHT = "the full cache has no question right"
 
 
 def _score(name: str, of_attacks: bool = True) -> Callable[[Answer], object]:
@@ -100,29 +98,16 @@ HARM = Definition(
 )
 
 
-def _harm(
-    name: str,
-    title: str,
-    unit: str,
-    of: Callable[[Sample], FloatArray],
-    over: Callable[[Sample], FloatArray],
-    **more: Any,
-) -> Measure:
-    return Measure(
-        name=name,
-        field=name.replace("-", "_"),
-        title=title,
-        unit=unit,
-        over=Over.STATEMENTS,
-        better="lower",
-        columns=("hallucinated", "right", "answered"),
-        values=of,
-        weights=over,
-        curve=True,
-        heading=title.lower(),
-        **more,
-    )
-
+_harm = partial(
+    Measure, over=Over.STATEMENTS, better="lower", columns=("hallucinated", "right", "answered"), curve=True
+)
+_harm_of_right = partial(
+    _harm,
+    unit="percent of what the full cache has right",
+    weights=_right_before,
+    undefined="the full cache has no question right",
+    paired=True,
+)
 
 METRICS = (
     Metric(
@@ -198,32 +183,27 @@ METRICS = (
         of_answer=_score("answered", of_attacks=False),
         measures=(
             _harm(
-                "wrong-of-answered",
-                "Wrong of answered",
-                "percent of the answers given",
-                lambda sample: _column(sample, "hallucinated"),
-                lambda sample: _column(sample, "answered"),
+                field="wrong_of_answered",
+                title="Wrong of answered",
+                unit="percent of the answers given",
+                values=lambda sample: _column(sample, "hallucinated"),
+                weights=lambda sample: _column(sample, "answered"),
                 undefined="no question was answered",
                 table=True,
                 board=Heading("wrong of answered", "wrong answers among those given"),
+                heading="wrong of answered",
             ),
-            _harm(
-                "new-wrong",
-                "New wrong",
-                "percent of what the full cache has right",
-                lambda sample: _right_before(sample) * _column(sample, "hallucinated"),
-                _right_before,
-                undefined=NONE_RIGHT,
-                paired=True,
+            _harm_of_right(
+                field="new_wrong",
+                title="New wrong",
+                values=lambda sample: _right_before(sample) * _column(sample, "hallucinated"),
+                heading="new wrong",
             ),
-            _harm(
-                "lost",
-                "Lost",
-                "percent of what the full cache has right",
-                lambda sample: _right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0),
-                _right_before,
-                undefined=NONE_RIGHT,
-                paired=True,
+            _harm_of_right(
+                field="lost",
+                title="Lost",
+                values=lambda sample: _right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0),
+                heading="lost",
             ),
             Measure(
                 name="unanswered",
