@@ -20,7 +20,7 @@ from datasets_gen.examples.jsonl import field_of, mapping_of, read_entries, text
 from datasets_gen.examples.task import Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.writing.questions import Asker, answerable
-from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES, SystemPrompt, attack, with_defence
+from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES, SystemPrompt, attack, with_defence, with_directives
 
 Placement = Literal["none", "before", "after", "both"]
 # Where the defence stands: before or behind the system message.
@@ -150,9 +150,7 @@ def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:
     prompt = SystemPrompt()
     if arm == "defence first":
         prompt = with_defence(ask, prompt)
-    text = prompt.text + JOINT if prompt.text else ""
-    spans = (Span("directive", len(text), len(text) + len(message)),)
-    prompt = replace(prompt, text=text + message, directives=spans)
+    prompt = with_directives(prompt, [message], JOINT)
     return with_defence(ask, prompt, JOINT) if arm == "directives first" else prompt
 
 

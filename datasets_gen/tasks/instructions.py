@@ -8,9 +8,10 @@ leak.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from datasets_gen.examples.directives import BRACKETS, CLASHES, KINDS, MARKS, Directive, compatible, exemplar
-from datasets_gen.examples.example import Arm, Direction, Question, Span, Split
+from datasets_gen.examples.example import Arm, Direction, Question, Split
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
@@ -25,7 +26,7 @@ from datasets_gen.writing.passage import (
     write_passage,
 )
 from datasets_gen.writing.questions import Asker, forward_question, reverse_question
-from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL, SystemPrompt, attack, with_defence
+from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL, SystemPrompt, attack, with_defence, with_directives
 
 # Every draw in both orders, and without the defence: what each span loses where the other stands in its place.
 ARMS: tuple[Arm, ...] = ("defence first", "directives first", "no defence")
@@ -190,19 +191,10 @@ def _write_prompt(ask: Asker, size: InstructionsSize, directives: Sequence[Direc
     prompt = SystemPrompt()
     if defended and not directives_first:
         prompt = with_defence(for_defence, prompt)
-    prompt = _with_directives(for_directives, prompt, directives)
+    choose = partial(ask.wording.choose, for_directives.rng)
+    texts = [choose(KINDS[one.kind].phrasings).format(argument=one.argument) for one in directives]
+    prompt = with_directives(prompt, texts)
     return with_defence(for_defence, prompt) if defended and directives_first else prompt
-
-
-def _with_directives(ask: Asker, prompt: SystemPrompt, directives: Sequence[Directive]) -> SystemPrompt:
-    text = prompt.text
-    spans = []
-    for directive in directives:
-        text += " " if text else ""
-        start = len(text)
-        text += ask.wording.choose(ask.rng, KINDS[directive.kind].phrasings).format(argument=directive.argument)
-        spans.append(Span("directive", start, len(text)))
-    return replace(prompt, text=text, directives=tuple(spans))
 
 
 def _shift(stated: StatedFact, by: int) -> StatedFact:

@@ -46,6 +46,10 @@ class IntegerOptions(QuantisationOptions):
             raise ValueError("like=transformers goes with scheme=asymmetric and tensor=both alone")
         return self
 
+    @property
+    def axes(self) -> Mapping[States, Axis]:
+        return {"keys": self.k_axis, "values": self.v_axis}
+
     def residual_in(self, situation: Situation) -> int:
         """Counts the tokens of the window; none where there is one for each eight that are kept."""
         if self.residual is not None:

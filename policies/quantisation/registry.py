@@ -16,10 +16,8 @@ from policies.quantisation.formats import FloatFormat, IntegerFormat, MaskedForm
 from policies.quantisation.like_transformers import FlatFormat, QuantisedAsInTransformers
 from policies.quantisation.quantisation import (
     USUAL_RESIDUAL,
-    Axis,
     BlockOptions,
     FloatOptions,
-    Format,
     Formats,
     IntegerOptions,
     MantissaOptions,
@@ -33,29 +31,24 @@ from policies.treatments.options import kind_in, name_with, options_in, text_of
 def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
     """Raises :class:`PolicyError` where groups of channels do not divide a head. How many tokens there are is not known
     before a context is read."""
-    axes: dict[States, Axis] = {"keys": options.k_axis, "values": options.v_axis}
-    if "token" in (axes[tensor] for tensor in TENSORS[options.tensor]):
+    if "token" in (options.axes[tensor] for tensor in TENSORS[options.tensor]):
         check_channels(options.group, shape.head_size)
 
 
 def integers(bits: int, **changes: Any) -> Quantisation:
     """Declares integers of so many bits for keys and values. ``changes``: fields in which it is not KIVI's."""
 
-    def formats(options: IntegerOptions, situation: Situation) -> Formats:
-        layout: dict[States, tuple[int, Axis]] = {
-            "keys": (options.k_bits or bits, options.k_axis),
-            "values": (options.v_bits or bits, options.v_axis),
-        }
-        flat = options.like == "transformers"
-        formats_by_state: dict[States, Format] = {}
-        for tensor in TENSORS[options.tensor]:
-            stored = IntegerFormat(*layout[tensor], options.group, options.scheme, in_own_type=flat)
-            formats_by_state[tensor] = FlatFormat(stored) if flat else stored
-        return formats_by_state
+    def bits_of(options: IntegerOptions) -> dict[States, int]:
+        by_state: dict[States, int] = {"keys": options.k_bits or bits, "values": options.v_bits or bits}
+        return {tensor: by_state[tensor] for tensor in TENSORS[options.tensor]}
 
-    def codeword_bits(options: IntegerOptions) -> Mapping[States, int]:
-        by_tensor: Mapping[States, int] = {"keys": options.k_bits or bits, "values": options.v_bits or bits}
-        return {} if options.like == "transformers" else {each: by_tensor[each] for each in TENSORS[options.tensor]}
+    def formats(options: IntegerOptions, situation: Situation) -> Formats:
+        flat = options.like == "transformers"
+        stored = {
+            tensor: IntegerFormat(count, options.axes[tensor], options.group, options.scheme, in_own_type=flat)
+            for tensor, count in bits_of(options).items()
+        }
+        return {tensor: FlatFormat(one) for tensor, one in stored.items()} if flat else stored
 
     kivi = Quantisation(
         name=f"int{bits}",
@@ -64,7 +57,7 @@ def integers(bits: int, **changes: Any) -> Quantisation:
         options=IntegerOptions,
         formats=formats,
         residual=lambda options, situation: options.residual_in(situation),
-        codeword_bits=codeword_bits,
+        codeword_bits=lambda options: {} if options.like == "transformers" else bits_of(options),
         as_in_transformers=lambda options: options.like == "transformers",
         check_model=check_groups,
         paper_arguments={"residual": USUAL_RESIDUAL},

@@ -148,7 +148,7 @@ def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
 
 def _final_cache(model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int) -> FinalCache:
     keys, values = states_of(cache)
-    masked = any(masks_of(module) is not None for module in attention_modules(model))
+    masked = any(mask is not None for mask in masks_of(model))
     keep = None
     if not masked and not branch.treatment.policy.rewrites:
         keep = tuple(survivors(trace.keys[layer], keys[layer]) for layer in trace.compressed)

@@ -1,6 +1,7 @@
 """Gives access to the rows that answers read, apart from the attention that reads them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -126,7 +127,7 @@ class PlainRows(CacheRows):
     answers: Sequence[int] = (0,)
 
     def __init__(self, cache: DynamicCache) -> None:
-        self._layers = cache.layers
+        self._layers: Sequence[Any] = cache.layers
 
     @property
     def layers(self) -> int:
@@ -157,7 +158,4 @@ class PlainRows(CacheRows):
                 stored.copy_(states if rows is None else torch.where(rows[..., None], states, stored))
 
     def _of(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        keys, values = self._layers[layer].keys, self._layers[layer].values
-        assert keys is not None
-        assert values is not None
-        return keys, values
+        return self._layers[layer].keys, self._layers[layer].values

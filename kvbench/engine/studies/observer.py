@@ -212,19 +212,9 @@ class _TurnWatcher:
         end, first = self.length + self._turn, self.length + self._turn - len(strongest)
         edges = Edges.of(strongest[:, :end].cpu().numpy(), first_query=first)
         top_weight, top = last.max(-1)
-        shares = (last @ self._members.to(last.device)).cpu().numpy()
         most_share, most = last[:, : self.length].mean(0).topk(min(MOST, self.length))
-        tokens = top.masked_fill(top == end, UNKNOWN)
-        self.layers.append(
-            LayerReading(
-                edges=edges,
-                top=tokens.cpu().numpy(),
-                top_weight=top_weight.cpu().numpy(),
-                shares=shares,
-                most=most.cpu().numpy(),
-                most_share=most_share.cpu().numpy(),
-            )
-        )
+        parts = top.masked_fill(top == end, UNKNOWN), top_weight, last @ self._members.to(last.device), most, most_share
+        self.layers.append(LayerReading(edges, *(part.cpu().numpy() for part in parts)))
 
     def _note_values(self, columns: torch.Tensor, values: torch.Tensor) -> None:
         """Averages the values of each head over the rows of a span that it holds; 0 where it holds none."""

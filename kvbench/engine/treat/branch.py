@@ -10,7 +10,6 @@ from unittest.mock import patch
 import torch
 from kvpress import BasePress
 from kvpress.presses import base_press
-from torch import nn
 from transformers import DynamicCache, Gemma3PreTrainedModel
 
 from kvbench.engine.treat.keep import LayerCache, PressError, digest_of
@@ -36,10 +35,9 @@ def is_known(press: Any) -> bool:
     return type(press).__module__.startswith(KNOWN) and all(map(is_known, inner))
 
 
-def masks_of(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-    """Returns the indices that a head-wise press has masked out of the module's keys."""
-    masked: Any = getattr(module, "masked_key_indices", None)
-    return None if masked is None else tuple(masked)
+def masks_of(model: LoadedModel) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]:
+    """Returns by layer the (batch, head, token) indices that a head-wise press has masked out of the keys."""
+    return [getattr(module, "masked_key_indices", None) for module in attention_modules(model)]
 
 
 def leaving_sliding_layers() -> AbstractContextManager[object]:
@@ -66,7 +64,7 @@ class PressCache:
     """Holds a cache as its press left it, where the press goes on while an answer is written."""
 
     cache: DynamicCache
-    masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]  # by layer (batch, head, token) indices
+    masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]  # as :func:`masks_of` returns them
 
 
 @dataclass

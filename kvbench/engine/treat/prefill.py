@@ -13,7 +13,6 @@ from kvbench.engine.treat.branch import (
     PressCache,
     Trace,
     attention_modules,
-    clearing_masks,
     draws_of,
     faults_of,
     leaving_sliding_layers,
@@ -60,7 +59,7 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
         ):
             token_ids = torch.tensor([trace.prompt.token_ids], device=model.device)
             decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
-        masked = masked or [_masks(model)]
+        masked = masked or [masks_of(model)]
         for branch, of_branch in zip(branches, masked, strict=True):
             branch.layers = [
                 _observed(trace, branch, number, full[number], (layer.keys, layer.values), of_branch[number])
@@ -91,7 +90,7 @@ def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator
             of_branch: Any = branch.press
             press.score_val, press.compression_ratio = scores.clone(), of_branch.compression_ratio
             compress(network)
-            masked.append(_masks(model))
+            masked.append(masks_of(model))
         press.compression_ratio = ratio
 
     press.compress_post = compress_for_each
@@ -99,10 +98,6 @@ def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator
         yield masked
     finally:
         del press.compress_post
-
-
-def _masks(model: LoadedModel) -> Masks:
-    return [masks_of(module) for module in attention_modules(model)]
 
 
 def _groups_alone(groups: Sequence[Sequence[Branch]]) -> Iterator[list[Branch]]:
