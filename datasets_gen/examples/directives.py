@@ -131,12 +131,7 @@ KINDS: Mapping[str, DirectiveKind] = {
         ("end", "position", lambda word, output: words_of(output)[-1] == word.lower()),
         ("upper", "case", lambda _, output: not any(character.islower() for character in output)),
         ("lower", "case", lambda _, output: not any(character.isupper() for character in output)),
-        (
-            "avoid",
-            "words",
-            _avoids,
-            lambda word, text: re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.I),
-        ),
+        ("avoid", "words", _avoids, lambda word, text: re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.I)),
         ("exactly", "length", lambda count, output: len(words_of(output)) == int(count)),
         ("title", "title", _is_titled),
         ("brackets", "wrapping", lambda name, output: _is_wrapped(output, *BRACKETS[name])),

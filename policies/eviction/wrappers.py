@@ -27,10 +27,7 @@ WHOLE_CHUNKS = "whole chunks, at least one"
 
 wrapper = partial(Policy, family="wrapper")
 shared_out = partial(
-    wrapper,
-    budget="as many tokens in every layer, shared out among its heads by score",
-    counted="layer",
-    frees=False,
+    wrapper, budget="as many tokens in every layer, shared out among its heads by score", counted="layer", frees=False
 )
 
 

@@ -8,15 +8,7 @@ from functools import partial
 from datasets_gen.examples.example import Span
 from datasets_gen.examples.task import Draft, Length, Request
 from datasets_gen.examples.wording import QuestionText
-from datasets_gen.tasks.ruler.form import (
-    USUAL_LENGTH,
-    Needle,
-    lay_out,
-    noise,
-    noise_of_tokens,
-    occurrences,
-    ruler_task,
-)
+from datasets_gen.tasks.ruler.form import USUAL_LENGTH, Needle, lay_out, noise, noise_of_tokens, occurrences, ruler_task
 from datasets_gen.writing.questions import answerable
 
 HOPS = 4

@@ -103,10 +103,7 @@ class BundleRows(CacheRows):
             context = context.masked_fill(~(newer < wide)[:, None], ABSENT)
             places_in_row = torch.where(of_context.to(device), context.to(device), tokens.to(device))
             by_head = torch.arange(heads, device=device)[:, None]
-            self._found[layer] = (
-                places_in_row,
-                (self._rows[:, None, None].to(device), by_head, places.to(device)),
-            )
+            self._found[layer] = (places_in_row, (self._rows[:, None, None].to(device), by_head, places.to(device)))
         return self._found[layer]
 
     def _lay_out(self, counts: Sequence[int], end: int, device: torch.device) -> tuple[torch.Tensor, ...]:

@@ -70,12 +70,7 @@ def plan(
 
 
 def _situation(
-    policy: Policy,
-    point: Point,
-    prompt: Prompt,
-    questions: Sequence[int],
-    seed: int,
-    donor: Callable[[], Donor] | None,
+    policy: Policy, point: Point, prompt: Prompt, questions: Sequence[int], seed: int, donor: Callable[[], Donor] | None
 ) -> Situation:
     length = len(prompt.token_ids)
     question = prompt.questions[questions[0]] if policy.per_question else None

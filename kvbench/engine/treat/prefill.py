@@ -13,6 +13,7 @@ from kvbench.engine.treat.branch import (
     PressCache,
     Trace,
     attention_modules,
+    clearing_masks,
     draws_of,
     faults_of,
     leaving_sliding_layers,
