@@ -264,8 +264,8 @@ def names_of(levels: Iterable[Level]) -> dict[Level, str]:
 
 def kind_title(levels: Iterable[Level]) -> str:
     """Returns what the values of levels are, as it stands above a table."""
-    titles = {level.declared.title for level in levels if level != UNTREATED}
-    return titles.pop() if len(titles) == 1 else "asked level"
+    kind = KINDS.get(kind_name(levels))
+    return kind.title if kind else "asked level"
 
 
 def kind_name(levels: Iterable[Level]) -> str:

@@ -4,21 +4,19 @@ from policies.declaration.lazy import kvpress
 from policies.declaration.policy import Policy
 from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
 from policies.eviction.private_prefill import dms, dms_press, over_the_cache
-from policies.eviction.scorers import SINK, expected_attention_press
+from policies.eviction.scorers import SINK, expected_attention_press, scorer
 
 PRETRAINED = (
-    Policy(
+    scorer(
         name="qfilter",
-        family="scorer",
         paper="arXiv 2503.02812",
         description="Keys along a learned direction of each head",
         build=lambda situation: kvpress.QFilterPress(situation.ratio),
         ratio_free_score=True,
         weights="its Q-filters (hub: nthngdy)",
     ),
-    Policy(
+    scorer(
         name="expected_attention_stats",
-        family="scorer",
         paper="arXiv 2510.00636",
         description="Attention expected from queries of other texts",
         build=lambda situation: kvpress.ExpectedAttentionStatsPress(situation.ratio, n_sink=SINK),

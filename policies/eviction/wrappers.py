@@ -47,12 +47,6 @@ def _think(ratio: float, context_length: int) -> Press:
     return kvpress.ThinKPress(2 * ratio, window_size=min(LONGEST_THINK, observation_window(context_length)))
 
 
-def _simlayerkv(situation: Situation) -> Press:
-    """Sets a threshold: 1 compresses nothing, 0 every layer."""
-    recent = observation_window(situation.context_length)
-    return kvpress.SimLayerKVPress(lazy_threshold=1 - situation.ratio, n_recent=recent + 1, n_initial=SINK)
-
-
 def _compose_with_think(situation: Situation) -> Press:
     """Composes two presses, each of which removes as large a share of what it is given."""
     each = 1 - (1 - situation.ratio) ** 0.5
@@ -198,7 +192,11 @@ WRAPPERS = (
         name="simlayerkv",
         paper="arXiv 2410.13846",
         description="The first and last tokens alone, in some layers",
-        build=_simlayerkv,
+        build=lambda situation: kvpress.SimLayerKVPress(
+            lazy_threshold=1 - situation.ratio,  # 1 compresses nothing, 0 every layer
+            n_recent=observation_window(situation.context_length) + 1,
+            n_initial=SINK,
+        ),
         budget="the ratio sets how lazy a layer has to be; what comes of it differs",
         counted="nowhere",
         more_tokens_than=16,

@@ -191,18 +191,16 @@ def decode_all(
     bound = kv_share(model.device) if max_kv_bytes is None else max_kv_bytes
     with memory_bound(model.device):
         together = _decode_together(model, traces, decoding, bound)
-        return [_of_trace(model, trace, together, decoding) for trace in traces]
-
-
-def _of_trace(model: LoadedModel, trace: Trace, together: Sequence[Generation], decoding: Decoding) -> list[Generation]:
-    """Returns the generations of a trace, those of presses that act while decoding too."""
-    branches = {id(branch) for branch in trace.branches}
-    generations = [generation for generation in together if id(generation.branch) in branches]
-    for branch in trace.branches:
-        if branch.press_cache is not None:
-            generations += answers_alone(model, trace, branch, decoding)
-    fail_overflowing(model, trace, generations)
-    return [generation for generation in generations if generation.branch.error is None]
+        by_trace = []
+        for trace in traces:
+            branches = {id(branch) for branch in trace.branches}
+            generations = [generation for generation in together if id(generation.branch) in branches]
+            for branch in trace.branches:
+                if branch.press_cache is not None:  # its press acts while decoding
+                    generations += answers_alone(model, trace, branch, decoding)
+            fail_overflowing(model, trace, generations)
+            by_trace.append([generation for generation in generations if generation.branch.error is None])
+        return by_trace
 
 
 @torch.inference_mode()

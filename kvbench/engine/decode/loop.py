@@ -274,17 +274,13 @@ class _EndTest:
 def write_answers(
     source: Source, decoding: Decoding, likelihood: GoldLikelihood, ends: AnswerEnds, look_every: int
 ) -> Written:
-    """Writes every answer.
-
-    Every ``look_every`` steps the answers that have ended are left out.
-    """
+    """Writes every answer; every ``look_every`` steps those that have ended are left out."""
     device = likelihood.device
     is_end = _EndTest(ends, device)
     limits = torch.tensor([answer.most for answer in source.answers], device=device)
     forced = torch.tensor([answer.forced for answer in source.answers], device=device)
     any_forced = any(answer.forced for answer in source.answers)
     most = max(answer.most for answer in source.answers)
-
     finite = torch.ones(len(source.answers), dtype=torch.bool, device=device)
 
     def choose(

@@ -27,7 +27,6 @@ class Reading:
     """Describes the tokens that a pass reads into one bundle."""
 
     bundle: Bundle
-    rows: slice
     token_ids: torch.Tensor
     positions: torch.Tensor
     logit_places: torch.Tensor  # the places whose next token is chosen, on the CPU as :attr:`Columns.last`
@@ -41,7 +40,7 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
             columns = bundle.columns
             bundle.begin(columns.shared, rows)
             end = columns.last.new_tensor([places.stop - 1])  # nobody asks for it, and a model answers somewhere
-            readings.append(Reading(bundle, rows, columns.shared_ids[rows], columns.shared_positions[rows], end))
+            readings.append(Reading(bundle, columns.shared_ids[rows], columns.shared_positions[rows], end))
         _read(model, wave, readings)
     for bundle in wave.bundles:
         bundle.grow(bundle.columns.shared.stop)
@@ -63,7 +62,7 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
                 columns = bundle.columns
                 tokens = columns.token_ids[rows, places], columns.positions[rows, places]
                 ending = columns.ending(places)
-                readings.append(Reading(bundle, rows, *tokens, columns.last[ending] - places.start))
+                readings.append(Reading(bundle, *tokens, columns.last[ending] - places.start))
                 answers.append(numbers[bundle][rows][:, ending].flatten())
                 copies.append(numbers[bundle][bundle.reading :][rows][:, ending].flatten())
                 copied.append(torch.full_like(answers[-1], bundle.copies > 0, dtype=torch.bool))

@@ -58,7 +58,12 @@ def cutting(model: LoadedModel, groups: Sequence[Sequence[Branch]]) -> Iterator[
     """Cuts a context for all branches, grouped by scoring, as it is read. Yields a function for the seconds so far."""
     for branch in chain.from_iterable(groups):
         if branch.error is None:
-            _make_ready(model, branch)
+            with faults_of(branch, "at the start", model):
+                press: Any = branch.press
+                if replaced := replaced_hooks(press):
+                    raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
+                if type(press).post_init_from_model is not BasePress.post_init_from_model:
+                    press.post_init_from_model(model.network)
     treating = 0.0
 
     def treat(inputs: LayerInputs) -> None:
@@ -71,16 +76,6 @@ def cutting(model: LoadedModel, groups: Sequence[Sequence[Branch]]) -> Iterator[
 
     with _after_attention(model, treat):
         yield lambda: treating
-
-
-def _make_ready(model: LoadedModel, branch: Branch) -> None:
-    press = branch.press
-    assert press is not None
-    with faults_of(branch, "at the start", model):
-        if replaced := replaced_hooks(press):
-            raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
-        if type(press).post_init_from_model is not BasePress.post_init_from_model:
-            press.post_init_from_model(model.network)
 
 
 @contextmanager
