@@ -41,7 +41,6 @@ class LevelKind:
     # The share of the tokens to remove, of a value and the length of the context; None if it removes no tokens.
     share: Callable[[float, int], float | None] = lambda value, length: None
     not_comparable: str = ""  # why there is no safe value and no cliff by this kind, if there is none
-    hit_share: bool = False  # the value is the share of the cache that a fault hits
 
     @property
     def option(self) -> str:
@@ -212,7 +211,6 @@ RATE = LevelKind(
     default="0,0.01,0.02,0.05,0.1,0.2,0.5",
     few="0.02,0.1,0.5",
     usual=(0.02, 0.1),
-    hit_share=True,
 )
 BITS = LevelKind(
     name="bits",
