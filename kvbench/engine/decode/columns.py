@@ -141,10 +141,8 @@ class _Grid:
         self.last = torch.tensor(self._widths).cumsum(0) - 1
         self.column = torch.arange(len(self._widths)).repeat_interleave(torch.tensor(self._widths))
         self.token_ids = torch.tensor([self._join(row, 0) for row in sequences], dtype=torch.long)
-        offsets = [self._join([range(len(ids)) for ids in row], 0) for row in sequences]
-        self.offsets = torch.tensor(offsets, dtype=torch.long)
-        padding = [self._join([[0] * len(ids) for ids in row], 1) for row in sequences]
-        self.padding = torch.tensor(padding, dtype=torch.bool)
+        offsets = torch.tensor([self._join(list(map(range, map(len, row))), -1) for row in sequences], dtype=torch.long)
+        self.offsets, self.padding = offsets.clamp(min=0), offsets < 0
 
     def parts(self, starts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:
         """Returns token ids, positions, columns and padding. ``starts``: by row and column, the first position."""
