@@ -71,6 +71,11 @@ def without_words_of_directives(output: str, target: str, gold: str) -> str:
     return " ".join(left)
 
 
+def exact_match(output: str, golds: Sequence[str]) -> float:
+    """Returns 100 if the normalised output is a normalised gold, else 0."""
+    return 100.0 * any(normalise(output) == normalise(gold) for gold in golds)
+
+
 def token_f1(output: str, gold: str) -> float:
     """Computes SQuAD's token F1 of one gold, in percent."""
     output_words, gold_words = normalise(output).split(), normalise(gold).split()
@@ -109,7 +114,7 @@ def score_text(
             em = 100.0 * (f1 == 100)
         else:
             f1 = max(token_f1(answer, gold) for gold in golds)
-            em = 100.0 * any(normalise(answer) == normalise(gold) for gold in golds)
+            em = exact_match(answer, golds)
         named = (names(answer, gold) for gold in golds)
         right = (all(named) if every_gold else any(named)) and not any(
             names(answer, value) for value in rivals(golds, stated_values, others, question)
