@@ -6,9 +6,9 @@ This is the registry of tasks too: add a task by writing its file and naming it 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from datasets_gen.examples.directives import Directive, check, family_of, share_obeyed, undo
+from datasets_gen.examples.directives import Directive, check, family_of, undo
 from datasets_gen.examples.errors import DatasetError, nearest, unknown_name
-from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split, StatedValue
+from datasets_gen.examples.example import Example, Question, Span, SpanKind, Split, StatedValue
 from datasets_gen.examples.lexicon import kinds_of
 from datasets_gen.examples.task import (
     ABSTENTION,
@@ -18,7 +18,6 @@ from datasets_gen.examples.task import (
     USUAL_TOKENS,
     Draft,
     Length,
-    Profile,
     Request,
     Task,
     at_level,
@@ -53,13 +52,11 @@ __all__ = [
     "TASKS",
     "USUAL",
     "USUAL_TOKENS",
-    "Arm",
     "DatasetError",
     "Directive",
     "Draft",
     "Example",
     "Length",
-    "Profile",
     "Question",
     "Request",
     "Span",
@@ -75,7 +72,6 @@ __all__ = [
     "is_file_of_questions",
     "kinds_of",
     "nearest",
-    "share_obeyed",
     "undo",
     "unknown_name",
 ]
@@ -117,8 +113,7 @@ def is_file_of_questions(name: str) -> bool:
 
 
 def get_task(name: str) -> Task:
-    """Finds the task of that name, or makes the one of a file; raises a :class:`DatasetError` that names the nearest
-    one, or the line of the file that is wrong."""
+    """Finds a task, or makes that of a file; raises :class:`DatasetError` for an unknown name, or a wrong line."""
     if is_file_of_questions(name):
         return own_questions(Path(name), KNOWN_TASKS)
     if name not in KNOWN_TASKS:

@@ -47,10 +47,6 @@ class Row:
     at_least: bool  # whether the target is a least value, or a highest
     note: str = ""
 
-    @property
-    def is_met(self) -> bool:
-        return self.measured >= self.target if self.at_least else self.measured <= self.target
-
 
 def held(process: int) -> int:
     """Returns the bytes that a process and all below it hold, shared ones once."""
@@ -127,8 +123,7 @@ def costs(
 
 
 def seconds_a_token(model: LoadedModel, tokens: int = 512) -> float:
-    """Returns the processor seconds that a token costs at least: the products with all weights of the layers, of a
-    size at which this processor is fast."""
+    """Returns the least processor seconds of a token: the products with all weights, at a size that is fast here."""
     weights = [one for one in decoder_of(model.network).layers.parameters() if one.ndim == 2]
     rows = {shape: torch.randn(tokens, shape[1]) for shape in {tuple(one.shape) for one in weights}}
     best = float("inf")
@@ -150,8 +145,7 @@ def shares_of_the_roof() -> Iterator[Row]:
 
 
 def growth() -> tuple[list[tuple[int, float, float]], list[tuple[int, float]]]:
-    """Measures what longer contexts and more branches cost: by tokens the seconds of the model's own prefill and of the
-    engine, and by branches those of decoding."""
+    """Measures the seconds of the model's own prefill and of the engine by tokens, and of decoding by branches."""
     model = load_model("reference", "cpu", "float32")
     model.network.config.max_position_embeddings = 2 * LENGTHS[-1]  # costs do not depend on what it answers there
     model.tokenizer.model_max_length = 2 * LENGTHS[-1]
@@ -198,7 +192,10 @@ def main() -> None:
     rows.append(Row(f"growth from 1 to {branches[-1][0]} branches, over their number", times, "times", 1, False))
     content = {
         "machine": f"{processor()}, {os.cpu_count()} cores",
-        "rows": [asdict(row) | {"met": row.is_met} for row in rows],
+        "rows": [
+            asdict(row) | {"met": row.measured >= row.target if row.at_least else row.measured <= row.target}
+            for row in rows
+        ],
     }
     (DOCS / "performance.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 

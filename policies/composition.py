@@ -3,27 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, runtime_checkable
 
 from policies.declaration.levels import KINDS
 from policies.declaration.names import PLAIN, PolicyError, plain_and_way
 from policies.declaration.policy import Argument, Policy, Press, Situation
 from policies.declaration.shape import ModelShape
-from policies.declaration.steps import CacheRows, Codewords, OnCodewords, PrefillTreatment, StepTreatment
+from policies.declaration.steps import CacheRows, PrefillTreatment, StepTreatment
+from policies.faults.fault import FaultTreatment
 from policies.faults.registry import FAULTS, fault_of
 from policies.quantisation.registry import QUANTISATIONS, quantisation_of
+from policies.quantisation.window import QuantisedRows
 from policies.registry import POLICIES
 from policies.treatments.deployed import WAYS, deploy, deploy_scorer, simpler
 from policies.treatments.options import is_one_of
 
 TREATMENTS: Mapping[str, Policy] = {**QUANTISATIONS, **FAULTS}  # of what an eviction leaves, and of the full cache
-
-
-@runtime_checkable
-class Restoring(Protocol):
-    """Damages rows for one step alone, and puts back what it damaged for the step that is over."""
-
-    def restore(self, cache: CacheRows) -> None: ...
 
 
 @dataclass
@@ -39,7 +33,7 @@ class Chain:
 
     def after_step(self, cache: CacheRows, step: int) -> None:
         for treatment in reversed(self.at_steps):  # before any other reads rows that were damaged for one step
-            if isinstance(treatment, Restoring):
+            if isinstance(treatment, FaultTreatment):
                 treatment.restore(cache)
         for treatment in self.at_steps:
             treatment.after_step(cache, step)
@@ -64,8 +58,6 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
 
     _check_codewords(plain, way, name)
 
-    chain = partial(_chain, plain, way)
-
     def build(situation: Situation) -> Press:
         press = plain.build(situation)
         return way.wrap(press, situation) if way.wrap else press
@@ -75,7 +67,7 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
             if policy.check_model:
                 policy.check_model(shape)
 
-    by_step = plain.step_treatment or way.step_treatment
+    chain, by_step = partial(_chain, plain, way), plain.step_treatment or way.step_treatment
     return replace(
         plain,
         name=name,
@@ -116,9 +108,8 @@ def _chain(plain: Policy, way: Policy, situations: Sequence[Situation], question
             once.append(at_steps[-1])
     if way.check_codewords:
         stored, flips = _last_of(at_steps[0]), once[-1]
-        assert isinstance(stored, Codewords)
-        assert isinstance(flips, OnCodewords)
-        stored.keep_codewords()
+        assert isinstance(stored, QuantisedRows)
+        assert isinstance(flips, FaultTreatment)
         flips.act_on(stored, plain.codeword_bits)
     return Chain(once, at_steps)
 
@@ -158,8 +149,7 @@ def is_way(name: str) -> bool:
 
 
 def treatment_of(name: str) -> Policy:
-    """Makes the policy that treats the full cache; raises :class:`PolicyError` in one line for options that it has
-    not."""
+    """Makes the policy that treats the full cache; raises :class:`PolicyError` for options that it has not."""
     return fault_of(name) if is_one_of(name, FAULTS) else quantisation_of(name)
 
 
@@ -171,14 +161,12 @@ def check_alone(policy: Policy) -> Policy:
 
 
 def compose(plain: Policy, way: str) -> Policy:
-    """Makes the policy ``plain+way``, which protects what another evicts, deploys it, or treats what it leaves; raises
-    :class:`PolicyError` in one line if they do not go together."""
+    """Makes ``plain+way``: protects, deploys or treats; raises :class:`PolicyError` if they do not go together."""
     return deploy(plain, way) if is_way(way) else followed_by(plain, treatment_of(way))
 
 
 def built_in(name: str) -> Policy | None:
-    """Finds a policy of this package by any name that a run may have for it, without building a press; None for any
-    other, such as a plug-in."""
+    """Finds a policy of this package by any name of a run, building no press; None for others, such as a plug-in."""
     plain, way = plain_and_way(name)
     if name in POLICIES:
         return POLICIES[name]

@@ -90,10 +90,6 @@ def _avoids(word: str, output: str) -> bool:
     return word.lower() not in re.findall(r"[^\W_]+", output.lower())
 
 
-def _without(word: str, text: str) -> str:
-    return re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.IGNORECASE)
-
-
 def _is_titled(word: str, output: str) -> bool:
     """Compares the title letter by letter, as a whole word; only a bracket may stand before it."""
     titled = re.match(r"[\[({]?Title: (.*)", output.strip(), re.DOTALL)
@@ -135,7 +131,7 @@ KINDS: Mapping[str, DirectiveKind] = {
         ("end", "position", lambda word, output: words_of(output)[-1] == word.lower()),
         ("upper", "case", lambda _, output: not any(character.islower() for character in output)),
         ("lower", "case", lambda _, output: not any(character.isupper() for character in output)),
-        ("avoid", "words", _avoids, _without),
+        ("avoid", "words", _avoids, lambda word, text: re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.I)),
         ("exactly", "length", lambda count, output: len(words_of(output)) == int(count)),
         ("title", "title", _is_titled),
         ("brackets", "wrapping", lambda name, output: _is_wrapped(output, *BRACKETS[name])),
@@ -182,11 +178,6 @@ def family_of(directive: Directive) -> str:
     if directive.kind not in ARGUMENTS:
         raise DatasetError(unknown_name("directive", directive.kind, ARGUMENTS))
     return directive.kind.partition(":")[0]
-
-
-def clashes_of(kind: str) -> int:
-    """Counts the kinds that a directive of this kind cannot be combined with."""
-    return sum(kind in pair for pair in CLASHES)
 
 
 def compatible(kind: str, others: Collection[str]) -> bool:

@@ -21,11 +21,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} '{name}': {meant}{'Known' if meant else 'known'}: {', '.join(names)}"
 
 
-def nearest(name: str, known: Iterable[str], least_alike: float = 0.5) -> str:
-    """Asks whether the nearest known name was meant, in front of what else is to be said; empty if none is near.
-    ``least_alike``: from 0 to 1, as :mod:`difflib` measures it."""
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Asks whether the nearest known name was meant, in front of what else is to be said; empty if none is near."""
     names = list(known)
     # A word of a name stands for it: "submit" is nearer to "submission" than to "site".
     by_word = {word: whole for whole in names for word in whole.split("-")} | {whole: whole for whole in names}
-    close = difflib.get_close_matches(name, by_word, n=1, cutoff=least_alike)
+    close = difflib.get_close_matches(name, by_word, n=1, cutoff=0.5)
     return f"did you mean '{by_word[close[0]]}'? " if close else ""

@@ -9,7 +9,7 @@ import json
 import random
 import re
 import zlib
-from collections.abc import Collection, Container
+from collections.abc import Container
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -130,10 +130,6 @@ def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -
         value = draw_value(rng, kind)
         if value not in mentioned:
             return value
-
-
-def draw_stranger(rng: random.Random, split: Split, people: Collection[str]) -> str:
-    return next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)
 
 
 @cache

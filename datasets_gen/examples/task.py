@@ -1,10 +1,11 @@
 """A task is a named, versioned generator of examples."""
 
+import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, Split, StatedValue
@@ -21,8 +22,12 @@ NATIVE = "native"  # instead of a number: each task has contexts of its own leng
 USUAL: Literal["usual"] = "usual"  # likewise: those that a run has unless another length is asked for
 
 Profile = Literal["quick", "paper"]
-Kind = TypeVar("Kind")
 MOST_TOKENS = 131_072
+
+
+def digest_of(rows: object) -> str:
+    """Returns a short hash of rows of data, by which a version tells them from others."""
+    return hashlib.sha256(ascii(rows).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,6 @@ class Request:
     held_out: bool = False  # whether it takes the phrasings that training never shows
     arm: Arm = ""  # the way in which the draw is written, empty where that is drawn too
     number: int = 0  # of the draw among those of its seed
-    taught: bool = False  # whether it takes those too that training alone shows, and each kind as often as any other
-
-    def kinds(self, kinds: Sequence[Kind]) -> Sequence[Kind]:
-        """Returns kinds of question to draw from. A test asks them as often as they stand there. Training asks each as
-        often as any other: what is asked seldom there was learned last, or not at all."""
-        return tuple(dict.fromkeys(kinds)) if self.taught else kinds
 
 
 @dataclass(frozen=True)
@@ -139,11 +138,8 @@ class Task:
         level: int | None = None,
         questions: int | None = None,
         held_out: bool = False,
-        taught: bool = False,
     ) -> Example:
         """Makes example ``index`` of a seed: the same bytes on every machine, whatever else was generated.
-
-        ``taught``: also in the phrasings that training alone shows.
 
         ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not touch.
         """
@@ -165,7 +161,7 @@ class Task:
         arm = self.arms[way]
         identity = f"{draw}/{arm}" if arm else draw
         rng = random.Random(f"{self.version}/{draw}")
-        draft = self.make(rng, Request(split, level, questions, held_out, arm, number, taught))
+        draft = self.make(rng, Request(split, level, questions, held_out, arm, number))
         numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
         return Example(identity, self.name, split, index, draft.context, draft.stated, numbered, draft.spans, arm, draw)
 

@@ -88,7 +88,7 @@ class ArithmeticStory:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out, request.taught)
+    wording = Wording(size.phrasings, request.held_out)
     story, accounts = _story(rng, request, size, wording)
     while len({account.count for account in accounts}) < len(accounts):  # the name would not matter
         story, accounts = _story(rng, request, size, wording)
@@ -118,68 +118,44 @@ def _story(
     while acting := [account for account in accounts for _ in range(account.left)]:
         account = rng.choice(acting)
         other = next((one for one in accounts if one is not account), None)
-        event = rng.choice(size.events)
-        if numbers := _numbers(rng, event, account, other):
-            _happen(story, wording.choose(rng, EVENTS[event]), event, numbers, account, other)
+        _happen(rng, story, wording, rng.choice(size.events), account, other)
     return story, accounts
 
 
-def _numbers(rng: random.Random, event: str, account: Account, other: Account | None) -> tuple[int, ...]:
-    """Draws the numbers of an event, none if it cannot happen here: too long to work out, or out of what one can have.
-
-    A gain or a loss can always happen, or both.
-    """
-    room = MOST - account.count
-    if EQUATIONS.get(event, 1) > account.left:
-        return ()
-    match event:
-        case "gain":
-            return _change(rng, room)
-        case "loss":
-            return _change(rng, account.count)
-        case "gift" if other and other.left:
-            return _change(rng, min(account.count, MOST - other.count))
-        case "packs":
-            packs, content = rng.randint(2, LARGEST_FACTOR), rng.randint(2, LARGEST_FACTOR)
-            return (packs, content) if packs * content <= room else ()
-        case "times":
-            factor = rng.choice((2, 3))
-            return (factor,) if 0 < account.count * factor <= MOST else ()
-    return ()
-
-
-def _change(rng: random.Random, limit: int) -> tuple[int, ...]:
-    """Draws a change of 2 or more, as items are in the plural."""
-    return (rng.randint(2, min(limit, LARGEST_CHANGE)),) if limit >= 2 else ()
-
-
 def _happen(
-    story: ArithmeticStory, template: str, event: str, numbers: tuple[int, ...], account: Account, other: Account | None
+    rng: random.Random, story: ArithmeticStory, wording: Wording, event: str, account: Account, other: Account | None
 ) -> None:
-    """Tells an event and books it on every account that it changes."""
-    number = numbers[0]
-    words = {"subject": account.name, "number": str(number)}
-    changed = [account]
-    match event:
-        case "gain":
-            account.book("+", number)
-        case "loss":
-            account.book("-", number)
-        case "gift":
-            assert other is not None  # or no numbers were drawn
-            words["other"] = other.name
-            changed.append(other)
-            account.book("-", number)
-            other.book("+", number)
-        case "packs":
-            words["size"] = str(numbers[1])
-            content = number * numbers[1]
-            account.equations.append(f"{number} * {numbers[1]} = {content}.")
-            account.left -= 1
-            account.book("+", content)
-        case "times":
-            account.book("*", number)
-    story.tell(template, words, changed)
+    """Tells an event and books it on every account that it changes, unless it cannot happen here: too long to work out,
+    or out of what one can have. A gain or a loss can always happen, or both."""
+    if EQUATIONS.get(event, 1) > account.left:
+        return
+    room, size = MOST - account.count, 0
+    if event == "packs":
+        number, size = rng.randint(2, LARGEST_FACTOR), rng.randint(2, LARGEST_FACTOR)
+        possible = number * size <= room
+    elif event == "times":
+        number = rng.choice((2, 3))
+        possible = 0 < account.count * number <= MOST
+    else:
+        given = min(account.count, MOST - other.count) if other and other.left else 0
+        limit = {"gain": room, "loss": account.count, "gift": given}[event]
+        possible = limit >= 2  # as items are in the plural
+        number = rng.randint(2, min(limit, LARGEST_CHANGE)) if possible else 0
+    if not possible:
+        return
+    words, changed = {"subject": account.name, "number": str(number)}, [account]
+    if event == "packs":
+        words["size"] = str(size)
+        account.equations.append(f"{number} * {size} = {number * size}.")
+        account.left -= 1
+        account.book("+", number * size)
+    else:
+        account.book({"gain": "+", "loss": "-", "gift": "-", "times": "*"}[event], number)
+    if event == "gift" and other:
+        words["other"] = other.name
+        changed.append(other)
+        other.book("+", number)
+    story.tell(wording.choose(rng, EVENTS[event]), words, changed)
 
 
 def _question(text: QuestionText, account: Account) -> Question:

@@ -24,7 +24,7 @@ REVERSE_SHARE = 0.4
 
 def make(rng: random.Random, request: Request) -> Draft:
     people_range, facts_range, phrasings = SIZES[request.level]
-    wording = Wording(phrasings, request.held_out, request.taught)
+    wording = Wording(phrasings, request.held_out)
     people = draw_people(rng, request.split, rng.randint(*people_range))
     passage = write_passage(rng, draw_facts(rng, people, ATTRIBUTES, facts_range), wording)
     questions = attribute_questions(Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE)

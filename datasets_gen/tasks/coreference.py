@@ -88,9 +88,6 @@ class Referent:
     doubtful: bool = False  # no pronoun, although the person is the last one mentioned
     known: bool = False  # mentioned before
 
-    def someone_else_was_mentioned(self) -> None:
-        self.pronoun, self.doubtful = None, False
-
     def was_mentioned(self, kind: Kind, way: ReferenceWay, clearly: bool) -> None:
         """Notes a mention. ``way``: what a pronoun that went back to it would stand for; ``clearly``: if it could.
 
@@ -197,7 +194,7 @@ class CoreferenceStory:
         genders = {person.feminine for person, _, _ in mentioned}
         for person in self.people.values():
             if person.feminine in genders and not (alone and person.name in names):
-                person.someone_else_was_mentioned()
+                person.pronoun, person.doubtful = None, False
         if not alone:
             for person, _, _ in mentioned:
                 person.known = True
@@ -221,7 +218,7 @@ class CoreferenceStory:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out, request.taught)
+    wording = Wording(size.phrasings, request.held_out)
     people = draw_people(rng, request.split, rng.randint(*size.people))
     story = CoreferenceStory(rng, wording, size.references, people)
     for fact in _in_order(rng, _draw_facts(rng, size, people)):

@@ -6,7 +6,6 @@ in the worked problems, and an answer without one is wrong (the strict match of 
 ``GSM8K`` alone has none.
 """
 
-import hashlib
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Span
 from datasets_gen.examples.jsonl import mapping_of, read_entries, text_of
-from datasets_gen.examples.task import Draft, Request, Task
+from datasets_gen.examples.task import Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.tasks.arithmetic import MARKER
 from datasets_gen.writing.questions import answerable
@@ -65,13 +64,12 @@ def _row(entry: object, where: str) -> Problem:
 
 def gsm8k_of(rows: Sequence[Problem]) -> Task:
     """Makes the task over some rows, in their order: the first ones are worked problems of every context."""
-    digest = hashlib.sha256(ascii(tuple(rows)).encode()).hexdigest()[:8]
     count = len(rows) - SHOTS
     return replace(
         GSM8K,
         make=partial(_make, tuple(rows[:SHOTS]), tuple(rows[SHOTS:])),
         contexts={"quick": min(QUICK, count), "paper": count},
-        variant=f"{SHOTS}-shot.{digest}",
+        variant=f"{SHOTS}-shot.{digest_of(tuple(rows))}",
         most=count,
     )
 

@@ -60,7 +60,7 @@ class ChainOfPeople:
 
 def make(rng: random.Random, request: Request) -> Draft:
     people_range, beside, longest, phrasings = SIZES[request.level]
-    wording = Wording(phrasings, request.held_out, request.taught)
+    wording = Wording(phrasings, request.held_out)
     ask = Asker(rng, wording)
     length = rng.randint(*people_range)
     people = draw_people(rng, request.split, length + beside)

@@ -5,7 +5,6 @@ the directives, and beside the request, which is to be answered under them, ther
 arXiv 2510.00231). The rows come from elsewhere: ``IFEVAL`` alone has none.
 """
 
-import hashlib
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +17,10 @@ from datasets_gen.examples.directives import ARGUMENTS, Directive
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Question, Span
 from datasets_gen.examples.jsonl import field_of, mapping_of, read_entries, text_of
-from datasets_gen.examples.task import Draft, Request, Task
+from datasets_gen.examples.task import Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.writing.questions import Asker, answerable
-from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES, SystemPrompt, attack, with_defence
+from datasets_gen.writing.system_prompt import ATTACKS, DEFENCES, SystemPrompt, attack, with_defence, with_directives
 
 Placement = Literal["none", "before", "after", "both"]
 # Where the defence stands: before or behind the system message.
@@ -87,8 +86,7 @@ def _directives(entry: Mapping[str, object], where: str) -> tuple[Directive, ...
 
 
 def _directive(kind: object, given: object, where: str) -> Directive:
-    """Returns the arguments as JSON in one form. The data set on the hub has every argument in every row, most of them
-    null."""
+    """Returns the arguments as JSON. The data set on the hub has every argument in every row, most of them null."""
     if not isinstance(kind, str) or kind not in ARGUMENTS:
         raise DatasetError(f"{where}: {unknown_name('instruction', str(kind), ARGUMENTS)}")
     if not isinstance(given, Mapping):
@@ -120,14 +118,13 @@ def ifeval_of(rows: Sequence[IfevalPrompt], defence: Placement = "none") -> Task
         raise DatasetError(
             f"--defence {defence} is for rows that are split into a system and a user message: these are plain"
         )
-    digest = hashlib.sha256(ascii(tuple(rows)).encode()).hexdigest()[:8]
     arms = ARMS[defence] if split else IFEVAL.arms
     return replace(
         IFEVAL,
         make=partial(_make, tuple(rows)),
         contexts={"quick": min(QUICK, len(rows)) * len(arms), "paper": len(rows) * len(arms)},
         role="system" if split else "user",
-        variant=f"{'split' if split else 'plain'}.{digest}.defence-{defence}",
+        variant=f"{'split' if split else 'plain'}.{digest_of(tuple(rows))}.defence-{defence}",
         arms=arms,
         most=len(rows) * len(arms),
     )
@@ -153,9 +150,7 @@ def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:
     prompt = SystemPrompt()
     if arm == "defence first":
         prompt = with_defence(ask, prompt)
-    text = prompt.text + JOINT if prompt.text else ""
-    spans = (Span("directive", len(text), len(text) + len(message)),)
-    prompt = replace(prompt, text=text + message, directives=spans)
+    prompt = with_directives(prompt, [message], JOINT)
     return with_defence(ask, prompt, JOINT) if arm == "directives first" else prompt
 
 

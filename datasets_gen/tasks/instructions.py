@@ -8,9 +8,10 @@ leak.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from datasets_gen.examples.directives import BRACKETS, KINDS, MARKS, Directive, clashes_of, compatible, exemplar
-from datasets_gen.examples.example import Arm, Direction, Question, Span, Split
+from datasets_gen.examples.directives import BRACKETS, CLASHES, KINDS, MARKS, Directive, compatible, exemplar
+from datasets_gen.examples.example import Arm, Direction, Question, Split
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
@@ -25,7 +26,7 @@ from datasets_gen.writing.passage import (
     write_passage,
 )
 from datasets_gen.writing.questions import Asker, forward_question, reverse_question
-from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL, SystemPrompt, attack, with_defence
+from datasets_gen.writing.system_prompt import ATTACKS, REFUSAL, SystemPrompt, attack, with_defence, with_directives
 
 # Every draw in both orders, and without the defence: what each span loses where the other stands in its place.
 ARMS: tuple[Arm, ...] = ("defence first", "directives first", "no defence")
@@ -76,17 +77,10 @@ class Ground:
         directions: tuple[Direction, ...] = ("forward", "reverse")
         return [(place, direction) for place in range(len(self.facts)) for direction in directions]
 
-    def longest_answer(self) -> int:
-        answers = (
-            self.facts[place].value if direction == "forward" else self.facts[place].subject
-            for place, direction in self.choices()
-        )
-        return max(len(answer.split()) for answer in answers)
-
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out, request.taught)
+    wording = Wording(size.phrasings, request.held_out)
     ask = Asker(rng, wording)
     kinds = _kinds_of(rng, size, request)
     ground = _draw_ground(rng, request.split, size, kinds)
@@ -125,7 +119,7 @@ def _draw_kinds(rng: random.Random, count: int) -> list[str]:
     more others it clashes with, or it would seldom be among several."""
     kinds: list[str] = []
     while len(kinds) < count and (left := [kind for kind in KINDS if compatible(kind, kinds)]):
-        kinds += rng.choices(left, [clashes_of(kind) + 1 for kind in left])
+        kinds += rng.choices(left, [1 + sum(kind in pair for pair in CLASHES) for kind in left])
     return kinds
 
 
@@ -168,8 +162,11 @@ def _draw_shared_ground(
 
 def _draw_directives(rng: random.Random, kinds: Sequence[str], ground: Ground) -> tuple[Directive, ...]:
     words = iter(rng.sample(lexicon().keyword, len(kinds)))
+    facts = ground.facts
+    answers = [facts[place].value if way == "forward" else facts[place].subject for place, way in ground.choices()]
     # More words than any answer, or the refusal, has of itself, or one would obey by chance.
-    least = max(ground.longest_answer(), len(REFUSAL.split())) + sum(kind in ("begin", "end") for kind in kinds) + 1
+    longest = max(len(answer.split()) for answer in (*answers, REFUSAL))
+    least = longest + sum(kind in ("begin", "end") for kind in kinds) + 1
     arguments = {
         "begin": lambda: next(words),
         "end": lambda: next(words),
@@ -194,19 +191,10 @@ def _write_prompt(ask: Asker, size: InstructionsSize, directives: Sequence[Direc
     prompt = SystemPrompt()
     if defended and not directives_first:
         prompt = with_defence(for_defence, prompt)
-    prompt = _with_directives(for_directives, prompt, directives)
+    choose = partial(ask.wording.choose, for_directives.rng)
+    texts = [choose(KINDS[one.kind].phrasings).format(argument=one.argument) for one in directives]
+    prompt = with_directives(prompt, texts)
     return with_defence(for_defence, prompt) if defended and directives_first else prompt
-
-
-def _with_directives(ask: Asker, prompt: SystemPrompt, directives: Sequence[Directive]) -> SystemPrompt:
-    text = prompt.text
-    spans = []
-    for directive in directives:
-        text += " " if text else ""
-        start = len(text)
-        text += ask.wording.choose(ask.rng, KINDS[directive.kind].phrasings).format(argument=directive.argument)
-        spans.append(Span("directive", start, len(text)))
-    return replace(prompt, text=text, directives=tuple(spans))
 
 
 def _shift(stated: StatedFact, by: int) -> StatedFact:

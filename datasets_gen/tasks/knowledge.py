@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import permutations
+from itertools import chain, permutations
 
 from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
@@ -82,7 +82,7 @@ class Lives:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out, request.taught)
+    wording = Wording(size.phrasings, request.held_out)
     lives = _lives(rng, request, size, wording)
     ask = Asker(rng, wording)
     possible = len(lives.single) + len(lives.unshared) + len(lives.people) * ("part" in size.types)
@@ -91,9 +91,7 @@ def make(rng: random.Random, request: Request) -> Draft:
         question = rng.choice(MAKERS[kind])(ask, lives, missing)
         return question and replace(question, type=kind)
 
-    questions = draw_of_kinds(
-        rng, min(request.questions, possible), request.kinds(size.types), UNANSWERABLE_SHARE, draw
-    )
+    questions = draw_of_kinds(rng, min(request.questions, possible), size.types, UNANSWERABLE_SHARE, draw)
     return Draft(lives.passage.text, lives.passage.stated(), questions)
 
 
@@ -106,8 +104,11 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
     for relation in SLOTS:
         drawn = _drawn_apart(partial(draw_values, rng, relation.value_kind, count), WORKED_FROM.get(relation.name, str))
         *values[relation.name], unmentioned[relation.name] = drawn
-    if "part" in size.types:
-        values["employer"] = _deal_employers(rng, values["employer"])
+    if "part" in size.types:  # one to three of the people, as many as there are at most, work for the same
+        employers = values["employer"]
+        together = min(len(employers), rng.randint(1, 3))
+        employers[:together] = employers[:1] * together
+        rng.shuffle(employers)
     *instruments, unmentioned["plays"] = rng.sample(lexicon().instrument, INSTRUMENTS_IN_USE + 1)
     facts: list[Fact] = []
     for number, person in enumerate(people):
@@ -122,21 +123,12 @@ def _lives(rng: random.Random, request: Request, size: KnowledgeSize, wording: W
 
 
 def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]) -> list[str]:
-    """Draws values from which nothing alike is worked out: no word of one is one of another's, or a confused answer
-    would be half right."""
+    """Draws until no word worked out of one value is one of another, or a confused answer would be half right."""
     while True:
         values = draw()
         words = [word for value in values for word in set(worked_out(value).split())]
         if len(set(words)) == len(words):
             return values
-
-
-def _deal_employers(rng: random.Random, employers: list[str]) -> list[str]:
-    """Lets one to three of the people, as many as there are at most, work for the same."""
-    together = min(len(employers), rng.randint(1, 3))
-    dealt = employers[:1] * together + employers[together:]
-    rng.shuffle(dealt)
-    return dealt
 
 
 def _in_order(rng: random.Random, slots: list[Fact], played: list[Fact]) -> list[Fact]:
@@ -165,12 +157,12 @@ def _derived_question(
     answer_type: AnswerType,
     direction: Direction,
     stated: Sequence[StatedFact],
-    others: Iterable[str] = (),
+    others: Iterable[tuple[str, ...]] = (),
 ) -> Question:
     """Returns a question whose answer is worked out of, or put together from, these statements; ``others`` would be the
-    answer for somebody else."""
+    golds for somebody else."""
     question = answerable(text, golds[0], answer_type, direction, _spans(stated, direction), hops=len(stated))
-    return replace(question, golds=golds, others=tuple(others))
+    return replace(question, golds=golds, others=tuple(chain.from_iterable(others)))
 
 
 def _forward(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -199,7 +191,7 @@ def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
         return None
     stated = ask.rng.choice(born)
     text = template.format(subject=stated.fact.subject)
-    others = [_decade_of(s.fact.value) for s in born if s is not stated]
+    others = [(_decade_of(s.fact.value),) for s in born if s is not stated]
     return _derived_question(text, (_decade_of(stated.fact.value),), "date", "forward", [stated], others)
 
 
@@ -236,9 +228,8 @@ def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | No
     stated = ask.rng.choice(known)
     text = template.format(subject=stated.fact.subject)
     others = dict.fromkeys(s.fact.value for s in lives.of(EMPLOYER) if s.fact.value != stated.fact.value)
-    return _derived_question(
-        text, _initials_of(stated.fact.value), "organisation", "forward", [stated], _both_initials(others)
-    )
+    golds = _initials_of(stated.fact.value)
+    return _derived_question(text, golds, "organisation", "forward", [stated], map(_initials_of, others))
 
 
 def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -252,10 +243,8 @@ def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None
     text = ask.choose(DERIVED["person_initials"]).format(clause=clause)
     if missing:
         return unanswerable(text, "person", "reverse")
-    others = [person for person in lives.people if person != stated.fact.subject]
-    return _derived_question(
-        text, _initials_of(stated.fact.subject), "person", "reverse", [stated], _both_initials(others)
-    )
+    others = [_initials_of(person) for person in lives.people if person != stated.fact.subject]
+    return _derived_question(text, _initials_of(stated.fact.subject), "person", "reverse", [stated], others)
 
 
 def _initials(name: str) -> str:
@@ -265,10 +254,6 @@ def _initials(name: str) -> str:
 def _initials_of(name: str) -> tuple[str, str]:
     """Writes initials as golds: apart and together, with and without full stops."""
     return _initials(name), _initials(name).replace(" ", "")
-
-
-def _both_initials(names: Iterable[str]) -> list[str]:
-    return [initials for name in names for initials in _initials_of(name)]
 
 
 def _has_initials(name: str) -> bool:
@@ -284,19 +269,14 @@ def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     text = ask.forward(PLAYS, person)
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
     golds, *others = (_lists(lives, one) for one in (person, *(one for one in lives.people if one != person)))
-    return _derived_question(text, golds, "thing", "forward", played, [listed for lists in others for listed in lists])
+    return _derived_question(text, golds, "thing", "forward", played, others)
 
 
 def _lists(lives: Lives, person: str) -> tuple[str, ...]:
-    """Writes what a person plays, in every order."""
-    return tuple(
-        _list_text(order) for order in permutations(s.fact.value for s in lives.of(PLAYS) if s.fact.subject == person)
-    )
-
-
-def _list_text(names: Sequence[str]) -> str:
-    """Returns such as "cello, flute and harp"."""
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+    """Writes what a person plays, in every order, such as "cello, flute and harp"."""
+    played = [s.fact.value for s in lives.of(PLAYS) if s.fact.subject == person]
+    lists = [(", ".join(order[:-1]), order[-1]) for order in permutations(played)]
+    return tuple(f"{first} and {last}" if first else last for first, last in lists)
 
 
 def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -306,7 +286,7 @@ def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
         return unanswerable(text, "numeral", "forward")
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
     others = Counter(s.fact.subject for s in lives.of(PLAYS) if s not in played)
-    return _derived_question(text, _count(len(played)), "numeral", "forward", played, _counts(others))
+    return _derived_question(text, _count(len(played)), "numeral", "forward", played, map(_count, others.values()))
 
 
 def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -319,15 +299,11 @@ def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     staff = [s for s in employed if s.fact.value == employer]
     text = ask.choose(DERIVED["staff"]).format(value=employer)
     others = Counter(s.fact.value for s in employed if s not in staff)
-    return _derived_question(text, _count(len(staff)), "numeral", "reverse", staff, _counts(others))
+    return _derived_question(text, _count(len(staff)), "numeral", "reverse", staff, map(_count, others.values()))
 
 
 def _count(number: int) -> tuple[str, ...]:
     return str(number), NUMBER_WORDS[number]
-
-
-def _counts(counter: Counter[str]) -> list[str]:
-    return [text for number in counter.values() for text in _count(number)]
 
 
 # What is asked of a value besides the value itself.

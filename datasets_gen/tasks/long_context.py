@@ -28,10 +28,9 @@ REVERSE_SHARE = 0.4
 
 
 def make(rng: random.Random, request: Request, length: Length | None = None) -> Draft:
-    """Hides facts in prose. It has a generator of its own: of one seed, contexts of any length and depth tell and ask
-    the same."""
+    """Hides facts in prose, drawn apart: of one seed, contexts of any length and depth tell and ask the same."""
     people_range, facts_range, words_range, phrasings = SIZES[request.level]
-    wording = Wording(phrasings, request.held_out, request.taught)
+    wording = Wording(phrasings, request.held_out)
     people = draw_people(rng, request.split, rng.randint(*people_range))
     facts = draw_facts(rng, people, ATTRIBUTES, facts_range)
     rng.shuffle(facts)
@@ -52,8 +51,7 @@ def make(rng: random.Random, request: Request, length: Length | None = None) -> 
 def hide(
     statements: Sequence[tuple[Fact, str]], depths: Sequence[float], prose: Sequence[str]
 ) -> tuple[Passage, tuple[Span, ...]]:
-    """Sets facts, each with the template that states it, into prose at ascending depths; returns the passage, and the
-    spans of the prose between the facts."""
+    """Sets facts, each with its template, into prose at ascending depths; returns the spans of the prose too."""
     sentences = [template.format(subject=fact.subject, value=fact.value) for fact, template in statements]
     text, starts, distractors = lay_out(sentences, depths, prose)
     facts = [

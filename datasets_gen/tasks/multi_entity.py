@@ -139,7 +139,7 @@ class Circle:
 
 def make(rng: random.Random, request: Request) -> Draft:
     people_range, attributes_range, links_range, phrasings = SIZES[request.level]
-    wording = Wording(phrasings, request.held_out, request.taught)
+    wording = Wording(phrasings, request.held_out)
     names = draw_namesakes(rng, request.split, rng.randint(*people_range))
     people = [" ".join(name) for name in names]
     attributes = draw_relations(rng, BESIDE_BONDS, rng.randint(*attributes_range))

@@ -111,7 +111,7 @@ class MultiPresenceStory:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out, request.taught)
+    wording = Wording(size.phrasings, request.held_out)
     *people, stranger = draw_people(rng, request.split, rng.randint(*size.people) + 1)
     mentions: list[Mention] = []
     text = ""
@@ -128,7 +128,7 @@ def make(rng: random.Random, request: Request) -> Draft:
             return _order(rng, wording, story, missing)
         return _look_up(rng, wording, story, form, missing)
 
-    questions = draw_of_kinds(rng, count, request.kinds(size.forms), UNANSWERABLE_SHARE, draw)
+    questions = draw_of_kinds(rng, count, size.forms, UNANSWERABLE_SHARE, draw)
     stated = tuple(StatedValue(m.words[slot], *place) for m in mentions for slot, place in m.places.items())
     return Draft(text, stated, questions)
 
@@ -213,7 +213,8 @@ def _order(rng: random.Random, wording: Wording, story: MultiPresenceStory, miss
     template = wording.choose_question(rng, phrasings)
     if missing:
         stated = {m.words["subject"] for m in story.mentions if m.period is period}
-        person = _nobody(rng, story, [name for name in story.people if name not in stated])
+        others = [name for name in story.people if name not in stated]
+        person = rng.choice(others) if others and rng.random() < KNOWN_SHARE else story.stranger
         question = unanswerable(template.format(subject=person), period.value_type, "forward")
         return replace(question, type="manipulated")
     mentions = [m for m in story.mentions if m.period is period and m.words["subject"] == person]
@@ -265,11 +266,6 @@ UNSTATED: Mapping[Slot, Callable[[random.Random, MultiPresenceStory, Mention], d
     "year": _without_year,
     "subject": _without_subject,
 }
-
-
-def _nobody(rng: random.Random, story: MultiPresenceStory, others: list[str]) -> str:
-    """Draws one of the others, or the stranger."""
-    return rng.choice(others) if others and rng.random() < KNOWN_SHARE else story.stranger
 
 
 MULTI_PRESENCE = Task(

@@ -6,7 +6,6 @@ also what has to be obeyed and what must not leak. A line of kvpress's data sets
 Lines of one context are one example. What carries an answer is where its words stand.
 """
 
-import hashlib
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +21,7 @@ from datasets_gen.examples.directives import Directive, check_argument, compatib
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.jsonl import golds_in, mapping_of, read_entries
-from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task
+from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.writing.questions import answerable, unanswerable
 
@@ -103,8 +102,7 @@ class ReadRow:
 
 
 def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
-    """Makes the task of a file; raises :class:`DatasetError` that names the first line that is wrong. ``registered``:
-    names that other tasks have."""
+    """Makes the task of a file. ``registered``: names of others. A wrong line raises :class:`DatasetError`."""
     stem = path.resolve().parent.name if path.stem in SPLITS_OF_RULER else path.stem
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_") or "questions"
     name = f"my_{name}" if name in registered else name
@@ -130,7 +128,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         instruction="" if is_system or begun or any(row.is_whole_prompt for row in rows) else INSTRUCTION,
         max_new_tokens=max(row.max_new_tokens for row in rows),
         role="system" if is_system else "user",
-        variant=hashlib.sha256(ascii((is_system, drafts)).encode()).hexdigest()[:8],
+        variant=digest_of((is_system, drafts)),
         most=len(drafts),
         answer_end="line",
     )
@@ -242,8 +240,7 @@ def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
 
 
 def _read_other(given: dict[str, Any], answers: object, where: str, any_is_right: bool) -> ReadRow:
-    """Reads a row as kvpress's data sets or RULER's own files have it, all of whose answers have to be named unless
-    any one is right."""
+    """Reads a row of kvpress's data sets or RULER's own files: all answers have to be named unless any is right."""
     fields = {
         "question": given.get("question", ""),
         "answers": answers,
@@ -289,8 +286,7 @@ def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
 
 
 def _places_of_answer(golds: Collection[str], evidence: Collection[Place], context: str) -> Sequence[Place]:
-    """Finds where the golds stand in the context; if any stand in the evidence, those alone, since the same words carry
-    nothing elsewhere."""
+    """Finds the golds in the context; where any stand in the evidence, those alone: elsewhere they carry nothing."""
     places = [place for gold in golds for place in places_of(gold, context, whole_words=True)]
     inside = [(start, end) for start, end in places if any(first <= start and end <= last for first, last in evidence)]
     return inside or places

@@ -5,7 +5,6 @@ The context is compressed; a few words behind it lead over, and how likely the c
 another order: names and values that only the cache can tell. With ``--data`` it is any text.
 """
 
-import hashlib
 import random
 import re
 from bisect import bisect_right
@@ -19,7 +18,7 @@ from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.jsonl import mapping_of, read_entries, text_of
 from datasets_gen.examples.lexicon import draw_people
-from datasets_gen.examples.task import Draft, Length, Request, Task
+from datasets_gen.examples.task import Draft, Length, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText, Wording
 from datasets_gen.tasks.long_context import hide
 from datasets_gen.writing.passage import ATTRIBUTES, draw_facts
@@ -63,12 +62,11 @@ def prose_of(texts: Sequence[str]) -> Task:
 
 
 def _of_stretches(stretches: Sequence[TextStretch]) -> Task:
-    digest = hashlib.sha256(ascii(stretches).encode()).hexdigest()[:8]
     return replace(
         PROSE,
         make=partial(_cut, stretches),
         contexts={"quick": min(PROSE.contexts["quick"], len(stretches)), "paper": len(stretches)},
-        variant=f"text.{digest}",
+        variant=f"text.{digest_of(stretches)}",
         most=len(stretches),
     )
 
@@ -154,9 +152,8 @@ PROSE = Task(
     version="1.0.0",
     description="Running text, of the generators or from --data FILE: how likely its next tokens are, nothing is asked",
     make=_make,
-    chances=(
-        12.6,
-    ),  # of next tokens: a full stop at every place, the commonest token (of 100 texts, reference tokenizer)
+    # Of next tokens: a full stop at every place, the commonest token (of 100 texts, reference tokenizer).
+    chances=(12.6,),
     contexts={"quick": 12, "paper": 100},
     questions_per_context=1,
     instruction="",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import ceil
 from typing import TypeVar
 
@@ -86,21 +86,11 @@ def prose_of_tokens(rng: random.Random, length: Length, write: Callable[[list[st
             del sentences[-ceil(-missing / rate) :]
         elif missing >= rate or not sentences:
             sentences += draw_sentences(rng, max(1, int(missing / rate)))
-        else:
-            _lengthen(rng, sentences, missing, allowed, count)
+        else:  # one sentence for a longer one; if none is drawn, the next round starts elsewhere
+            old = count(sentences.pop(rng.randrange(len(sentences))))
+            drawn = draw_sentences(rng, SAMPLE // 4)
+            sentences += islice((one for one in drawn if 0 <= missing + old - count(one) <= allowed), 1)
     raise DatasetError(f"no prose was found that fills {tokens} tokens of this tokenizer: ask for another number")
-
-
-def _lengthen(
-    rng: random.Random, sentences: list[str], missing: int, allowed: int, count: Callable[[str], int]
-) -> None:
-    """Changes one sentence for one that is longer by what is missing, less than a sentence; if none is drawn, drops
-    it, so that the next round starts elsewhere."""
-    old = sentences.pop(rng.randrange(len(sentences)))
-    for sentence in draw_sentences(rng, SAMPLE // 4):
-        if 0 <= missing - (count(sentence) - count(old)) <= allowed:
-            sentences.append(sentence)
-            return
 
 
 def lay_out(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from datasets_gen.examples.example import AnswerType, Direction, Question, Span, Split
-from datasets_gen.examples.lexicon import draw_stranger, draw_unmentioned
+from datasets_gen.examples.lexicon import draw_people, draw_unmentioned
 from datasets_gen.examples.task import ABSTENTION, Request
 from datasets_gen.examples.wording import Phrasings, QuestionText, Wording
 from datasets_gen.writing.passage import Passage, Relation, StatedFact, said_of
@@ -140,5 +140,7 @@ def _unanswerable_attribute(ask: Asker, split: Split, passage: Passage) -> Quest
     known = said_of(person, (s.fact for s in passage.facts))
     of_others = {s.fact.relation.name: s.fact.relation for s in passage.facts if s.fact.relation.name not in known}
     if kind == 1 or not of_others:
-        return ask.unknown_forward(relation, draw_stranger(rng, split, {s.fact.subject for s in passage.facts}))
+        people = {s.fact.subject for s in passage.facts}
+        stranger = next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)
+        return ask.unknown_forward(relation, stranger)
     return ask.unknown_forward(rng.choice(list(of_others.values())), person)

@@ -32,6 +32,16 @@ class SystemPrompt:
         return self.text[self.directives[0].start : self.directives[-1].end] if self.directives else ""
 
 
+def with_directives(prompt: SystemPrompt, directives: Sequence[str], joint: str = " ") -> SystemPrompt:
+    """Adds directives, as they are worded, behind the prompt and one another; ``joint`` stands between them."""
+    text, spans = prompt.text, []
+    for directive in directives:
+        text += joint if text else ""
+        spans.append(Span("directive", len(text), len(text) + len(directive)))
+        text += directive
+    return replace(prompt, text=text, directives=tuple(spans))
+
+
 def with_defence(ask: Asker, prompt: SystemPrompt, joint: str = " ") -> SystemPrompt:
     """Adds a defence behind the prompt; ``joint`` stands between them."""
     text = prompt.text + joint if prompt.text else ""

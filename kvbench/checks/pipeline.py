@@ -248,7 +248,7 @@ def _run_pipeline(
     policies = policies_for(setting.policies, task, setting.mode)
     for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
         for scoring in plan(policies, setting.points, prompt, setting.seed):
-            for treatment in scoring.treatments:
+            for treatment in scoring:
                 questions = [prompt.questions[number].question for number in treatment.questions]
                 name = treatment.policy.name
                 started = runner.model.clock()

@@ -149,20 +149,20 @@ def _routes(answers: "Sequence[FinishedAnswer]") -> Iterator[RouteRow]:
         prompt = answer.trace.prompt
         columns: dict[str, Any] = dict.fromkeys(RouteRow.model_fields) | RECORDS.key_of(answer.record)
         columns["before_context"] = prompt.context_tokens[0]
-        route = observer.routes.get((id(answer.branch), answer.number))
-        if route is None:
+        width = observer.routes.get((id(answer.branch), answer.number))
+        if width is None:
             yield RouteRow(
                 **columns | {"unobserved": observation.why_not_observed(answer.branch) or "nothing was read"}
             )
             continue
         question, keep = prompt.questions[answer.number], _keep(answer)
-        columns["chance"] = chance_of_reach(route.width)
+        columns["chance"] = chance_of_reach(width)
         for name, tokens in (("answer", question.answer_tokens), ("evidence", question.evidence_tokens)):
             if chosen := list(tokens):
                 columns[f"{name}_alive"] = bool(keep[..., chosen].any())
-                columns[f"{name}_width"] = float(route.width[chosen].max())
+                columns[f"{name}_width"] = float(width[chosen].max())
         if said := _tokens_said(answer):
-            columns["said_width"] = float(route.width[said].max())
+            columns["said_width"] = float(width[said].max())
         yield RouteRow(**columns)
 
 

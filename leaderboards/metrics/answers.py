@@ -1,7 +1,7 @@
 """Metrics of an answer against its golds: is it right, withheld, or made up?"""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -10,60 +10,33 @@ from leaderboards.metrics.inputs import Answer
 from leaderboards.metrics.judges.text import HallucinationKind
 from leaderboards.statistics.bootstrap import FloatArray
 
-NONE_RIGHT = "the full cache has no question right"
 
-
-def _score(name: str) -> Callable[[Answer], object]:
-    """Returns what reads a score against the golds, None where there are no golds."""
-    return lambda answer: getattr(answer.scores, name, None)
-
-
-def _made_up(name: str) -> Callable[[Answer], object]:
-    """Returns what reads a score that attacks have not: an answer to one states nothing about the text, and leakage
-    judges it."""
-    return lambda answer: None if answer.protected else getattr(answer.scores, name, None)
-
-
-def _share_of(kind: str) -> Callable[[Sample], FloatArray]:
-    def values(sample: Sample) -> FloatArray:
-        return np.where(np.isnan(sample["hallucinated"]), np.nan, sample["hallucination_kind"] == kind)
-
-    return values
+def _score(name: str, of_attacks: bool = True) -> Callable[[Answer], object]:
+    """Returns what reads a score against the golds, None where there are no golds. An attack has no score of what is
+    made up: an answer to one states nothing about the text, and leakage judges it."""
+    return lambda answer: getattr(answer.scores, name, None) if of_attacks or not answer.protected else None
 
 
 def _kind(kind: str) -> Measure:
+    def values(sample: Sample) -> FloatArray:
+        return np.where(np.isnan(sample["hallucinated"]), np.nan, sample["hallucination_kind"] == kind)
+
     return Measure(
         name=kind,
         field=f"{kind}_rate",
         over=Over.STATEMENTS,
         columns=("hallucinated", "hallucination_kind"),
-        values=_share_of(kind),
+        values=values,
         heading=kind,
     )
 
 
-def _wrong(sample: Sample) -> FloatArray:
-    return np.asarray(sample["hallucinated"], dtype=np.float64)
-
-
-def _is_answered(sample: Sample) -> FloatArray:
-    return np.asarray(sample["answered"], dtype=np.float64)
-
-
-def _unanswered(sample: Sample) -> FloatArray:
-    return 1 - _is_answered(sample)
+def _column(sample: Sample, name: str) -> FloatArray:
+    return np.asarray(sample[name], dtype=np.float64)
 
 
 def _right_before(sample: Sample) -> FloatArray:
     return np.asarray(sample.full["right"], dtype=np.float64)
-
-
-def _new_wrong(sample: Sample) -> FloatArray:
-    return _right_before(sample) * _wrong(sample)
-
-
-def _lost_share(sample: Sample) -> FloatArray:
-    return np.asarray(_right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0), dtype=np.float64)
 
 
 SCORED = (
@@ -125,29 +98,16 @@ HARM = Definition(
 )
 
 
-def _harm(
-    name: str,
-    title: str,
-    unit: str,
-    of: Callable[[Sample], FloatArray],
-    over: Callable[[Sample], FloatArray],
-    **more: Any,
-) -> Measure:
-    return Measure(
-        name=name,
-        field=name.replace("-", "_"),
-        title=title,
-        unit=unit,
-        over=Over.STATEMENTS,
-        better="lower",
-        columns=("hallucinated", "right", "answered"),
-        values=of,
-        weights=over,
-        curve=True,
-        heading=title.lower(),
-        **more,
-    )
-
+_harm = partial(
+    Measure, over=Over.STATEMENTS, better="lower", columns=("hallucinated", "right", "answered"), curve=True
+)
+_harm_of_right = partial(
+    _harm,
+    unit="percent of what the full cache has right",
+    weights=_right_before,
+    undefined="the full cache has no question right",
+    paired=True,
+)
 
 METRICS = (
     Metric(
@@ -220,35 +180,30 @@ METRICS = (
         type=bool,
         line="The output is neither empty nor an abstention",
         definition=HARM,
-        of_answer=_made_up("answered"),
+        of_answer=_score("answered", of_attacks=False),
         measures=(
             _harm(
-                "wrong-of-answered",
-                "Wrong of answered",
-                "percent of the answers given",
-                _wrong,
-                _is_answered,
+                field="wrong_of_answered",
+                title="Wrong of answered",
+                unit="percent of the answers given",
+                values=lambda sample: _column(sample, "hallucinated"),
+                weights=lambda sample: _column(sample, "answered"),
                 undefined="no question was answered",
                 table=True,
                 board=Heading("wrong of answered", "wrong answers among those given"),
+                heading="wrong of answered",
             ),
-            _harm(
-                "new-wrong",
-                "New wrong",
-                "percent of what the full cache has right",
-                _new_wrong,
-                _right_before,
-                undefined=NONE_RIGHT,
-                paired=True,
+            _harm_of_right(
+                field="new_wrong",
+                title="New wrong",
+                values=lambda sample: _right_before(sample) * _column(sample, "hallucinated"),
+                heading="new wrong",
             ),
-            _harm(
-                "lost",
-                "Lost",
-                "percent of what the full cache has right",
-                _lost_share,
-                _right_before,
-                undefined=NONE_RIGHT,
-                paired=True,
+            _harm_of_right(
+                field="lost",
+                title="Lost",
+                values=lambda sample: _right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0),
+                heading="lost",
             ),
             Measure(
                 name="unanswered",
@@ -258,7 +213,7 @@ METRICS = (
                 over=Over.STATEMENTS,
                 has_interval=True,
                 columns=("answered",),
-                values=_unanswered,
+                values=lambda sample: 1 - _column(sample, "answered"),
                 heading="unanswered",
             ),
         ),
@@ -288,7 +243,7 @@ METRICS = (
         better="lower",
         line="Neither empty, nor an abstention, nor right",
         definition=HALLUCINATED,
-        of_answer=_made_up("hallucinated"),
+        of_answer=_score("hallucinated", of_attacks=False),
         measures=(
             Measure(
                 name="hallucination",
@@ -311,7 +266,7 @@ METRICS = (
         unit="kind",
         line="confused: is or names a value the context states; else fabricated",
         definition=HALLUCINATED,
-        of_answer=_made_up("hallucination_kind"),
+        of_answer=_score("hallucination_kind", of_attacks=False),
         measures=(_kind("confused"), _kind("fabricated")),
     ),
 )

@@ -1,9 +1,6 @@
-"""Declares metrics of compression and its cost: what went, what is still held, and how long it took. All of it is
-measured in the run."""
+"""Metrics of compression and its cost, as the run measures them: what went, what is held, how long it took."""
 
-from leaderboards.metrics.declaration import SHARE, Definition, Measure, Metric, Over, Scale, size_text
-
-PLAIN = Scale(1, 1, None)
+from leaderboards.metrics.declaration import PLAIN, SHARE, Definition, Measure, Metric, Over, size_text
 
 COMPRESSION = Definition(
     "Asked ratio or budget, realised ratio, bytes",

@@ -1,5 +1,4 @@
-"""Declares metrics (columns of the records), the measures that a board makes of them, and the definitions of both on
-the page of method."""
+"""Metrics (columns of the records), the measures that a board makes of them, and their definitions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -81,6 +80,7 @@ class Scale:
 PERCENT = Scale(1, 1, 100)  # of a row in percent
 SHARE = Scale(1, 3, 1)  # of a row in shares, written as a share
 SHARE_IN_PERCENT = Scale(100, 1, 100)  # of a row in shares, written in percent
+PLAIN = Scale(1, 1, None)
 POINTS = Scale(100, 1, None)  # a difference of shares, written in points
 
 

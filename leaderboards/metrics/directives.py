@@ -2,6 +2,7 @@
 
 from leaderboards.metrics.declaration import Definition, Heading, Measure, Metric, Over
 from leaderboards.metrics.inputs import Answer
+from leaderboards.metrics.judges.obedience import loosely
 
 OBEYED = Definition(
     "Directives obeyed",
@@ -54,6 +55,6 @@ METRICS = (
         better="higher",
         line="The same of any of IFEval's eight versions of it [2311.07911]",
         definition=OBEYED,
-        of_answer=lambda answer: answer.obeyed_loosely or None,
+        of_answer=lambda answer: loosely(answer.directives, answer.spoken) or None,
     ),
 )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets_gen import Directive, undo
-from leaderboards.metrics.judges.obedience import loosely, strictly
+from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.metrics.judges.spoken import plain, spoken, until_next_question
 from leaderboards.metrics.judges.text import TextScores, marked_answer, score_text, without_words_of_directives
 
@@ -34,8 +34,7 @@ class Answer:
 
     @cached_property
     def spoken(self) -> str:
-        """Returns the output without thinking blocks and stop strings; its Markdown may be what a directive asks
-        for."""
+        """Returns the output without thinking and stop strings; its Markdown may be what a directive asks for."""
         return spoken(self.output_text)
 
     @cached_property
@@ -73,10 +72,6 @@ class Answer:
     def obeyed_strictly(self) -> list[bool]:
         return strictly(self.directives, self.spoken)
 
-    @cached_property
-    def obeyed_loosely(self) -> list[bool]:
-        return loosely(self.directives, self.spoken)
-
     def _scores_without_directives(self) -> TextScores:
         """Scores what the output says beside what its directives ask for; gold and values are taken in that form."""
         directives = [Directive.parse(text) for text in self.directives]
@@ -95,18 +90,6 @@ class Outcome:
     same_tokens: bool
     ended: bool  # with an end token
     finite: bool = True  # no logit that a token was chosen from was infinite or NaN
-
-    @property
-    def masked(self) -> bool:
-        return self.finite and self.same_tokens
-
-    @property
-    def due(self) -> bool:
-        return not self.finite or not (self.same_tokens or self.ended)
-
-    @property
-    def corrupted(self) -> bool:
-        return not self.masked and not self.due
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from leaderboards.metrics.declaration import Definition, Heading, Measure, Metric, Over, Sample, Scale
+from leaderboards.metrics.declaration import PLAIN, Definition, Heading, Measure, Metric, Over, Sample, Scale
 from leaderboards.statistics.bootstrap import FloatArray
 
 NATS = Scale(1, 3, None)
 RISE = "Rise of the right answer’s NLL"
-PERPLEXITY = Scale(1, 1, None)
 
 LIKELIHOOD = Definition(
     "Likelihood of the right answer",
@@ -31,10 +30,6 @@ NEXT_TOKENS = Definition(
     "exp(mean of gold_nll)",
     chapter="answers",
 )
-
-
-def _mean(name: str, heading: str) -> Measure:
-    return Measure(name=heading, field=name, title="", unit="nats", over=Over.CONCERNED, scale=NATS, heading=heading)
 
 
 def _nats_of_text(sample: Sample) -> FloatArray:
@@ -64,7 +59,7 @@ METRICS = (
             Measure(
                 field="perplexity",
                 over=Over.CONCERNED,
-                scale=PERPLEXITY,
+                scale=PLAIN,
                 better="lower",
                 has_interval=True,
                 columns=("gold_nll", "next_token_accuracy"),
@@ -82,7 +77,7 @@ METRICS = (
         line="Mean negative log-likelihood of the right answer's tokens, when the branch is made to write it",
         definition=LIKELIHOOD,
         bounds=(0, float("inf")),
-        measures=(_mean("gold_nll", "gold-nll"),),
+        measures=(Measure(field="gold_nll", unit="nats", over=Over.CONCERNED, scale=NATS, heading="gold-nll"),),
     ),
     Metric(
         name="delta_nll",

@@ -40,14 +40,24 @@ def _outcome(name: str, better: Better, line: str, of_outcome: Callable[[Outcome
 
 
 METRICS = (
-    _outcome("masked", "higher", "The answer has the tokens of the full cache's own answer", lambda one: one.masked),
+    _outcome(
+        "masked",
+        "higher",
+        "The answer has the tokens of the full cache's own answer",
+        lambda one: one.finite and one.same_tokens,
+    ),
     _outcome(
         "corrupted",
         "lower",
         "The answer has an end and other tokens than the full cache's own",
-        lambda one: one.corrupted,
+        lambda one: one.finite and one.ended and not one.same_tokens,
     ),
-    _outcome("due", "lower", "Infinity or NaN among the logits, or another answer without an end", lambda one: one.due),
+    _outcome(
+        "due",
+        "lower",
+        "Infinity or NaN among the logits, or another answer without an end",
+        lambda one: not one.finite or not (one.same_tokens or one.ended),
+    ),
     _outcome(
         "unended", "lower", "The answer has as many tokens as it may, and no end token", lambda one: not one.ended
     ),

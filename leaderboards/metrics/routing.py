@@ -1,8 +1,10 @@
 """Routing metrics: what is left in the cache of the answer, the evidence and the instructions."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from leaderboards.metrics.declaration import SHARE, Definition, Heading, Measure, Metric, Over
 from leaderboards.metrics.inputs import Kept, Survival
@@ -10,37 +12,23 @@ from leaderboards.metrics.inputs import Kept, Survival
 ROUTING = "arXiv 2603.01426"
 
 
-def eviction_rate(survival: Survival, context_tokens: Sequence[int]) -> float:
-    """Returns the mean of GlobalEvicted over the tokens of the context [arXiv 2603.01426]."""
-    return float(survival.globally_evicted[list(context_tokens)].mean())
+def globally_evicted(survival: Survival, tokens: Sequence[int]) -> float | None:
+    """Returns the mean of GlobalEvicted over some tokens [arXiv 2603.01426]; ``None`` if there are none.
 
-
-def global_eviction_ratio(survival: Survival, answer_tokens: Sequence[int]) -> float | None:
-    """Computes GER, the mean of GlobalEvicted over the answer tokens [arXiv 2603.01426]; ``None`` if there is no
-    answer.
-
-    A union over slots: it looks perfect when each layer holds another fragment. Read it beside slot coverage.
+    Of the answer's tokens that is GER. A union over slots: it looks perfect when each layer holds another fragment.
+    Read it beside slot coverage.
     """
-    if not answer_tokens:
-        return None
-    return float(survival.globally_evicted[list(answer_tokens)].mean())
-
-
-def eviction_ratio_by_layer(survival: Survival, answer_tokens: Sequence[int]) -> list[float] | None:
-    """Computes GER of each layer alone: the share of the answer tokens that survive in none of its heads. Layers are
-    those that presses compress, in their order."""
-    if not answer_tokens:
-        return None
-    by_layer: list[float] = survival.evicted_by_layer[:, list(answer_tokens)].mean(axis=1).tolist()
-    return by_layer
+    return float(survival.globally_evicted[list(tokens)].mean()) if tokens else None
 
 
 def slot_coverage(survival: Survival, tokens: Sequence[int]) -> float | None:
-    """Returns the mean survival of some tokens, such as the evidence, over all slots, in [0, 1]; ``None`` if there are
-    none."""
-    if not tokens:
-        return None
-    return float(survival.heads[:, list(tokens)].mean())
+    """Returns the mean survival of some tokens over all slots, in [0, 1]; ``None`` if there are none."""
+    return float(survival.heads[:, list(tokens)].mean()) if tokens else None
+
+
+def by_layer(shares: npt.NDArray[Any], tokens: Sequence[int]) -> list[float] | None:
+    """Returns the mean over some tokens of shares, shape (layers, tokens), for each layer that presses compress."""
+    return shares[:, list(tokens)].mean(axis=1).tolist() if tokens else None
 
 
 def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
@@ -49,14 +37,6 @@ def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
     shares = np.ceil(255 * survival.heads.mean(axis=0)[list(tokens)] - 1e-9)
     packed: bytes = shares.astype(np.uint8).tobytes()
     return packed
-
-
-def slot_coverage_by_layer(survival: Survival, tokens: Sequence[int]) -> list[float] | None:
-    """Returns the same for the heads of each layer alone."""
-    if not tokens:
-        return None
-    by_layer: list[float] = survival.heads[:, list(tokens)].mean(axis=1).tolist()
-    return by_layer
 
 
 GER = Definition(
@@ -123,7 +103,7 @@ def _survival_by_layer(name: str, line: str, places: Callable[[Kept], Sequence[i
         type=list[float],
         line=line,
         definition=BIAS,
-        of_kept=lambda kept: slot_coverage_by_layer(kept.survival, places(kept)),
+        of_kept=lambda kept: by_layer(kept.survival.heads, places(kept)),
     )
 
 
@@ -135,7 +115,7 @@ METRICS = (
         line="Share of the answer tokens that survive in no (layer, head) slot [2603.01426]",
         definition=GER,
         bounds=(0, 1),
-        of_kept=lambda kept: global_eviction_ratio(kept.survival, kept.answer),
+        of_kept=lambda kept: globally_evicted(kept.survival, kept.answer),
         measures=(
             Measure(
                 field="ger",
@@ -157,7 +137,7 @@ METRICS = (
         better="lower",
         line="The same within each layer",
         definition=GER,
-        of_kept=lambda kept: eviction_ratio_by_layer(kept.survival, kept.answer),
+        of_kept=lambda kept: by_layer(kept.survival.evicted_by_layer, kept.answer),
         measures=(Measure(field="ger_by_layer", over=Over.ANSWERABLE, scale=SHARE, by_layer=True),),
     ),
     _survival(
@@ -182,7 +162,7 @@ METRICS = (
         line="Share of the context's tokens that survive in no slot",
         definition=EVICTION,
         bounds=(0, 1),
-        of_kept=lambda kept: eviction_rate(kept.survival, kept.context),
+        of_kept=lambda kept: globally_evicted(kept.survival, kept.context),
         measures=(Measure(field="eviction_rate", over=Over.CACHE, scale=SHARE, heading="eviction rate"),),
     ),
     Metric(

@@ -10,16 +10,10 @@ import torch
 
 
 def seed_of(seed: int, example_id: str, part: int | str) -> int:
-    """Returns a seed for torch, of a run's seed, an example, and a layer or another part of it."""
+    """Returns a seed for torch, of a run's seed, an example, and a layer or another part of it; of the draws of a
+    random policy after the first, which has the run's own seed, ``repeat`` stands in place of the example."""
     digest = hashlib.sha256(f"{seed}/{example_id}/{part}".encode()).digest()
     return int.from_bytes(digest[:7], "big")
-
-
-def seed_of_repeat(seed: int, repeat: int) -> int:
-    """Returns the seed of a random policy's draw: the run's seed for the first draw, and others for the next ones."""
-    if repeat == 0:
-        return seed
-    return int.from_bytes(hashlib.sha256(f"{seed}/repeat/{repeat}".encode()).digest()[:7], "big")
 
 
 @contextmanager

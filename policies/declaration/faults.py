@@ -1,5 +1,4 @@
-"""Guards against the code of a user: how long it may take, where in it an error was raised, and what the usual one
-means."""
+"""Guards against the code of a user: how long it may take, where it failed, and what the usual error means."""
 
 import inspect
 import signal
@@ -23,8 +22,7 @@ NO_ATTENTIONS = (
 
 
 class TookTooLongError(BaseException):
-    """Code of a user exceeded its time. It is no :class:`Exception`, or code that tries again whatever fails would
-    swallow it."""
+    """Code of a user took too long. No :class:`Exception`, or code that tries again whatever fails would swallow it."""
 
 
 @contextmanager
@@ -84,19 +82,18 @@ def where_in_user_code(error: BaseException) -> str:
     """Returns the file and line of the user's code that raised an error, such as `` (mine.py:12)``, with an explanation
     if a press misses its attention weights; nothing if no code of a user is in the traceback."""
     frames = list(traceback.walk_tb(error.__traceback__))
-    of_user = [(Path(frame.f_code.co_filename), line) for frame, line in frames if _is_of_user(frame)]
+    places = (
+        (str(frame.f_globals.get("__name__", "")), Path(frame.f_code.co_filename), line) for frame, line in frames
+    )
+    of_user = [(file, line) for name, file, line in places if _is_of_user_module(name, file)]
     if isinstance(error, SyntaxError) and error.filename:
         of_user.append((Path(error.filename), error.lineno or 1))
     place = f" ({of_user[-1][0].name}:{of_user[-1][1]})" if of_user else ""
     return place + (NO_ATTENTIONS if _misses_attentions(error, (frame for frame, _ in frames)) else "")
 
 
-def _is_of_user(frame: FrameType) -> bool:
-    """Tells whether a frame is of no library: not of kvbench, of Python, or of an installed package."""
-    return _is_of_user_module(str(frame.f_globals.get("__name__", "")), Path(frame.f_code.co_filename))
-
-
 def _is_of_user_module(name: str, file: Path) -> bool:
+    """Tells whether a module is of no library: not of kvbench, of Python, or of an installed package."""
     top = name.partition(".")[0]
     return not (top in OURS or top in sys.stdlib_module_names or INSTALLED & set(file.parts))
 

@@ -2,7 +2,9 @@
 
 import importlib
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["LazyModule", "kvpress", "np", "torch"]
 
 
 class LazyModule(ModuleType):
@@ -13,3 +15,11 @@ class LazyModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
+
+
+kvpress = LazyModule("kvpress")
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+else:
+    np, torch = LazyModule("numpy"), LazyModule("torch")

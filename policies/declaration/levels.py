@@ -41,7 +41,6 @@ class LevelKind:
     # The share of the tokens to remove, of a value and the length of the context; None if it removes no tokens.
     share: Callable[[float, int], float | None] = lambda value, length: None
     not_comparable: str = ""  # why there is no safe value and no cliff by this kind, if there is none
-    hit_share: bool = False  # the value is the share of the cache that a fault hits
 
     @property
     def option(self) -> str:
@@ -94,11 +93,6 @@ class Level:
         """Returns the share to remove where it is the same for a context of any length; else None."""
         share = self.share(1)
         return share if share == self.share(100 * MOST_TOKENS) else None
-
-    @property
-    def least_share(self) -> float:
-        """Returns the share to remove of the shortest context: of a longer one it is as much or more."""
-        return self.share(1) or 0.0
 
 
 @dataclass(frozen=True, order=True)
@@ -217,7 +211,6 @@ RATE = LevelKind(
     default="0,0.01,0.02,0.05,0.1,0.2,0.5",
     few="0.02,0.1,0.5",
     usual=(0.02, 0.1),
-    hit_share=True,
 )
 BITS = LevelKind(
     name="bits",
@@ -269,8 +262,8 @@ def names_of(levels: Iterable[Level]) -> dict[Level, str]:
 
 def kind_title(levels: Iterable[Level]) -> str:
     """Returns what the values of levels are, as it stands above a table."""
-    titles = {level.declared.title for level in levels if level != UNTREATED}
-    return titles.pop() if len(titles) == 1 else "asked level"
+    kind = KINDS.get(kind_name(levels))
+    return kind.title if kind else "asked level"
 
 
 def kind_name(levels: Iterable[Level]) -> str:

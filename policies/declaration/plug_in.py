@@ -17,11 +17,9 @@ from types import ModuleType
 from typing import Any
 
 from policies.declaration.faults import FOREIGN_SECONDS, INSTALLED, OURS, description_of, time_bound
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import kvpress
 from policies.declaration.names import BrokenPlugInError, PolicyError
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
-
-kvpress = LazyModule("kvpress")
 
 GROUP = "kvbench.policies"
 SPECIFICATION = re.compile(r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL)

@@ -4,18 +4,13 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import kvpress, torch
 from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
 from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import PrefillTreatment, States, StepTreatment
-
-if TYPE_CHECKING:
-    import torch  # for annotations alone
-
-kvpress = LazyModule("kvpress")
 
 Family = Literal[
     "control", "scorer", "wrapper", "prefill", "decoding", "protection", "deployed", "quantisation", "fault", "plug-in"
@@ -81,10 +76,10 @@ class CacheTreatment:
     # Builds what acts on the cache between steps, for some answers: their situations, and the ids of their questions.
     # Each is then decoded from a copy of what the press kept, together with all other branches.
     step_treatment: Callable[[Sequence[Situation], Sequence[str]], StepTreatment] | None = None
-    # By tensor, the bits of the codewords in which its step treatment, a :class:`Codewords`, stores rows.
+    # By tensor, the bits of the codewords in which its step treatment, a quantisation, stores rows.
     codeword_bits: Mapping[States, int] = field(default_factory=dict)
-    # It acts on such codewords (:class:`OnCodewords`) of the quantisation right before it, and raises
-    # :class:`PolicyError` for bits that they have not.
+    # It acts on such codewords of the quantisation right before it, and raises :class:`PolicyError` for bits that they
+    # have not.
     check_codewords: Callable[[Mapping[States, int]], None] | None = None
     # Counts the bytes that the keys and values of one head take, where they are not stored as the model computes them.
     stored_bytes: Callable[[Situation, HeadRows], int] | None = None
@@ -165,8 +160,7 @@ class Policy(CacheTreatment):
         return {**self.arguments, **self.fitted(situation)}
 
     def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
-        """Selects the points at which it runs: of a kind that it takes, within its reach, and more than the first draw
-        if it draws at random."""
+        """Selects the points of its kinds and within its reach; draws after the first if it draws at random."""
         if not self.kinds:
             draws = {point.repeat for point in points} if self.random else ()
             return tuple(Point(UNTREATED, repeat) for repeat in sorted({0, *draws}))
@@ -174,7 +168,7 @@ class Policy(CacheTreatment):
             point
             for point in points
             if point.level.kind in self.kinds
-            and point.level.least_share <= self.highest_ratio
+            and (point.level.share(1) or 0.0) <= self.highest_ratio  # of a longer context it is as much or more
             and point.level.value < self.levels_below.get(point.level.kind, math.inf)
             and (self.random or point.repeat == 0)
             and (self.only is None or point.level in self.only)

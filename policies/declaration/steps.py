@@ -1,10 +1,9 @@
 """Declares treatments that act on the rows of a branch after its press: when they are called, and what they may do."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    import torch  # for annotations alone: a list of policies needs no torch
+from policies.declaration.lazy import torch
 
 ABSENT = -1  # instead of a token's position: a head that keeps fewer tokens than another has no row there
 UNKNOWN = -2  # a row that is no single token of the context as it was: it is merged, turned or rewritten
@@ -77,23 +76,3 @@ class StepTreatment(PrefillTreatment, Protocol):
         """Is called after the prefill and after step 0: so far an answer and its copies are one, and from now on they
         are several. ``copies``: by copy, the answer that it is made of. What is remembered of the answer holds for its
         copies too."""
-
-
-@runtime_checkable
-class Codewords(Protocol):
-    """Stores rows in codewords, which another treatment of the same answers may change."""
-
-    def keep_codewords(self) -> None:
-        """Is called before the prefill is treated, if another treatment acts on the codewords."""
-
-    def codewords(self, cache: CacheRows) -> CacheRows:
-        """Gives access to the codewords of a cache in place of its rows: int32, and 0 in rows that have none, which
-        are not written to. What is written is decoded into the cache, so that every later read sees it."""
-
-
-@runtime_checkable
-class OnCodewords(Protocol):
-    """Acts on codewords instead of the rows that are read."""
-
-    def act_on(self, codewords: Codewords, bits: Mapping[States, int]) -> None:
-        """Is called before the prefill is treated. ``bits``: of a codeword, by tensor."""

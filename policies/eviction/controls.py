@@ -8,9 +8,7 @@ from policies.declaration.policy import Policy
 
 presses = LazyModule("policies.presses.controls")
 
-control = partial(Policy, family="control", by_default=True)
-
-
+control = partial(Policy, family="control", paper="-", by_default=True)
 of_full_cache = partial(
     Policy,
     build=lambda situation: presses.FullPress(),
@@ -28,7 +26,6 @@ FULL = of_full_cache(
 )
 RANDOM = control(
     name=names.RANDOM,
-    paper="-",
     description="Independent random tokens for every layer, head and example",
     build=lambda situation: presses.RandomControlPress(situation.ratio, situation.seed, situation.example_id),
     random=True,
@@ -36,14 +33,12 @@ RANDOM = control(
 )
 RECENCY = control(
     name=names.RECENCY,
-    paper="-",
     description="The most recent tokens",
     build=lambda situation: presses.RecencyPress(situation.ratio),
     ratio_free_score=True,
 )
 ORACLE = control(
     name=names.ORACLE,
-    paper="-",
     description="Knows the question and keeps its evidence",
     build=lambda situation: presses.OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens),
     ratio_free_score=True,

@@ -3,15 +3,12 @@
 kvpress's default waits 512 tokens between two cuts, more than an answer here is long.
 """
 
-from collections.abc import Callable
 from functools import partial
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import kvpress
 from policies.declaration.policy import Policy, Press, Situation
 from policies.declaration.shape import LEVEL_QUESTION
 from policies.eviction.scorers import SINK
-
-kvpress = LazyModule("kvpress")
 
 OUT_OF_REACH = 2**30  # a size that no cache here has
 A_SIZE = "as many tokens of context, question and answer together as the ratio leaves of the context"
@@ -22,14 +19,8 @@ def target_size(situation: Situation) -> int:
     return kvpress.utils.compute_n_kept(situation.context_length, situation.ratio) if situation.ratio else OUT_OF_REACH
 
 
-def _decoding_press(scorer: str, **arguments: int) -> Callable[[Situation], Press]:
-    """Returns how to build a press that cuts while decoding. ``scorer``: the name of a press of kvpress."""
-
-    def build(situation: Situation) -> Press:
-        base = getattr(kvpress, scorer)(**arguments)
-        return kvpress.DecodingPress(base, compression_interval=1, target_size=target_size(situation))
-
-    return build
+def _decoding_press(situation: Situation, scorer: Press) -> Press:
+    return kvpress.DecodingPress(scorer, compression_interval=1, target_size=target_size(situation))
 
 
 decoding = partial(Policy, family="decoding", budget=A_SIZE, counted="nowhere", while_decoding=True, prefill="private")
@@ -38,26 +29,26 @@ DECODING = (
         name="decoding_knorm",
         paper="arXiv 2406.11430",
         description="Keys of small norm, cut after every token",
-        build=_decoding_press("KnormPress"),
+        build=lambda situation: _decoding_press(situation, kvpress.KnormPress()),
     ),
     decoding(
         name="decoding_streaming_llm",
         paper="arXiv 2309.17453",
         description="The first and the most recent, cut after every token",
-        build=_decoding_press("StreamingLLMPress", n_sink=SINK),
+        build=lambda situation: _decoding_press(situation, kvpress.StreamingLLMPress(n_sink=SINK)),
         more_tokens_than=SINK,
     ),
     decoding(
         name="decoding_tova",
         paper="arXiv 2401.06104",
         description="TOVA as its paper has it, at every token",
-        build=_decoding_press("TOVAPress"),
+        build=lambda situation: _decoding_press(situation, kvpress.TOVAPress()),
     ),
     decoding(
         name="decoding_keydiff",
         paper="arXiv 2504.15364",
         description="Keys unlike the mean key, cut after every token",
-        build=_decoding_press("KeyDiffPress"),
+        build=lambda situation: _decoding_press(situation, kvpress.KeyDiffPress()),
     ),
     decoding(
         name="decoding_ratio_knorm",
@@ -73,7 +64,7 @@ DECODING = (
         paper="arXiv 2406.11430",
         description="Keys of small norm, cut after context and every token",
         build=lambda situation: kvpress.PrefillDecodingPress(
-            kvpress.KnormPress(situation.ratio), _decoding_press("KnormPress")(situation)
+            kvpress.KnormPress(situation.ratio), _decoding_press(situation, kvpress.KnormPress())
         ),
         check_model=LEVEL_QUESTION,
     ),

@@ -1,28 +1,22 @@
 """Presses that need something learned or measured for the model beforehand, which has to be downloaded."""
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import kvpress
 from policies.declaration.policy import Policy
 from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
-from policies.eviction.private_prefill import dms_press, over_the_cache
-from policies.eviction.scorers import SINK, expected_attention_press
-
-kvpress = LazyModule("kvpress")
-presses = LazyModule("policies.presses.of_kvpress")
-
+from policies.eviction.private_prefill import dms, dms_press, over_the_cache
+from policies.eviction.scorers import SINK, expected_attention_press, scorer
 
 PRETRAINED = (
-    Policy(
+    scorer(
         name="qfilter",
-        family="scorer",
         paper="arXiv 2503.02812",
         description="Keys along a learned direction of each head",
         build=lambda situation: kvpress.QFilterPress(situation.ratio),
         ratio_free_score=True,
         weights="its Q-filters (hub: nthngdy)",
     ),
-    Policy(
+    scorer(
         name="expected_attention_stats",
-        family="scorer",
         paper="arXiv 2510.00636",
         description="Attention expected from queries of other texts",
         build=lambda situation: kvpress.ExpectedAttentionStatsPress(situation.ratio, n_sink=SINK),
@@ -31,18 +25,12 @@ PRETRAINED = (
         more_tokens_than=SINK,
         weights="the statistics of its queries (hub: alessiodevoto)",
     ),
-    Policy(
+    dms(
         name="kvzap",
-        family="prefill",
         paper="arXiv 2601.07891",
         description="KVzip's scores, predicted from the hidden states",
         build=lambda situation: dms_press(kvpress.KVzapPress(), situation),
-        budget="a threshold for each layer, set so that as many tokens go",
-        counted="layer",
-        frees=False,
-        prefill="private",
         weights="its KVzap predictor (hub: nvidia)",
-        paper_arguments={"sliding_window_size": 128},
     ),
     over_the_cache(
         name="fastkvzip",

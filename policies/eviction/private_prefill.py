@@ -2,17 +2,36 @@
 
 from functools import partial
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, kvpress
 from policies.declaration.policy import Policy, Press, Situation
 from policies.declaration.shape import EVERY_LAYER, NOT_GEMMA, ONE_ROTATION
 from policies.eviction.scorers import SINK, observation_window
 
-kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.of_kvpress")
 
 OVER_THE_CACHE = "as many tokens over all layers and heads"
 over_the_cache = partial(
     Policy, family="prefill", budget=OVER_THE_CACHE, counted="cache", frees=False, prefill="private"
+)
+
+kvzip = partial(over_the_cache, check_model=NOT_GEMMA, more_tokens_than=16, ratio_free_score=True)
+kvcompose = partial(
+    Policy,
+    family="prefill",
+    paper="arXiv 2509.05165",
+    check_model=EVERY_LAYER,
+    budget=OVER_THE_CACHE,
+    counted="nowhere",
+    prefill="private",
+)
+dms = partial(
+    Policy,
+    family="prefill",
+    budget="a threshold for each layer, set so that as many tokens go",
+    counted="layer",
+    frees=False,
+    prefill="private",
+    paper_arguments={"sliding_window_size": 128},
 )
 
 
@@ -30,55 +49,34 @@ def dms_press(scorer: Press, situation: Situation) -> Press:
 
 
 PRIVATE_PREFILL = (
-    over_the_cache(
+    kvzip(
         name="kvzip",
         paper="arXiv 2505.23416",
         description="Attention received while the model repeats the context",
         build=lambda situation: kvpress.KVzipPress(situation.ratio, n_sink=SINK),
-        check_model=NOT_GEMMA,
-        more_tokens_than=16,
-        ratio_free_score=True,
     ),
-    over_the_cache(
+    kvzip(
         name="kvzip_plus",
         paper="arXiv 2505.23416",
         description="KVzip, weighed by norms of values and hidden states",
         build=lambda situation: kvpress.KVzipPress(situation.ratio, n_sink=SINK, kvzip_plus_normalization=True),
-        check_model=NOT_GEMMA,
-        more_tokens_than=16,
-        ratio_free_score=True,
     ),
-    over_the_cache(
+    kvzip(
         name="kvgrad",
         paper="openreview cg1wTCJjjk",
         description="KVzip, weighed by the gradient of the last hidden states",
         build=lambda situation: kvpress.KVgradPress(situation.ratio, n_sink=SINK),
-        check_model=NOT_GEMMA,
-        more_tokens_than=16,
-        ratio_free_score=True,
     ),
-    Policy(
+    kvcompose(
         name="kvcompose",
-        family="prefill",
-        paper="arXiv 2509.05165",
         description="Attention in a second reading; layers of any size",
         build=lambda situation: kvpress.KVComposePress(compression_ratio=situation.ratio),
-        check_model=EVERY_LAYER,
-        budget=OVER_THE_CACHE,
-        counted="nowhere",
-        prefill="private",
     ),
-    Policy(
+    kvcompose(
         name="kvcompose_unstructured",
-        family="prefill",
-        paper="arXiv 2509.05165",
         description="The same, heads of any size",
         build=lambda situation: presses.TrimmedKVComposePress(structured=False, compression_ratio=situation.ratio),
-        check_model=EVERY_LAYER,
-        budget=OVER_THE_CACHE,
-        counted="nowhere",
         frees=False,
-        prefill="private",
     ),
     Policy(
         name="duo_attention",
@@ -93,16 +91,10 @@ PRIVATE_PREFILL = (
         more_tokens_than=16,
         paper_arguments={"sink": 128, "recent": 256},
     ),
-    Policy(
+    dms(
         name="dms_knorm",
-        family="prefill",
         paper="arXiv 2506.05345",
         description="Keys of a norm below the threshold of each layer",
         build=lambda situation: dms_press(kvpress.KnormPress(), situation),
-        budget="a threshold for each layer, set so that as many tokens go",
-        counted="layer",
-        frees=False,
-        prefill="private",
-        paper_arguments={"sliding_window_size": 128},
     ),
 )

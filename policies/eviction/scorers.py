@@ -6,11 +6,10 @@ length of the context, every record carries the size that was used.
 
 from functools import partial
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, kvpress
 from policies.declaration.policy import Baseline, Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
 
-kvpress = LazyModule("kvpress")
 h2o = LazyModule("policies.presses.h2o")
 presses = LazyModule("policies.presses.of_kvpress")
 
@@ -46,15 +45,13 @@ def compactor_press(situation: Situation) -> Press:
 
 
 def _lagkv(situation: Situation) -> Press:
-    """Builds LagKV. kvpress falls back on the most recent tokens where the context is shorter than two lags and the
-    sink."""
+    """Builds LagKV, which falls back on the most recent tokens in a context shorter than two lags and the sink."""
     lag = max(1, min(LONGEST_LAG, (situation.context_length - SINK) // 8))
     return kvpress.LagKVPress(situation.ratio, n_sink=SINK, lag_size=lag)
 
 
 def _pyramidkv(situation: Situation) -> Press:
-    """Builds PyramidKV. kvpress gives every layer the same, and so is SnapKV, where the highest layer would get less
-    than the window."""
+    """Builds PyramidKV. Where the highest layer would get less than the window, kvpress makes it SnapKV."""
     window = max(1, min(LONGEST_WINDOW, situation.context_length // 64))
     kept = int(situation.context_length * (1 - situation.ratio))
     return kvpress.PyramidKVPress(situation.ratio, window_size=window, beta=max(2, min(STEEPEST, kept // window)))
@@ -122,7 +119,6 @@ SCORERS = (
         paper_arguments={**WINDOW, "beta": STEEPEST},
         budget="fewer tokens from layer to layer, on average as many as asked",
         counted="nowhere",
-        ratio_free_score=False,
     ),
     scorer(
         name="keydiff",

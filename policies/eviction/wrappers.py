@@ -3,7 +3,7 @@ that remove something else than tokens of every layer: whole layers' middles, or
 
 from functools import partial
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, kvpress
 from policies.declaration.policy import Policy, Press, Situation
 from policies.declaration.shape import ONE_ROTATION
 from policies.eviction.scorers import (
@@ -16,7 +16,6 @@ from policies.eviction.scorers import (
     snapkv_press,
 )
 
-kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.of_kvpress")
 
 LONGEST_CHUNK = 1024
@@ -25,9 +24,11 @@ LONGEST_CHUNK_OF_CHUNKKV = 20
 LONGEST_GATED_CHUNK = 10
 LONGEST_THINK = 32
 WHOLE_CHUNKS = "whole chunks, at least one"
-SHARED_OUT = "as many tokens in every layer, shared out among its heads by score"
 
 wrapper = partial(Policy, family="wrapper")
+shared_out = partial(
+    wrapper, budget="as many tokens in every layer, shared out among its heads by score", counted="layer", frees=False
+)
 
 
 def _part_size(longest: int, context_length: int, parts: int) -> int:
@@ -42,32 +43,8 @@ def _entropy_chunkkv(situation: Situation) -> Press:
     )
 
 
-def _chunk(situation: Situation) -> Press:
-    return kvpress.ChunkPress(
-        kvpress.KnormPress(situation.ratio), chunk_length=_part_size(LONGEST_CHUNK, situation.context_length, 4)
-    )
-
-
-def _block(situation: Situation) -> Press:
-    return kvpress.BlockPress(
-        kvpress.KeyDiffPress(situation.ratio), block_size=_part_size(LONGEST_BLOCK, situation.context_length, 8)
-    )
-
-
-def _criticalkv_expected_attention(situation: Situation) -> Press:
-    """Builds CriticalKV around expected attention. kvpress warns that the norms of the values would be counted
-    twice."""
-    return kvpress.CriticalKVPress(kvpress.ExpectedAttentionPress(situation.ratio, n_sink=SINK, use_vnorm=False))
-
-
 def _think(ratio: float, context_length: int) -> Press:
     return kvpress.ThinKPress(2 * ratio, window_size=min(LONGEST_THINK, observation_window(context_length)))
-
-
-def _simlayerkv(situation: Situation) -> Press:
-    """Sets a threshold: 1 compresses nothing, 0 every layer."""
-    recent = observation_window(situation.context_length)
-    return kvpress.SimLayerKVPress(lazy_threshold=1 - situation.ratio, n_recent=recent + 1, n_initial=SINK)
 
 
 def _compose_with_think(situation: Situation) -> Press:
@@ -80,38 +57,29 @@ def _compose_with_think(situation: Situation) -> Press:
 
 
 WRAPPERS = (
-    wrapper(
+    shared_out(
         name="adakv_snapkv",
         paper="arXiv 2407.11550",
         description="SnapKV's scores, heads share a layer's budget",
         build=lambda situation: kvpress.AdaKVPress(snapkv_press(situation)),
-        budget=SHARED_OUT,
-        counted="layer",
-        frees=False,
         ratio_free_score=True,
         by_default=True,
         paper_arguments=WINDOW,
     ),
-    wrapper(
+    shared_out(
         name="adakv_expected_attention",
         paper="arXiv 2407.11550",
         description="Expected attention, heads share a layer's budget",
         build=lambda situation: kvpress.AdaKVPress(expected_attention_press(situation)),
         check_model=ONE_ROTATION,
-        budget=SHARED_OUT,
-        counted="layer",
-        frees=False,
         ratio_free_score=True,
         more_tokens_than=SINK,
     ),
-    wrapper(
+    shared_out(
         name="adakv_compactor",
         paper="arXiv 2407.11550",
         description="Compactor's scores, heads share a layer's budget",
         build=lambda situation: kvpress.AdaKVPress(compactor_press(situation)),
-        budget=SHARED_OUT,
-        counted="layer",
-        frees=False,
         random=True,
         more_tokens_than=16,
     ),
@@ -126,18 +94,18 @@ WRAPPERS = (
         name="criticalkv_expected_attention",
         paper="arXiv 2502.03805",
         description="The same around expected attention",
-        build=_criticalkv_expected_attention,
+        # With the norms of the values they would be counted twice, as kvpress warns.
+        build=lambda situation: kvpress.CriticalKVPress(
+            kvpress.ExpectedAttentionPress(situation.ratio, n_sink=SINK, use_vnorm=False)
+        ),
         check_model=ONE_ROTATION,
         more_tokens_than=SINK,
     ),
-    wrapper(
+    shared_out(
         name="critical_adakv_snapkv",
         paper="arXiv 2502.03805",
         description="CriticalKV and AdaKV together around SnapKV",
         build=lambda situation: kvpress.CriticalAdaKVPress(snapkv_press(situation)),
-        budget=SHARED_OUT,
-        counted="layer",
-        frees=False,
         ratio_free_score=True,
         paper_arguments=WINDOW,
     ),
@@ -145,7 +113,9 @@ WRAPPERS = (
         name="chunk_knorm",
         paper="doi 10.1162/tacl_a_00716",
         description="Keys of small norm, as many in every chunk",
-        build=_chunk,
+        build=lambda situation: kvpress.ChunkPress(
+            kvpress.KnormPress(situation.ratio), chunk_length=_part_size(LONGEST_CHUNK, situation.context_length, 4)
+        ),
         budget="as many tokens in every chunk of every head, rounded down",
         counted="nowhere",
         paper_arguments={"chunk_length": LONGEST_CHUNK},
@@ -174,7 +144,9 @@ WRAPPERS = (
         name="block_keydiff",
         paper="arXiv 2504.15364",
         description="KeyDiff, block after block, against what is kept",
-        build=_block,
+        build=lambda situation: kvpress.BlockPress(
+            kvpress.KeyDiffPress(situation.ratio), block_size=_part_size(LONGEST_BLOCK, situation.context_length, 8)
+        ),
         paper_arguments={"block_size": LONGEST_BLOCK},
     ),
     wrapper(
@@ -220,7 +192,11 @@ WRAPPERS = (
         name="simlayerkv",
         paper="arXiv 2410.13846",
         description="The first and last tokens alone, in some layers",
-        build=_simlayerkv,
+        build=lambda situation: kvpress.SimLayerKVPress(
+            lazy_threshold=1 - situation.ratio,  # 1 compresses nothing, 0 every layer
+            n_recent=observation_window(situation.context_length) + 1,
+            n_initial=SINK,
+        ),
         budget="the ratio sets how lazy a layer has to be; what comes of it differs",
         counted="nowhere",
         more_tokens_than=16,

@@ -7,21 +7,16 @@ stay as they are: one flip in them damages a whole group, and being few they can
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import field_validator, model_validator
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import torch
 from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS, States
 from policies.faults.fault import MORE_ROBUST, Fault, Site
 from policies.faults.options import FaultOptions, Parts, chosen
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
 
 # By the model's dtype: bits of the mantissa, which are the lowest, and of the exponent; the sign is the highest.
 BITS = {"float32": (23, 8), "bfloat16": (7, 8), "float16": (10, 5)}

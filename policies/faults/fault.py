@@ -5,19 +5,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import np, torch
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
-from policies.declaration.steps import ABSENT, TENSORS, CacheRows, Codewords, States
+from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
 from policies.faults.options import FIRST, FaultOptions
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-else:
-    np, torch = LazyModule("numpy"), LazyModule("torch")
+from policies.quantisation.window import QuantisedRows
 
 BEFORE_THE_QUESTION = 0
 # The papers that the kinds are from.
@@ -116,9 +111,6 @@ class Site:
         return self.draw(distribution, self.tensor, self.states.shape[-1]).to(self.states.dtype)
 
 
-Corrupt = Callable[[Site], "torch.Tensor"]
-
-
 @dataclass(frozen=True)
 class Fault:
     """Declares a kind of fault."""
@@ -127,7 +119,7 @@ class Fault:
     paper: str
     description: str
     # Returns what each row would be if the fault hit all of it, of the shape and type of ``Site.states``.
-    corrupt: Corrupt
+    corrupt: Callable[[Site], "torch.Tensor"]
     options: type[FaultOptions] = FaultOptions
     default_rates: str = RATE.default  # as ``--rates`` takes them
     rates_below: float | None = None  # it means nothing at these and higher ones
@@ -144,10 +136,12 @@ class FaultTreatment:
     situations: Sequence[Situation]  # by answer
     # What stood where a transient fault has hit, by layer and tensor.
     _clean: "dict[tuple[int, States], Clean]" = field(default_factory=dict)
-    _codewords: Codewords | None = None  # what it damages instead of the rows that are read
+    _codewords: QuantisedRows | None = None  # whose codewords it damages instead of the rows that are read
     _codeword_bits: Mapping[States, int] = field(default_factory=dict)
 
-    def act_on(self, codewords: Codewords, bits: Mapping[States, int]) -> None:
+    def act_on(self, codewords: QuantisedRows, bits: Mapping[States, int]) -> None:
+        """Is called before the prefill is treated. ``bits``: of a codeword, by tensor."""
+        codewords.keep_codewords()
         self._codewords, self._codeword_bits = codewords, bits
 
     def after_prefill(self, cache: CacheRows) -> None:
@@ -212,8 +206,7 @@ class FaultTreatment:
         return Site(situations, self.options, layer, tensor, step, tokens, states, rates.view(-1, 1, 1, 1), bits)
 
     def _damaged(self, site: Site, hit: "torch.Tensor") -> "torch.Tensor":
-        """Returns the rows with what is hit of them. Where whole rows are hit, what is returned of others means
-        nothing."""
+        """Returns the rows with what is hit of them. Where whole rows are hit, others mean nothing."""
         damaged = self.fault.corrupt(site)
         return damaged if hit.shape[-1] == 1 else torch.where(hit, damaged, site.states)
 

@@ -1,18 +1,14 @@
 """Declares the options of any fault: where it hits, when, and how much of it."""
 
 import re
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from policies.declaration.names import PolicyError
 from policies.declaration.shape import ModelShape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from policies.declaration.steps import States
+from policies.declaration.steps import States
 
 Tensor = Literal["K", "V", "both"]
 Phase = Literal["resident", "prefill_write", "every_step", "step"]
@@ -50,8 +46,10 @@ class FaultOptions(BaseModel):
         if self.tokens not in ("all", *AIMED) and not FIRST.fullmatch(self.tokens):
             raise ValueError(f"tokens={self.tokens}: say all, {', '.join(AIMED)}, or such as first4")
         for name in ("layers", "heads"):
+            of_layers, also = (r"|H[12]|Q[1-4]", ", quarters as Q3, halves as H1") if name == "layers" else ("", "")
             for part in getattr(self, name):
-                self._check_part(name, part)
+                if not re.fullmatch(rf"all|\d{{1,4}}(-\d{{1,4}})?{of_layers}", part):
+                    raise ValueError(f"{name}={part}: give indices as 0 or [0,2,4-6]{also}")
         if self.unit == "bit" and "bits" not in type(self).model_fields:
             raise ValueError("unit=bit: only bitflip counts bits; say row, value or token")
         if self.step and self.phase != "step":
@@ -59,13 +57,6 @@ class FaultOptions(BaseModel):
         if self.persistence == "transient" and self.phase in ("resident", "prefill_write"):
             raise ValueError(f"persistence=transient goes with phase=every_step or step, not {self.phase}")
         return self
-
-    @staticmethod
-    def _check_part(name: str, part: str) -> None:
-        of_layers = name == "layers" and re.fullmatch(r"H[12]|Q[1-4]", part)
-        if part != "all" and not of_layers and not re.fullmatch(r"\d{1,4}(-\d{1,4})?", part):
-            also = ", quarters as Q3, halves as H1" if name == "layers" else ""
-            raise ValueError(f"{name}={part}: give indices as 0 or [0,2,4-6]{also}")
 
     @property
     def on_codewords(self) -> bool:
@@ -82,17 +73,12 @@ class FaultOptions(BaseModel):
         self.layers_of(shape.layers)
         self.heads_of(shape.kv_heads)
 
-    def check_codewords(self, bits: "Mapping[States, int]") -> None:
+    def check_codewords(self, bits: Mapping[States, int]) -> None:
         """Raises :class:`PolicyError` for what codewords of so many bits, by tensor, have not."""
 
     def numbers_hit(self, rate: float, dtype: str) -> float:
         """Returns the share of the numbers of a cache that a rate hits: the rate itself, unless it is one of bits."""
         return rate
-
-    @cached_property
-    def is_aimed(self) -> bool:
-        """Tells whether its tokens differ from question to question."""
-        return self.tokens in AIMED
 
     def layers_of(self, count: int) -> tuple[int, ...]:
         """Lists the layers of a model of so many layers; raises :class:`PolicyError` for one that it has not."""
@@ -103,7 +89,7 @@ class FaultOptions(BaseModel):
         return chosen("head", self.heads, count)
 
 
-def chosen(what: str, parts: "Sequence[str]", count: int, whose: str = "the model") -> tuple[int, ...]:
+def chosen(what: str, parts: Sequence[str], count: int, whose: str = "the model") -> tuple[int, ...]:
     """Lists the numbers that some parts name of ``count``; raises :class:`PolicyError` for one that is not there."""
     numbers = set[int]()
     for part in parts:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import Literal
 
 from pydantic import Field, model_validator
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, torch
 from policies.declaration.levels import RATE
 from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import Policy, Press, Situation
@@ -14,13 +15,9 @@ from policies.declaration.steps import ABSENT, StepTreatment
 from policies.eviction.controls import FULL, of_full_cache
 from policies.faults.bitflip import BITFLIP
 from policies.faults.fault import EFFECT_OF_ERROR, MORE_ROBUST, Fault, FaultTreatment, Site
-from policies.faults.options import FaultOptions
+from policies.faults.options import AIMED, FaultOptions
 from policies.treatments.options import kind_in, name_with, options_in, text_of
 
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
 presses = LazyModule("policies.presses.writing")
 
 EVERYWHERE = "0,1"  # the text damages all values
@@ -103,11 +100,6 @@ def _uniform(site: Site) -> "torch.Tensor":
     return site.states * (1 + low + (high - low) * site.draw_like("uniform"))
 
 
-def _normal(site: Site) -> "torch.Tensor":
-    mean, std = float(site.options.mean), float(site.options.std)
-    return site.states * (1 + mean + std * site.draw_like("normal"))
-
-
 def _shifted(site: Site) -> "torch.Tensor":
     """Shifts all values in one direction, as a wrong zero point does."""
     shift = float(site.options.shift)
@@ -125,76 +117,67 @@ def _same_sign(site: Site) -> "torch.Tensor":
     return site.states * torch.where(up, 1 + error, 1 - error).to(site.states.dtype)
 
 
+robust, effect = partial(Fault, paper=MORE_ROBUST), partial(Fault, paper=EFFECT_OF_ERROR)
 KINDS: Mapping[str, Fault] = by_name(
     "faults",
     (
-        Fault(
+        robust(
             name="zeros",
-            paper=MORE_ROBUST,
             description="Rows of zeros, as of a page that was never filled",
             corrupt=lambda site: torch.zeros_like(site.states),
         ),
-        Fault(
+        robust(
             name="gaussian",
-            paper=MORE_ROBUST,
             description="Gaussian noise of a given spread instead of the rows",
             corrupt=lambda site: site.draw_like("normal") * site.options.std,
             options=GaussianOptions,
         ),
-        Fault(
+        robust(
             name="gaussian_matched",
-            paper=MORE_ROBUST,
             description="Gaussian noise of the mean and spread of the layer",
             corrupt=_matched,
         ),
-        Fault(
+        robust(
             name="distractor",
-            paper=MORE_ROBUST,
             description="Rows of another context of the task, same positions",
             corrupt=_of_another_context,
             needs_donor=True,
         ),
-        Fault(
+        robust(
             name="stale",
-            paper=MORE_ROBUST,
             description="Rows of the page of 16 before, as if not overwritten",
             corrupt=_stale,
             options=StaleOptions,
         ),
-        Fault(
+        effect(
             name="multiplicative_uniform",
-            paper=EFFECT_OF_ERROR,
             description="Each value times 1 + an error, uniform in two bounds",
             corrupt=_uniform,
             options=UniformOptions,
             default_rates=EVERYWHERE,
         ),
-        Fault(
+        effect(
             name="multiplicative_normal",
-            paper=EFFECT_OF_ERROR,
             description="Each value times 1 + an error of a normal distribution",
-            corrupt=_normal,
+            corrupt=lambda site: site.states * (1 + site.options.mean + site.options.std * site.draw_like("normal")),
             options=NormalOptions,
             default_rates=EVERYWHERE,
         ),
-        Fault(
+        effect(
             name="bias",
-            paper=EFFECT_OF_ERROR,
             description="Each value plus a constant, in spreads of its layer",
             corrupt=_shifted,
             options=BiasOptions,
         ),
-        Fault(
+        effect(
             name="sign_flip",
-            paper=EFFECT_OF_ERROR,
             description="Values of the wrong sign",
             corrupt=lambda site: -site.states,
             options=SignOptions,
             default_rates=UP_TO_A_FIFTH,
         ),
-        Fault(
+        effect(
             name="same_sign",
-            paper=EFFECT_OF_ERROR,
             description="As much error as sign flips, but no sign changes",
             corrupt=_same_sign,
             options=SameSignOptions,
@@ -209,8 +192,7 @@ KINDS: Mapping[str, Fault] = by_name(
 
 
 def fault_of(name: str) -> Policy:
-    """Makes the policy that damages the full cache, such as ``zeros(tokens=evidence)``; raises :class:`PolicyError` in
-    one line for options that it has not."""
+    """Makes the policy of a name such as ``zeros(tokens=evidence)``; raises :class:`PolicyError` for other options."""
     fault = KINDS[kind_in(name)]
     options = options_in(name, fault)
 
@@ -237,7 +219,7 @@ def fault_of(name: str) -> Policy:
         needs_donor=fault.needs_donor,
         check_model=options.check_model,
         check_codewords=options.check_codewords if options.on_codewords else None,
-        per_question=options.is_aimed,
+        per_question=options.tokens in AIMED,
     )
     if options.phase == "prefill_write":
         return replace(policy, wrap=wrap, prefill="private", build=lambda one: wrap(FULL.build(one), one))

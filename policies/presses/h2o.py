@@ -34,8 +34,7 @@ class H2OPress(ObservedAttentionPress):
         attentions: torch.Tensor | None,
         kwargs: dict[str, Any],
     ) -> torch.Tensor:
-        """Returns the mean attention received from the queries that can see each key, shape (batch_size, num_kv_heads,
-        seq_len)."""
+        """Returns the mean attention from queries that see each key, shape (batch_size, num_kv_heads, seq_len)."""
         batch, key_heads, length, _ = keys.shape
         received = torch.zeros(batch, key_heads, length, dtype=torch.float32, device=keys.device)
         window = attention_window(module)

@@ -1,9 +1,10 @@
 """Presses of kvpress with what its own lack: a budget, texts, a seed, the length of a question, ratios by layer."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 import kvpress.presses.duo_attention_press as duo_attention
@@ -30,8 +31,7 @@ RAMP = 0.5  # of what is smaller, the share removed or the share kept
 
 @dataclass
 class KnownQuestionFinchPress(FinchPress):
-    """Is told how many tokens the question has, where kvpress's press finds a delimiter that it adds to the
-    vocabulary."""
+    """Is told how long the question is, where kvpress's press finds a delimiter that it adds to the vocabulary."""
 
     window_size: int = 1
 
@@ -50,8 +50,7 @@ class SeededCompactorPress(SeededScore, CompactorPress):
 
 @dataclass
 class RampPress(PerLayerCompressionPress):
-    """A ratio for each layer that is compressed, rising in even steps from the first to the last; their mean is
-    ``ratio``."""
+    """A ratio for each layer that is compressed, in even steps from the first to the last; their mean is ``ratio``."""
 
     compression_ratios: list[float] = field(default_factory=list)
     ratio: float = 0.0
@@ -120,35 +119,16 @@ class CalibratedDuoAttentionPress(DuoAttentionPress):
     recent: int = 256
 
     def post_init_from_model(self, model: Any) -> None:
-        with _replace_attribute(duo_attention, "duo_attention_on_the_fly", self._head_scores):
+        # kvpress takes neither texts nor scores as an argument.
+        with patch.object(duo_attention, "duo_attention_on_the_fly", self._head_scores):
             super().post_init_from_model(model)
         self.sink_size, self.recent_size = self.sink, self.recent
 
     def _head_scores(self, model: Any) -> Any:
         """Returns an array of shape (layers, num_kv_heads): the higher, the more of a retrieval head."""
         if model not in _HEAD_SCORES:
-            chapters = Chapters(pd.DataFrame({"chapter": list(self.texts())}))
-            with _replace_attribute(duo_attention, "load_dataset", lambda *_, **__: chapters):
-                _HEAD_SCORES[model] = _SCORE_HEADS(model, num_samples=len(chapters.frame))
+            frame = pd.DataFrame({"chapter": list(self.texts())})
+            chapters = SimpleNamespace(to_pandas=lambda: frame)  # as much of a data set as kvpress asks for
+            with patch.object(duo_attention, "load_dataset", lambda *_, **__: chapters):
+                _HEAD_SCORES[model] = _SCORE_HEADS(model, num_samples=len(frame))
         return _HEAD_SCORES[model]
-
-
-@dataclass(frozen=True)
-class Chapters:
-    """A data set with as much of its interface as kvpress asks for."""
-
-    frame: pd.DataFrame
-
-    def to_pandas(self) -> pd.DataFrame:
-        return self.frame
-
-
-@contextmanager
-def _replace_attribute(module: Any, name: str, value: Any) -> Iterator[None]:
-    """Has a module find ``value`` under a name of its own: kvpress takes neither texts nor scores as an argument."""
-    original = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, original)

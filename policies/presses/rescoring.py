@@ -119,8 +119,7 @@ class EndsPress(RescoringPress):
 
 @dataclass
 class WhitelistPress(RescoringPress):
-    """Tokens of the spans are kept first; the rest of the budget goes to the press. Where they are more than the
-    budget, those of them that the press scores highest."""
+    """Keeps tokens of the spans first, and those that the press scores highest where they exceed the budget."""
 
     spans: Spans = ()
 
@@ -162,31 +161,20 @@ class PagesPress(RescoringPress):
 
     def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
         """Gives each token of a full page the score of the page, and an open page a score above all others."""
-        pages = self._pages(scores)
+        count = scores.shape[-1] // self.size
+        tokens = scores[..., : count * self.size].unflatten(-1, (count, self.size))
+        pages = tokens.mean(-1) if self.by == "mean" else tokens.amax(-1)
         full = pages.repeat_interleave(self.size, dim=-1)
         above = pages.amax() + 1 if pages.numel() else 0.0
         return torch.nn.functional.pad(full, (0, scores.shape[-1] - full.shape[-1]), value=float(above))
 
-    def _pages(self, scores: torch.Tensor) -> torch.Tensor:
-        """Returns the scores of the full pages, shape (batch_size, num_kv_heads, pages)."""
-        count = scores.shape[-1] // self.size
-        tokens = scores[..., : count * self.size].unflatten(-1, (count, self.size))
-        joined: torch.Tensor = tokens.mean(-1) if self.by == "mean" else tokens.amax(-1)
-        return joined
-
     def compress(
-        self,
-        module: Any,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
+        self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *others: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keeps as many rows in every head, in order of their tokens."""
         if self.compression_ratio == 0:
             return keys, values
-        scores = self.score(module, hidden_states, keys, values, attentions, kwargs)
+        scores = self.score(module, hidden_states, keys, values, *others)
         count = kept_pages(keys.shape[2], compute_n_kept(keys.shape[2], self.compression_ratio), self.size)
         # By page and not by token: of pages of equal scores, the highest tokens would be parts of several.
         best = scores[..., :: self.size][..., : keys.shape[2] // self.size]
@@ -218,17 +206,12 @@ class FairEvictionPress(RescoringPress):
     window: bool = field(default=False, kw_only=True)
 
     def compress(
-        self,
-        module: Any,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
+        self, module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *others: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keeps as many rows of every head as the press itself would."""
         if self.compression_ratio == 0:
             return keys, values
+        attentions, kwargs = others
 
         def score(start: int, end: int) -> torch.Tensor:
             embeddings = tuple(part[:, start:end] for part in kwargs["position_embeddings"])
@@ -245,10 +228,12 @@ class FairEvictionPress(RescoringPress):
         """Returns the positions of the ``kept`` tokens of each head, (batch, num_kv_heads, kept)."""
         parts = parts_of(self.spans, length)
         whole = score(0, length)
+        # In a part that is not longer, a press cannot look back from the end.
+        shortest = max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
         counts = self.counts(whole, parts, kept)
         positions = []
         for number, (start, end) in enumerate(parts):
-            scores = score(start, end) if self.window and end - start > self._shortest_part() else whole[..., start:end]
+            scores = score(start, end) if self.window and end - start > shortest else whole[..., start:end]
             rank = scores.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
             positions.append(rank < counts[..., number : number + 1])
         keep = torch.cat(positions, dim=-1)
@@ -260,15 +245,10 @@ class FairEvictionPress(RescoringPress):
         sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
         return shared_out(kept, sizes).expand(*whole.shape[:2], -1)
 
-    def _shortest_part(self) -> int:
-        """Counts the tokens that a part must be longer than for the press to look at it from its own end."""
-        return max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
-
 
 @dataclass
 class DebiasPress(FairEvictionPress):
-    """Each part keeps a number of tokens between what the press would leave it (``strength`` 0) and its fair share
-    (1)."""
+    """Each part keeps between what the press would leave it (``strength`` 0) and its fair share (1)."""
 
     strength: float = field(default=0.5, kw_only=True)
 

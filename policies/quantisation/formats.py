@@ -2,17 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import torch
 from policies.declaration.names import PolicyError
 from policies.declaration.policy import HeadRows
 from policies.quantisation.quantisation import Axis, Codes, Scheme
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
 
 MANTISSAS = {"float32": 23, "bfloat16": 7, "float16": 10}  # bits, by type
 

@@ -10,19 +10,13 @@ of a layer, as if these were one long row.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import torch
 from policies.declaration.names import PolicyError
 from policies.declaration.policy import HeadRows
 from policies.declaration.steps import ABSENT, CacheRows
 from policies.quantisation.formats import IntegerFormat
 from policies.quantisation.quantisation import Codes, Formats
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
 
 
 @dataclass(frozen=True)

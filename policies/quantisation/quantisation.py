@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from policies.declaration.lazy import torch
 from policies.declaration.policy import HeadRows, Situation
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import States
-
-if TYPE_CHECKING:
-    import torch
 
 Axis = Literal["channel", "token"]
 Scheme = Literal["asymmetric", "symmetric", "signed"]
@@ -48,6 +46,10 @@ class IntegerOptions(QuantisationOptions):
             raise ValueError("like=transformers goes with scheme=asymmetric and tensor=both alone")
         return self
 
+    @property
+    def axes(self) -> Mapping[States, Axis]:
+        return {"keys": self.k_axis, "values": self.v_axis}
+
     def residual_in(self, situation: Situation) -> int:
         """Counts the tokens of the window; none where there is one for each eight that are kept."""
         if self.residual is not None:
@@ -64,18 +66,6 @@ class BlockOptions(IntegerOptions):
     group: int = Field(32, ge=1, le=2**16)
     residual: int | None = Field(0, ge=0, le=2**20)
     k_axis: Axis = "token"
-
-
-class SymmetricBlockOptions(BlockOptions):
-    """Declares the blocks of ``q8_0``, which have no zero point."""
-
-    scheme: Scheme = "symmetric"
-
-
-class SignedBlockOptions(BlockOptions):
-    """Declares the blocks of ``q4_0`` and ``q5_0``, whose number of the largest magnitude has the lowest code."""
-
-    scheme: Scheme = "signed"
 
 
 class FloatOptions(QuantisationOptions):
@@ -112,8 +102,7 @@ class Format(Protocol):
         """Tells whether a group is of several tokens, which are then quantised together."""
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        """Encodes rows that are quantised at one time, shape (heads, rows, head_dim); heads may be those
-        of several answers."""
+        """Encodes rows quantised at one time, (heads, rows, head_dim); heads may be those of several answers."""
 
     def bytes(self, head: HeadRows) -> int:
         """Counts the bytes of codewords, scales and zero points of rows that are quantised at one time."""

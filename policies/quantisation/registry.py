@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import create_model
+
 from policies.declaration.levels import BITS
 from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import HeadRows, Policy, Situation
@@ -14,16 +16,13 @@ from policies.quantisation.formats import FloatFormat, IntegerFormat, MaskedForm
 from policies.quantisation.like_transformers import FlatFormat, QuantisedAsInTransformers
 from policies.quantisation.quantisation import (
     USUAL_RESIDUAL,
-    Axis,
     BlockOptions,
     FloatOptions,
-    Format,
     Formats,
     IntegerOptions,
     MantissaOptions,
     Quantisation,
-    SignedBlockOptions,
-    SymmetricBlockOptions,
+    Scheme,
 )
 from policies.quantisation.window import QuantisedRows, bytes_of
 from policies.treatments.options import kind_in, name_with, options_in, text_of
@@ -32,30 +31,24 @@ from policies.treatments.options import kind_in, name_with, options_in, text_of
 def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
     """Raises :class:`PolicyError` where groups of channels do not divide a head. How many tokens there are is not known
     before a context is read."""
-    axes: dict[States, Axis] = {"keys": options.k_axis, "values": options.v_axis}
-    if "token" in (axes[tensor] for tensor in TENSORS[options.tensor]):
+    if "token" in (options.axes[tensor] for tensor in TENSORS[options.tensor]):
         check_channels(options.group, shape.head_size)
 
 
 def integers(bits: int, **changes: Any) -> Quantisation:
-    """Declares integers of so many bits for keys and values alike, unless options say otherwise. ``changes``: fields of
-    a declaration that is not KIVI's."""
+    """Declares integers of so many bits for keys and values. ``changes``: fields in which it is not KIVI's."""
+
+    def bits_of(options: IntegerOptions) -> dict[States, int]:
+        by_state: dict[States, int] = {"keys": options.k_bits or bits, "values": options.v_bits or bits}
+        return {tensor: by_state[tensor] for tensor in TENSORS[options.tensor]}
 
     def formats(options: IntegerOptions, situation: Situation) -> Formats:
-        layout: dict[States, tuple[int, Axis]] = {
-            "keys": (options.k_bits or bits, options.k_axis),
-            "values": (options.v_bits or bits, options.v_axis),
-        }
         flat = options.like == "transformers"
-        formats_by_state: dict[States, Format] = {}
-        for tensor in TENSORS[options.tensor]:
-            stored = IntegerFormat(*layout[tensor], options.group, options.scheme, in_own_type=flat)
-            formats_by_state[tensor] = FlatFormat(stored) if flat else stored
-        return formats_by_state
-
-    def codeword_bits(options: IntegerOptions) -> Mapping[States, int]:
-        by_tensor: Mapping[States, int] = {"keys": options.k_bits or bits, "values": options.v_bits or bits}
-        return {} if options.like == "transformers" else {each: by_tensor[each] for each in TENSORS[options.tensor]}
+        stored = {
+            tensor: IntegerFormat(count, options.axes[tensor], options.group, options.scheme, in_own_type=flat)
+            for tensor, count in bits_of(options).items()
+        }
+        return {tensor: FlatFormat(one) for tensor, one in stored.items()} if flat else stored
 
     kivi = Quantisation(
         name=f"int{bits}",
@@ -64,7 +57,7 @@ def integers(bits: int, **changes: Any) -> Quantisation:
         options=IntegerOptions,
         formats=formats,
         residual=lambda options, situation: options.residual_in(situation),
-        codeword_bits=codeword_bits,
+        codeword_bits=lambda options: {} if options.like == "transformers" else bits_of(options),
         as_in_transformers=lambda options: options.like == "transformers",
         check_model=check_groups,
         paper_arguments={"residual": USUAL_RESIDUAL},
@@ -72,27 +65,22 @@ def integers(bits: int, **changes: Any) -> Quantisation:
     return replace(kivi, **changes)
 
 
-def blocks(bits: int, options: type[BlockOptions]) -> Quantisation:
-    """Declares a type of llama.cpp, which ends in 1 where a block has a least number beside its scale."""
-    has_least = options.model_fields["scheme"].default == "asymmetric"
+def blocks(bits: int, scheme: Scheme = "asymmetric") -> Quantisation:
+    """Declares a type of llama.cpp, which ends in 1 where a block has a least number beside its scale. Those of
+    ``q8_0`` are symmetric; of ``q4_0`` and ``q5_0`` the number of the largest magnitude has the lowest code."""
+    has_least = scheme == "asymmetric"
     return integers(
         bits,
         name=f"q{bits}_{int(has_least)}",
         paper="llama.cpp, ggml-quants.c",
         description=f"llama.cpp: {bits} bits, 32 share a scale{' and a least number' if has_least else ''}",
-        options=options,
+        options=create_model("BlockOptions", __base__=BlockOptions, scheme=(Scheme, scheme)),
         paper_arguments={},
     )
 
 
 INTEGERS = tuple(integers(bits) for bits in (8, 4, 3, 2))
-LLAMA_CPP = (
-    blocks(8, SymmetricBlockOptions),
-    blocks(5, BlockOptions),
-    blocks(5, SignedBlockOptions),
-    blocks(4, BlockOptions),
-    blocks(4, SignedBlockOptions),
-)
+LLAMA_CPP = (blocks(8, "symmetric"), blocks(5), blocks(5, "signed"), blocks(4), blocks(4, "signed"))
 
 
 def floats(kind: str, description: str) -> Quantisation:
@@ -141,8 +129,7 @@ KINDS: Mapping[str, Quantisation] = by_name("quantisations", (*INTEGERS, *LLAMA_
 
 
 def quantisation_of(name: str) -> Policy:
-    """Makes the policy that quantises the full cache, such as ``int4(v_bits=2)``; raises :class:`PolicyError` in one
-    line for options that it has not."""
+    """Makes the policy of a name such as ``int4(v_bits=2)``; raises :class:`PolicyError` for other options."""
     kind = KINDS[kind_in(name)]
     options = options_in(name, kind)
 

@@ -9,17 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import torch
 from policies.declaration.policy import HeadRows
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
 from policies.quantisation.quantisation import Codes, Format, Formats
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
 
 NO_ANSWER = -1
 
@@ -76,24 +70,7 @@ class Encoded:
     numbers: "torch.Tensor"  # the codewords as they are now, int32 (slots, rows, head_dim)
 
 
-@dataclass
-class StoredCodes:
-    """Holds the codewords of some answers, by layer and tensor."""
-
-    encoded: dict[tuple[int, States], list[Encoded]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, layer: int, tensor: States, slots: Sequence[tuple[int, int, int]], codes: Codes) -> None:
-        self.encoded[layer, tensor].append(Encoded(slots, codes, codes.numbers))
-
-    def copy_answers(self, copies: Mapping[int, int]) -> None:
-        of_answer: dict[int, list[int]] = defaultdict(list)
-        for copy, answer in copies.items():
-            of_answer[answer].append(copy)
-        for encoded in self.encoded.values():
-            for one in encoded.copy():
-                for copied in zip_longest(*(of_answer[slot[0]] for slot in one.slots), fillvalue=NO_ANSWER):
-                    slots = [(copy, *slot[1:]) for copy, slot in zip(copied, one.slots, strict=True)]
-                    encoded.append(Encoded(slots, one.codes, one.numbers))
+StoredCodes = dict[tuple[int, States], list[Encoded]]  # of some answers, by layer and tensor
 
 
 class CodewordRows:
@@ -152,7 +129,7 @@ class CodewordRows:
         tokens = self.cache.tokens(layer)
         absent = (tokens == ABSENT).sum(-1)
         places = {answer: place for place, answer in enumerate(self.cache.answers)}
-        for encoded in self.stored.encoded[layer, tensor]:
+        for encoded in self.stored[layer, tensor]:
             here = [
                 (slot, places[answer], *others)
                 for slot, (answer, *others) in enumerate(encoded.slots)
@@ -180,7 +157,7 @@ class QuantisedRows:
         return CodewordRows(cache, self._stored)
 
     def keep_codewords(self) -> None:
-        self._stored = StoredCodes()
+        self._stored = defaultdict(list)
 
     def after_prefill(self, cache: CacheRows) -> None:
         leaving = lru_cache(partial(self._leaving, tuple(cache.answers)))  # most layers hold as many rows as another
@@ -194,7 +171,7 @@ class QuantisedRows:
                 if blocks:
                     alike.setdefault((tensor, id(blocks), str(tokens.device)), (blocks, []))[1].append(layer)
         for (tensor, _, _), (blocks, layers) in alike.items():
-            count = 1 if self._stored else max(1, ROWS_AT_ONCE // cache.tokens(layers[0]).numel())
+            count = 1 if self._stored is not None else max(1, ROWS_AT_ONCE // cache.tokens(layers[0]).numel())
             for start in range(0, len(layers), count):
                 self._quantise(cache, layers[start : start + count], tensor, blocks)
 
@@ -207,8 +184,14 @@ class QuantisedRows:
             for copy, answer in copies.items():
                 after[copy] = before[answer]
             self._coded[place] = tuple(after)
-        if self._stored:
-            self._stored.copy_answers(copies)
+        of_answer: dict[int, list[int]] = defaultdict(list)
+        for copy, answer in copies.items():
+            of_answer[answer].append(copy)
+        for encoded in (self._stored or {}).values():
+            for one in encoded.copy():
+                for copied in zip_longest(*(of_answer[slot[0]] for slot in one.slots), fillvalue=NO_ANSWER):
+                    slots = [(copy, *slot[1:]) for copy, slot in zip(copied, one.slots, strict=True)]
+                    encoded.append(Encoded(slots, one.codes, one.numbers))
 
     def _leaving(
         self, answers: Sequence[int], tensor: States, held: RowCounts, before: RowCounts
@@ -241,8 +224,8 @@ class QuantisedRows:
             for of_layer, rows in zip(states, codes.read().chunk(len(layers)), strict=True):
                 of_layer[index] = rows
             written[index] = True
-            if self._stored:
-                first = [(cache.answers[place], head, first) for place, head, first, _ in block.slots.tolist()]
-                self._stored.add(layers[0], tensor, first, codes)
+            if self._stored is not None:
+                slots = [(cache.answers[place], head, first) for place, head, first, _ in block.slots.tolist()]
+                self._stored[layers[0], tensor].append(Encoded(slots, codes, codes.numbers))
         for layer, of_layer in zip(layers, states, strict=True):
             cache.write(layer, rows=written, **{tensor: of_layer})

@@ -9,19 +9,19 @@ such as KV-Compress (arXiv 2410.00161), can do ``snapkv+pages16``. Pages come la
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, takewhile
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from policies.declaration.lazy import LazyModule
+from policies.declaration.lazy import LazyModule, kvpress
 from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 from policies.eviction.controls import RANDOM
 from policies.eviction.scorers import H2O, KNORM, SNAPKV, STREAMING_LLM, TOVA
 from policies.treatments.options import kind_in, name_with, options_in
 
-kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.rescoring")
 
 
@@ -51,36 +51,25 @@ class Way:
     protects: bool = False  # the spans of a situation, which are instructions
 
 
-PROTECTIONS: Mapping[str, Way] = by_name(
-    "ways to protect",
+protection = partial(Way, paper="arXiv 2510.00231", protects=True)
+WAYS: Mapping[str, Way] = by_name(
+    "ways",
     (
-        Way(
+        protection(
             name="whitelist",
-            paper="arXiv 2510.00231",
             description="instructions kept first",
             wrap=lambda situation, press, _: presses.WhitelistPress(situation.ratio, press, situation.spans),
-            protects=True,
         ),
-        Way(
+        protection(
             name="fair",
-            paper="arXiv 2510.00231",
             description="the same share of every part",
             wrap=lambda situation, press, _: presses.fair(situation.ratio, press, situation.spans),
-            protects=True,
         ),
-        Way(
+        protection(
             name="debias0.5",
-            paper="arXiv 2510.00231",
             description="half-way to equal shares of all parts",
             wrap=lambda situation, press, _: presses.half_fair(situation.ratio, press, situation.spans),
-            protects=True,
         ),
-    ),
-    PolicyError,
-)
-DEPLOYMENTS: Mapping[str, Way] = by_name(
-    "ways to deploy",
-    (
         Way(
             name="pages16",
             paper="arXiv 2509.04377",
@@ -106,8 +95,7 @@ DEPLOYMENTS: Mapping[str, Way] = by_name(
     ),
     PolicyError,
 )
-WAYS: Mapping[str, Way] = {**PROTECTIONS, **DEPLOYMENTS}
-_LAST = [way for way in WAYS.values() if way.last]
+DEPLOYMENTS = {name: way for name, way in WAYS.items() if not way.protects}
 
 
 def deploy(plain: Policy, name: str) -> Policy:
@@ -117,7 +105,8 @@ def deploy(plain: Policy, name: str) -> Policy:
     if plain.prefill_treatment or plain.step_treatment:
         raise PolicyError(f"{policy.name}: evict first, as in knorm+{way.name}+int4")
     press = plain.build(plain.typical_situation(1024))
-    if isinstance(press, kvpress.ScorerPress) and any(f"+{one.name}" in plain.name for one in _LAST):
+    comes_last = any(one.last and f"+{one.name}" in plain.name for one in WAYS.values())
+    if isinstance(press, kvpress.ScorerPress) and comes_last:
         raise PolicyError(f"{policy.name}: pages come last, as in knorm+{way.name}+pages16")
     by_score = isinstance(press, kvpress.ScorerPress) and type(press).compress is kvpress.ScorerPress.compress
     is_protected = plain.needs_spans or (way.protects and plain.per_question)
@@ -190,7 +179,7 @@ RANDOM_ENDS = replace(
 )
 # Those of the paper are registered, and an example of each deployment; the rest are built when they are named.
 PROTECTED = (STREAMING_LLM, SNAPKV, TOVA, H2O, KNORM)
-PROTECTION = tuple(deploy_scorer(plain, way) for plain in PROTECTED for way in PROTECTIONS)
+PROTECTION = tuple(deploy_scorer(plain, way.name) for plain in PROTECTED for way in WAYS.values() if way.protects)
 DEPLOYED = (
     RANDOM_ENDS,
     *(deploy_scorer(SNAPKV, way) for way in DEPLOYMENTS),

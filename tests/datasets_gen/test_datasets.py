@@ -208,7 +208,9 @@ def test_without_what_the_answer_stands_in_or_a_bridge_to_it_the_gold_is_not_fou
 def test_what_is_written_ends_in_the_gold_where_it_is_not_the_gold(task: Task, level: int) -> None:
     for _, question in asked(every_way(task, level=level)):
         if not question.directives:
-            assert marked_answer(question.perfect_output, task.answer_marker) == question.golds[0]
+            output = question.perfect_output
+            said = marked_answer(output, task.answer_marker) if task.answer_marker else output
+            assert said == question.golds[0]
 
 
 @pytest.mark.parametrize("name", ["base", "multi_entity", "coreference", "hops", "long_context", "instructions"])

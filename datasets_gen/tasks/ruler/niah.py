@@ -1,17 +1,18 @@
 """Tasks ``niah_*``: needles that state values of keys, in noise, prose or other needles (arXiv 2404.06654)."""
 
-import hashlib
 import random
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Literal
 
 from datasets_gen.examples.errors import DatasetError
-from datasets_gen.examples.example import Question, Span
-from datasets_gen.examples.task import Draft, Length, Request, Task
+from datasets_gen.examples.example import AnswerType, Question, Span
+from datasets_gen.examples.task import Draft, Length, Request, Task, digest_of
+from datasets_gen.examples.wording import QuestionText
 from datasets_gen.tasks.ruler.form import (
     Needle,
     essays_of_tokens,
@@ -23,6 +24,7 @@ from datasets_gen.tasks.ruler.form import (
     vocabulary,
 )
 from datasets_gen.writing.prose import prose_of_tokens
+from datasets_gen.writing.questions import answerable
 
 MAX_NEW_TOKENS = 128
 NEEDLE = "One of the special magic {kind} for {{subject}} is: {{answer}}."
@@ -140,24 +142,16 @@ def _make(rng: random.Random, _: Request, length: Length, form: Form, essays: Fi
 
 
 def _question(form: Form, asked: Sequence[str], text: str, spans: Sequence[tuple[Span, ...]]) -> Question:
-    golds = tuple(text[span.start : span.end] for of_needle in spans for span in of_needle if span.kind == "answer")
+    places = tuple(chain.from_iterable(spans))
+    golds = tuple(text[span.start : span.end] for span in places if span.kind == "answer")
     keys = asked[0] if len(asked) == 1 else f"{', '.join(asked[:-1])} and {asked[-1]}"
     words = {"one": form.value, "several": f"{form.value}s", "keys": keys}
-    single = form.golds == 1
-    return Question(
-        id="",
-        text=(QUESTION if single else QUESTION_OF_SEVERAL).format(**words),
-        golds=golds,
-        answerable=True,
-        direction="forward",
-        answer_type="numeral" if form.value == "number" else "thing",
-        hops=len(golds),
-        spans=tuple(span for of_needle in spans for span in of_needle),
-        type="standard" if single else "part",
-        target=None if single else ", ".join(golds),
-        answer_prefix=(PREFIX if single else PREFIX_OF_SEVERAL).format(**words),
-        every_gold=not single,
-    )
+    kind: AnswerType = "numeral" if form.value == "number" else "thing"
+    if form.golds == 1:
+        return answerable(QuestionText(QUESTION, PREFIX).format(**words), golds[0], kind, "forward", places)
+    several = QuestionText(QUESTION_OF_SEVERAL, PREFIX_OF_SEVERAL).format(**words)
+    question = answerable(several, golds[0], kind, "forward", places, hops=len(golds))
+    return replace(question, golds=golds, type="part", target=", ".join(golds), every_gold=True)
 
 
 def _niah(form: Form, essays: Fill = prose_of_tokens, variant: str = "") -> Task:
@@ -178,8 +172,7 @@ def in_essays(task: Task, texts: Sequence[str]) -> Task:
     sentences = tuple(sentence for text in plain for sentence in END_OF_SENTENCE.split(text) if sentence)
     if not sentences:
         raise DatasetError("the file of --essays has no words: give another one")
-    digest = hashlib.sha256(ascii(sentences).encode()).hexdigest()[:8]
-    return _niah(FORMS[task.name], partial(essays_of_tokens, sentences), f"essays.{digest}")
+    return _niah(FORMS[task.name], partial(essays_of_tokens, sentences), f"essays.{digest_of(sentences)}")
 
 
 TASKS = tuple(_niah(form) for form in FORMS.values())

@@ -2,19 +2,14 @@
 
 import random
 import string
+from dataclasses import replace
 from functools import partial
 
-from datasets_gen.examples.example import Question, Span
+from datasets_gen.examples.example import Span
 from datasets_gen.examples.task import Draft, Length, Request
-from datasets_gen.tasks.ruler.form import (
-    USUAL_LENGTH,
-    Needle,
-    lay_out,
-    noise,
-    noise_of_tokens,
-    occurrences,
-    ruler_task,
-)
+from datasets_gen.examples.wording import QuestionText
+from datasets_gen.tasks.ruler.form import USUAL_LENGTH, Needle, lay_out, noise, noise_of_tokens, occurrences, ruler_task
+from datasets_gen.writing.questions import answerable
 
 HOPS = 4
 LETTERS, LETTERS_OF_EXAMPLE = 5, 3  # of a variable
@@ -64,20 +59,10 @@ def _make(rng: random.Random, _: Request, length: Length) -> Draft:
     write = partial(lay_out, example + LEAD, needles=chain, depths=depths, joint="\n")
     laid = write(noise_of_tokens(rng, length, lambda hay: write(hay).text))
     text, prefix, variables = _ask(chain)
-    question = Question(
-        id="",
-        text=text,
-        golds=tuple(variables),
-        answerable=True,
-        direction="reverse",  # from the value to those that have it
-        answer_type="thing",
-        hops=len(chain),
-        spans=tuple(span for of_needle in laid.needles for span in of_needle),
-        type="part",
-        target=" ".join(variables),  # as in the worked example
-        answer_prefix=prefix,
-        every_gold=True,
-    )
+    spans = tuple(span for of_needle in laid.needles for span in of_needle)
+    # In reverse: from the value to those that have it. The target is written as in the worked example.
+    question = answerable(QuestionText(text, prefix), variables[0], "thing", "reverse", spans, hops=len(chain))
+    question = replace(question, golds=tuple(variables), type="part", target=" ".join(variables), every_gold=True)
     stated = occurrences(laid.text, {chain[0].words["subject"], *variables, *said})
     worked = Span("distractor", 0, len(example) - 2)
     return Draft(laid.text, stated, (question,), (worked, *laid.distractors))

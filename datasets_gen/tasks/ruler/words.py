@@ -4,13 +4,15 @@ import math
 import random
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.task import Draft, Length, Request
+from datasets_gen.examples.wording import QuestionText
 from datasets_gen.tasks.ruler.form import fit, occurrences, ruler_task, short_words, vocabulary
+from datasets_gen.writing.questions import answerable
 
 COMMON = 10  # words that a list has more often than others
 CWE_LEAD = "Some words of the list below come up more often than the others. Remember which ones."
@@ -126,20 +128,9 @@ def _fwe(rng: random.Random, _: Request, length: Length) -> Draft:
 
 def _question(text: str, prefix: str, context: str, start: int, golds: Sequence[str], target: str) -> Question:
     """Asks for the most frequent words, of which every place from ``start`` on is an answer."""
-    return Question(
-        id="",
-        text=text,
-        golds=tuple(golds),
-        answerable=True,
-        direction="forward",
-        answer_type="thing",
-        hops=1,
-        spans=tuple(Span("answer", place.start, place.end) for place in occurrences(context, golds, start)),
-        type="manipulated",
-        target=target,
-        answer_prefix=prefix,
-        every_gold=True,
-    )
+    spans = tuple(Span("answer", place.start, place.end) for place in occurrences(context, golds, start))
+    question = answerable(QuestionText(text, prefix), golds[0], "thing", "forward", spans)
+    return replace(question, golds=tuple(golds), type="manipulated", target=target, every_gold=True)
 
 
 def _refuse_depth(name: str, length: Length) -> None:

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
-from transformers import DynamicCache
+from transformers import AttentionInterface, DynamicCache
 
-from kvbench.engine.decode.cache import BranchCache, PlainRows
+from kvbench.engine.decode.cache import PlainRows
 from kvbench.engine.decode.columns import Row
 from kvbench.engine.decode.loop import (
     Decoding,
@@ -23,7 +23,7 @@ from kvbench.engine.decode.loop import (
     write_answers,
 )
 from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wave
-from kvbench.engine.decode.waves import BRANCH_ATTENTION, in_waves, register_branch_attention, rows_of, size_of, waves
+from kvbench.engine.decode.waves import BRANCH_ATTENTION, branch_attention, in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import (
     Branch,
     PressCache,
@@ -34,6 +34,7 @@ from kvbench.engine.treat.branch import (
     faults_of,
     leaving_sliding_layers,
     masks_of,
+    states_of,
 )
 from kvbench.engine.treat.keep import LayerCache, digest_of, survivors
 from kvbench.engine.treat.plan import plan
@@ -130,8 +131,8 @@ class PlainSource:
     def keep_answering(self, going: torch.Tensor) -> None:
         """Does nothing: there is one answer only."""
 
-    def cache_of(self, number: int) -> BranchCache:
-        return BranchCache(PlainRows(self._cache))
+    def cache_of(self, number: int) -> PlainRows:
+        return PlainRows(self._cache)
 
 
 def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
@@ -146,9 +147,8 @@ def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
 
 
 def _final_cache(model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int) -> FinalCache:
-    keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
-    values = [layer.values[0] for layer in cache.layers if layer.values is not None]
-    masked = any(masks_of(module) is not None for module in attention_modules(model))
+    keys, values = states_of(cache)
+    masked = any(mask is not None for mask in masks_of(model))
     keep = None
     if not masked and not branch.treatment.policy.rewrites:
         keep = tuple(survivors(trace.keys[layer], keys[layer]) for layer in trace.compressed)
@@ -191,19 +191,16 @@ def decode_all(
     bound = kv_share(model.device) if max_kv_bytes is None else max_kv_bytes
     with memory_bound(model.device):
         together = _decode_together(model, traces, decoding, bound)
-        return [_of_trace(model, trace, together, decoding) for trace in traces]
-
-
-def _of_trace(model: LoadedModel, trace: Trace, together: Sequence[Generation], decoding: Decoding) -> list[Generation]:
-    """Returns the generations of a trace: those that were decoded together, and those of presses that act while
-    decoding."""
-    branches = {id(branch) for branch in trace.branches}
-    generations = [generation for generation in together if id(generation.branch) in branches]
-    for branch in trace.branches:
-        if branch.press_cache is not None:
-            generations += answers_alone(model, trace, branch, decoding)
-    fail_overflowing(model, trace, generations)
-    return [generation for generation in generations if generation.branch.error is None]
+        by_trace = []
+        for trace in traces:
+            branches = {id(branch) for branch in trace.branches}
+            generations = [generation for generation in together if id(generation.branch) in branches]
+            for branch in trace.branches:
+                if branch.press_cache is not None:  # its press acts while decoding
+                    generations += answers_alone(model, trace, branch, decoding)
+            fail_overflowing(model, trace, generations)
+            by_trace.append([generation for generation in generations if generation.branch.error is None])
+        return by_trace
 
 
 @torch.inference_mode()
@@ -211,7 +208,7 @@ def _decode_together(
     model: LoadedModel, traces: Sequence[Trace], decoding: Decoding, max_kv_bytes: int
 ) -> list[Generation]:
     """Decodes waves within the bound. A wave that finds no memory all the same is halved, with all waves after it."""
-    register_branch_attention()
+    AttentionInterface.register(BRANCH_ATTENTION, branch_attention)  # again changes nothing
     generations: list[Generation] = []
     golds: Golds = {}
     queue, halvings = waves(traces, decoding.steps, max_kv_bytes, decoding.gold), 0
@@ -258,8 +255,7 @@ def _if_it_fits(
 
 
 def check_logits(model: LoadedModel, prompt: Prompt) -> None:
-    """Raises :class:`KVBenchError` if the model cannot answer a prompt with its full cache, for which no press is to
-    blame: its logits are infinite or NaN."""
+    """Raises :class:`KVBenchError` if the full cache alone makes logits infinite or NaN: no press is to blame."""
     trace = prefill(model, prompt, plan([POLICIES[FULL]], (), prompt, seed=0))
     decode(model, trace, 1, None)
     if error := trace.branches[0].error:

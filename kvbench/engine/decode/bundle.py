@@ -159,14 +159,6 @@ class Bundle:
         of_steps = last + torch.arange(1, self.steps + 1, device=last.device)[:, None]
         self.positions = torch.cat([self.columns.positions, of_steps.flatten(1)], dim=1)
 
-    def begin_shared(self, rows: slice) -> None:
-        """Announces a pass of some rows over the shared start of their questions."""
-        self._begin(self.columns.shared, rows, alone=False)
-
-    def begin_questions(self, places: slice, rows: slice) -> None:
-        """Announces a pass of some rows over questions at these places."""
-        self._begin(places, rows, alone=True)
-
     def copy_rows(self, copies: Mapping[int, int]) -> None:
         """Copies what is kept and passed so far, before any row has finished. ``copies``: by row, the one that it is a
         copy of."""
@@ -180,7 +172,7 @@ class Bundle:
     def begin_golds(self, places: slice, rows: slice) -> None:
         """Announces a pass of some rows over some places of the right answers, right behind the questions."""
         start = self.columns.token_ids.shape[1]
-        self._begin(slice(start, start + places.stop - places.start), rows, alone=False)
+        self.begin(slice(start, start + places.stop - places.start), rows)
         self._column = torch.cat([self.columns.column, self.golds.column[places]])
         self._padding = torch.cat([self.columns.padding, self.golds.padding[:, places]], dim=1)
         self._positions = torch.cat([self.columns.positions, self.golds.positions[:, places]], dim=1)
@@ -188,9 +180,10 @@ class Bundle:
 
     def begin_step(self) -> None:
         """Announces a pass of all rows over one more token of every answer that is still written."""
-        self._begin(slice(self.grown, self.grown + self.columns.count), slice(None), alone=False)
+        self.begin(slice(self.grown, self.grown + self.columns.count), slice(None))
 
-    def _begin(self, places: slice, rows: slice, alone: bool) -> None:
+    def begin(self, places: slice, rows: slice, alone: bool = False) -> None:
+        """Announces a pass of some rows over these places. ``alone``: of questions, which see none of those before."""
         self._biases.clear()
         self._column, self._padding, self._by_row = self.column, self.padding, self.padded
         self._positions = self.positions

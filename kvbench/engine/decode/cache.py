@@ -1,6 +1,7 @@
 """Gives access to the rows that answers read, apart from the attention that reads them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -10,33 +11,6 @@ from transformers import DynamicCache
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.treat.branch import Branch
 from policies import ABSENT, UNKNOWN, CacheRows
-
-
-class BranchCache:
-    """Shows the rows of one answer: as :class:`CacheRows`, without the dimension of answers."""
-
-    def __init__(self, rows: CacheRows) -> None:
-        self._rows = rows
-
-    @property
-    def layers(self) -> int:
-        return self._rows.layers
-
-    def tokens(self, layer: int) -> torch.Tensor:
-        return self._rows.tokens(layer)[0]
-
-    def keys(self, layer: int) -> torch.Tensor:
-        return self._rows.keys(layer)[0]
-
-    def values(self, layer: int) -> torch.Tensor:
-        return self._rows.values(layer)[0]
-
-    def row(self, layer: int, head: int, token: int) -> int:
-        """Finds the row of a layer in which a head holds a token; raises :class:`KeyError` if there is none."""
-        rows = (self.tokens(layer)[head] == token).nonzero()
-        if not len(rows):
-            raise KeyError(f"head {head} of layer {layer} holds no row of token {token}")
-        return int(rows[0, 0])
 
 
 class BundleRows(CacheRows):
@@ -54,8 +28,7 @@ class BundleRows(CacheRows):
         answers: Sequence[int],
         question_read: bool,
     ) -> None:
-        """``places``: by answer, its row as it was numbered at first, and its column. ``question_read``: whether keys
-        and values of the question are there."""
+        """``places``: by answer, its row as first numbered, and its column. ``question_read``: its rows are there."""
         self._bundle, self.answers = bundle, answers
         by_branch = {id(branch): branch for branch in branches}
         self._branches, numbers = list(by_branch.values()), {key: number for number, key in enumerate(by_branch)}
@@ -130,10 +103,7 @@ class BundleRows(CacheRows):
             context = context.masked_fill(~(newer < wide)[:, None], ABSENT)
             places_in_row = torch.where(of_context.to(device), context.to(device), tokens.to(device))
             by_head = torch.arange(heads, device=device)[:, None]
-            self._found[layer] = (
-                places_in_row,
-                (self._rows[:, None, None].to(device), by_head, places.to(device)),
-            )
+            self._found[layer] = (places_in_row, (self._rows[:, None, None].to(device), by_head, places.to(device)))
         return self._found[layer]
 
     def _lay_out(self, counts: Sequence[int], end: int, device: torch.device) -> tuple[torch.Tensor, ...]:
@@ -149,13 +119,12 @@ class BundleRows(CacheRows):
 
 
 class PlainRows(CacheRows):
-    """Gives access to the rows of a branch whose press goes on cutting them in a separate cache. Only the press knows
-    which tokens are left."""
+    """Shows the rows that a press goes on cutting in a cache of its own: it alone knows which tokens are left."""
 
     answers: Sequence[int] = (0,)
 
     def __init__(self, cache: DynamicCache) -> None:
-        self._layers = cache.layers
+        self._layers: Sequence[Any] = cache.layers
 
     @property
     def layers(self) -> int:
@@ -186,7 +155,4 @@ class PlainRows(CacheRows):
                 stored.copy_(states if rows is None else torch.where(rows[..., None], states, stored))
 
     def _of(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        keys, values = self._layers[layer].keys, self._layers[layer].values
-        assert keys is not None
-        assert values is not None
-        return keys, values
+        return self._layers[layer].keys, self._layers[layer].values

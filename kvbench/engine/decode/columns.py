@@ -47,8 +47,7 @@ class Row(Generic[Of]):
 
 
 def shared_start(questions: Sequence[Sequence[Sequence[int]]]) -> int:
-    """Counts the tokens that all questions of all rows begin with; each has at least one more. A row of one question
-    shares nothing."""
+    """Counts the tokens that all questions begin with; each has one more. A row of one question shares nothing."""
     if len(questions[0]) == 1:
         return 0
     beginnings = [question[:-1] for of_row in questions for question in of_row]
@@ -123,8 +122,7 @@ def make_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device
 def make_gold_columns(
     trace: Trace, rows: Sequence[Row[Branch]], device: torch.device, gold: bool = True
 ) -> GoldColumns:
-    """Puts the right answers of all questions side by side; they are empty without ``gold``, and where a copy of a row
-    passes its right answer step by step."""
+    """Puts right answers side by side; empty without ``gold``, and where a copy of a row passes them step by step."""
     golds = [[ids if gold and not row.paired else () for ids in row.gold_ids(trace.prompt)] for row in rows]
     starts = [[row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)] for row in rows]
     grid = _Grid([[ids[:-1] for ids in of_row] for of_row in golds], at_end=False)
@@ -143,14 +141,11 @@ class _Grid:
         self.last = torch.tensor(self._widths).cumsum(0) - 1
         self.column = torch.arange(len(self._widths)).repeat_interleave(torch.tensor(self._widths))
         self.token_ids = torch.tensor([self._join(row, 0) for row in sequences], dtype=torch.long)
-        offsets = [self._join([range(len(ids)) for ids in row], 0) for row in sequences]
-        self.offsets = torch.tensor(offsets, dtype=torch.long)
-        padding = [self._join([[0] * len(ids) for ids in row], 1) for row in sequences]
-        self.padding = torch.tensor(padding, dtype=torch.bool)
+        offsets = torch.tensor([self._join(list(map(range, map(len, row))), -1) for row in sequences], dtype=torch.long)
+        self.offsets, self.padding = offsets.clamp(min=0), offsets < 0
 
     def parts(self, starts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:
-        """Returns token ids, positions, columns and padding. ``starts``: by row and column, the position of the first
-        token."""
+        """Returns token ids, positions, columns and padding. ``starts``: by row and column, the first position."""
         positions = torch.tensor(starts)[:, self.column] + self.offsets
         return self.token_ids, positions, self.column, self.padding
 

@@ -9,12 +9,11 @@ from typing import Protocol
 import torch
 from torch.nn import functional as F
 
-from kvbench.engine.decode.cache import BranchCache
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import AnswerEnds
 from kvbench.system.errors import KVBenchError
-from policies import FULL
+from policies import FULL, CacheRows
 
 
 @dataclass(frozen=True)
@@ -190,8 +189,8 @@ class Source(Protocol):
     def keep_answering(self, going: torch.Tensor) -> None:
         """Drops answers that have ended. ``going``: bool, whether each of the answers so far is still written."""
 
-    def cache_of(self, number: int) -> BranchCache:
-        """Returns the cache that an answer reads while it is written."""
+    def cache_of(self, number: int) -> CacheRows:
+        """Returns the rows that one answer reads while it is written."""
 
 
 @dataclass(frozen=True)
@@ -214,16 +213,13 @@ class Step:
         """Returns the answers in the order of the logits. Some may have ended that are not left out yet."""
         return [self.source.answers[number] for number in self.numbers.tolist()]
 
-    def cache(self, place: int) -> BranchCache:
-        """Returns the cache that the answer at this place has read when its logits were computed."""
+    def cache(self, place: int) -> CacheRows:
+        """Returns the rows that the answer at this place, the only one of them, has read for its logits."""
         return self.source.cache_of(int(self.numbers[place]))
 
 
-class Sampler(Protocol):
-    """Chooses the next tokens. One that draws does so by answer and step, and not by the place in the batch."""
-
-    def __call__(self, step: Step) -> torch.Tensor:
-        """Returns the chosen tokens, int64 (answers,)."""
+# Chooses the next tokens, int64 (answers,). One that draws does so by answer and step, not by place in the batch.
+Sampler = Callable[[Step], torch.Tensor]
 
 
 class Observer(Protocol):
@@ -244,7 +240,7 @@ class Decoding:
     """Says how answers are decoded."""
 
     steps: int  # tokens of an answer at most
-    sampler: Callable[[Step], torch.Tensor] = greedy
+    sampler: Sampler = greedy
     observers: Sequence[Observer] = ()
     gold: bool = False  # whether the likelihood of the right answers is measured
 
@@ -278,17 +274,13 @@ class _EndTest:
 def write_answers(
     source: Source, decoding: Decoding, likelihood: GoldLikelihood, ends: AnswerEnds, look_every: int
 ) -> Written:
-    """Writes every answer.
-
-    Every ``look_every`` steps the answers that have ended are left out.
-    """
+    """Writes every answer; every ``look_every`` steps those that have ended are left out."""
     device = likelihood.device
     is_end = _EndTest(ends, device)
     limits = torch.tensor([answer.most for answer in source.answers], device=device)
     forced = torch.tensor([answer.forced for answer in source.answers], device=device)
     any_forced = any(answer.forced for answer in source.answers)
     most = max(answer.most for answer in source.answers)
-
     finite = torch.ones(len(source.answers), dtype=torch.bool, device=device)
 
     def choose(
@@ -302,7 +294,8 @@ def write_answers(
         seen = Step(source, step, numbers, logits, latest)
         for observer in decoding.observers:
             observer.see(seen)
-        finite[numbers] &= _is_finite(logits) | ended_before
+        least, largest = logits.aminmax(dim=-1)  # which pass infinity and NaN on
+        finite[numbers] &= (least.isfinite() & largest.isfinite()) | ended_before
         tokens = decoding.sampler(seen)
         return torch.where(forced[numbers], likelihood.targets(step, numbers), tokens) if any_forced else tokens
 
@@ -333,9 +326,3 @@ def write_answers(
         done |= has_ended(step, numbers, latest, before)
         source.treat(step, numbers, done)
     return Written(answer_tokens, finite)
-
-
-def _is_finite(logits: torch.Tensor) -> torch.Tensor:
-    """Tells of each row whether it holds neither infinity nor NaN, which the least and the largest pass on."""
-    least, largest = logits.aminmax(dim=-1)
-    return torch.logical_and(least.isfinite(), largest.isfinite())

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kvbench.engine.decode.bundle import Bundle
-from kvbench.engine.decode.cache import BranchCache, BundleRows
+from kvbench.engine.decode.cache import BundleRows
 from kvbench.engine.decode.columns import Row
 from kvbench.engine.decode.loop import Decoding, Generation, GoldLikelihood, GoldTokens, PendingAnswer, write_answers
 from kvbench.engine.decode.waves import BundlePass, Wave
@@ -27,7 +27,6 @@ class Reading:
     """Describes the tokens that a pass reads into one bundle."""
 
     bundle: Bundle
-    rows: slice
     token_ids: torch.Tensor
     positions: torch.Tensor
     logit_places: torch.Tensor  # the places whose next token is chosen, on the CPU as :attr:`Columns.last`
@@ -38,10 +37,10 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
     for chosen in _passes(model, wave, [bundle.columns.shared for bundle in wave.bundles]):
         readings = []
         for bundle, places, rows in chosen:
-            bundle.begin_shared(rows)
             columns = bundle.columns
+            bundle.begin(columns.shared, rows)
             end = columns.last.new_tensor([places.stop - 1])  # nobody asks for it, and a model answers somewhere
-            readings.append(Reading(bundle, rows, columns.shared_ids[rows], columns.shared_positions[rows], end))
+            readings.append(Reading(bundle, columns.shared_ids[rows], columns.shared_positions[rows], end))
         _read(model, wave, readings)
     for bundle in wave.bundles:
         bundle.grow(bundle.columns.shared.stop)
@@ -59,11 +58,11 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
         for chosen in _passes(model, wave, slices):
             readings, answers, copies, copied = [], [], [], []
             for bundle, places, rows in chosen:
-                bundle.begin_questions(places, rows)
+                bundle.begin(places, rows, alone=True)
                 columns = bundle.columns
                 tokens = columns.token_ids[rows, places], columns.positions[rows, places]
                 ending = columns.ending(places)
-                readings.append(Reading(bundle, rows, *tokens, columns.last[ending] - places.start))
+                readings.append(Reading(bundle, *tokens, columns.last[ending] - places.start))
                 answers.append(numbers[bundle][rows][:, ending].flatten())
                 copies.append(numbers[bundle][bundle.reading :][rows][:, ending].flatten())
                 copied.append(torch.full_like(answers[-1], bundle.copies > 0, dtype=torch.bool))
@@ -225,8 +224,7 @@ def answers_of_wave(
 
 
 def _answers_of(rows: Sequence[Row[Branch]], decoding: Decoding) -> list[PendingAnswer]:
-    """Lists one answer for each question of the rows of a bundle, and then, for copies, the right answers that they
-    pass."""
+    """Lists an answer for each question of a bundle, and then, for copies, the right answers that they pass."""
     written, forced = [], []
     for row in rows:
         for number, gold in zip(row.questions, row.gold_ids(row.read_trace.prompt), strict=True):
@@ -253,8 +251,7 @@ class TreatApartError(Exception):
 
 @contextmanager
 def faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[None]:
-    """Records what a treatment raises as the failure of its branch; if it treats several, raises
-    :class:`TreatApartError`."""
+    """Records what a treatment raises as its branch's failure; of several branches, raises :class:`TreatApartError`."""
     if all(branch is branches[0] for branch in branches):
         with faults_of(branches[0], where):
             yield
@@ -315,13 +312,6 @@ class WaveSource:
                 treatment = policy.prefill_treatment(situations)
         return AnswerGroup(numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers))
 
-    def _treat_kept(self) -> None:
-        """Has treatments act on what is kept of the context: once for all questions of a row, or for each answer."""
-        for groups, where in ((self._once, "after the prefill"), (self._at_steps, "while decoding")):
-            for group in groups:
-                if group.treatment and group.branches[0].error is None:
-                    self._treat_context(group, group.treatment, where)
-
     def _treat_context(self, group: AnswerGroup, treatment: PrefillTreatment, where: str) -> None:
         """Has a treatment act on the first row of each branch, which is copied to those of other questions."""
         firsts: dict[int, int] = {}
@@ -338,7 +328,11 @@ class WaveSource:
         self._places[group.numbers[0]][0].copy_rows({rows[copy]: rows[first] for copy, first in copies.items()})
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        self._treat_kept()
+        # On what is kept of the context, treatments act once for all questions of a row, or for each answer.
+        for groups, where in ((self._once, "after the prefill"), (self._at_steps, "while decoding")):
+            for group in groups:
+                if group.treatment and group.branches[0].error is None:
+                    self._treat_context(group, group.treatment, where)
         read_shared(self._model, self._wave)
         self._question_read = True
         yield from read_questions(self._model, self._wave)
@@ -351,7 +345,8 @@ class WaveSource:
         self._positions = self._positions + 1
         self._wave.begin_step()
         logits = forward(self._model, self._wave, tokens, self._positions, None)
-        self._wave.grow_step()
+        for bundle in self._wave.bundles:
+            bundle.grow(bundle.columns.count)
         return logits
 
     def treat(self, step: int, numbers: torch.Tensor, done: torch.Tensor) -> None:
@@ -375,11 +370,11 @@ class WaveSource:
         self._wave.keep_answering(going)
         self._positions = self._positions[going]
 
-    def cache_of(self, number: int) -> BranchCache:
+    def cache_of(self, number: int) -> BundleRows:
         bundle, row, column = self._places[number]
         if not self._copied:
             row %= bundle.reading
-        return BranchCache(BundleRows(bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read))
+        return BundleRows(bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read)
 
     def _rows_of(self, group: AnswerGroup, answers: Sequence[int]) -> BundleRows:
         bundle = self._places[group.numbers[0]][0]

@@ -6,11 +6,12 @@ counted from what its branch keeps, or, before anything is read, from what its p
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import torch
 from kvpress.utils import compute_n_kept
-from transformers import AttentionInterface, Cache
+from transformers import Cache
 
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.columns import PLACES_AT_ONCE, Of, Row, shared_start
@@ -71,7 +72,7 @@ def count_too_large(
     length = len(prompt.token_ids)
     size = CacheSize(token_bytes_of(model) // len(model.windows), length, model.windows)
     count = 0
-    for treatment in (treatment for scoring in scorings for treatment in scoring.treatments):
+    for treatment in chain.from_iterable(scorings):
         policy = treatment.policy
         if policy.while_decoding:  # its answers are written one by one
             continue
@@ -229,10 +230,6 @@ class Wave(Cache):
             self.parts.append(BundlePass(bundle, slice(start, end)))
             start = end
 
-    def grow_step(self) -> None:
-        for bundle in self.bundles:
-            bundle.grow(bundle.columns.count)
-
     def keep_answering(self, going: torch.Tensor) -> None:
         """Drops answers that have ended. ``going``: bool, bundle by bundle, whether each is still written."""
         counts = [bundle.answering for bundle in self.bundles]
@@ -263,8 +260,3 @@ def branch_attention(
         states = queries[tokens], keys[tokens], values[tokens]
         part.bundle.attend(layer, *states, scaling, query_places, output[tokens])
     return output[None], None
-
-
-def register_branch_attention() -> None:
-    """Makes the attention known to transformers; doing it again changes nothing."""
-    AttentionInterface.register(BRANCH_ATTENTION, branch_attention)

@@ -1,10 +1,10 @@
 """Observes what an answer reads: attention, hidden states and routes, while a run is in memory.
 
 It changes nothing of how answers are written. The question, and the first token of its answer, are passed through the
-model once more, over the keys and values of the answer's own cache as :class:`~kvbench.engine.decode.cache.BranchCache`
-shows them. Tokens are numbered as in :mod:`leaderboards.routing.reach`: the context, from 0 on, behind it the question
-and then the answer. Edges are too many to store: routes are found as soon as a step is seen, and the edges of the
-question are held until the first token of its answer has been passed.
+model once more, over the keys and values of the answer's own cache. Tokens are numbered as in
+:mod:`leaderboards.routing.reach`: the context, from 0 on, behind it the question and then the answer. Edges are too
+many to store: routes are found as soon as a step is seen, and the edges of the question are held until the first token
+of its answer has been passed.
 """
 
 from collections import defaultdict
@@ -12,34 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from transformers import AttentionInterface
 
-from kvbench.engine.decode.cache import BranchCache
 from kvbench.engine.decode.loop import Step
 from kvbench.engine.treat.branch import Branch, reason_without_mask
 from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.prompts.prompt import Prompt
-from leaderboards.routing.reach import EPSILON, Edges, joined, widest
-from policies import ABSENT, UNKNOWN
+from leaderboards.routing.reach import Edges, joined, widest
+from policies import ABSENT, UNKNOWN, CacheRows
 
 OBSERVED_ATTENTION = "kvbench_observed"
-
-
-class Watcher(Protocol):
-    """Computes the attention of a layer, and notes what it likes of it."""
-
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
-    ) -> torch.Tensor:
-        """Returns what the queries read, shape (heads, tokens, head_dim) as ``query``.
-
-        ``key`` and ``value``: those of the same tokens, shape (num_kv_heads, tokens, head_dim).
-        """
 
 
 def observed_attention(
@@ -49,11 +36,10 @@ def observed_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    watchers: Sequence[Watcher] = (),
+    watchers: "Sequence[_TurnWatcher | _ContextWatcher]" = (),
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Has each watcher compute the attention of one sequence; all have the shape (sequences, heads, tokens,
-    head_dim)."""
+    """Has each watcher compute, and note, the attention of a sequence; states are (sequences, heads, tokens, size)."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     sequences = zip(watchers, query, key, value, strict=True)
     outputs = [watcher.attend(module.layer_idx, q, k, v, scale) for watcher, q, k, v in sequences]
@@ -107,19 +93,16 @@ class LayerReading:
 class TurnReading:
     """Holds what was passed once more: the question, or the first token of its answer.
 
-    ``length``: the tokens of the context. ``spans``: the names of the spans. ``states``: float (layers + 1,
-    hidden_size), the last token before the first layer and behind each, the last one normalised. ``values``: float
-    (layers, num_kv_heads * head_dim), the mean of the values that are left of the span :data:`POOLED`, 0 where a head
-    holds none: those of the whole context would be the same for all its questions. ``placed``: float (layers, heads),
-    the attention to rows whose token is known: 1 unless the press merges or rewrites.
+    ``spans``: the names of the spans. ``states``: float (layers + 1, hidden_size), the last token before the first
+    layer and behind each, the last one normalised. ``values``: float (layers, num_kv_heads * head_dim), the mean of the
+    values that are left of the span :data:`POOLED`, 0 where a head holds none: those of the whole context would be the
+    same for all its questions.
     """
 
-    length: int
     spans: tuple[str, ...]
     layers: tuple[LayerReading, ...]
     states: npt.NDArray[np.float32]
     values: npt.NDArray[np.float32]
-    placed: npt.NDArray[np.float32]
 
 
 class TurnObserver:
@@ -134,13 +117,10 @@ class TurnObserver:
         model: LoadedModel,
         prompt: Prompt,
         spans: Sequence[Spans],
-        epsilon: float = EPSILON,
         left_out: Callable[[Branch], str] = lambda _: "",
     ) -> None:
         self.readings: dict[tuple[int, int, int], TurnReading] = {}
-        self._model, self._prompt, self._spans = model, prompt, spans
-        self._epsilon = epsilon
-        self._left_out = left_out
+        self._model, self._prompt, self._spans, self._left_out = model, prompt, spans, left_out
 
     def see(self, step: Step) -> None:
         if step.number not in (QUESTION, ANSWER):
@@ -161,19 +141,13 @@ class TurnObserver:
         answers = [step.answers[place] for place in places]
         questions = [self._prompt.questions[answer.question].token_ids for answer in answers]
         passed = questions if step.latest is None else [(token,) for token in step.latest[places].tolist()]
+        length, windows = len(self._prompt.token_ids), self._model.windows
         watchers = [
-            _TurnWatcher(
-                step.cache(place),
-                len(self._prompt.token_ids),
-                len(question) + step.number,
-                self._spans[answer.question],
-                self._epsilon,
-                self._model.windows,
-            )
+            _TurnWatcher(step.cache(place), length, len(question) + step.number, self._spans[answer.question], windows)
             for place, answer, question in zip(places, answers, questions, strict=True)
         ]
         width = len(passed[0])
-        positions = torch.stack([watcher.cache.tokens(0)[0, -width:] for watcher in watchers])
+        positions = torch.stack([watcher.cache.tokens(0)[0, 0, -width:] for watcher in watchers])
         with observed(self._model):
             states = decoder_of(self._model.network)(
                 input_ids=torch.tensor(passed, device=self._model.device),
@@ -184,28 +158,19 @@ class TurnObserver:
             ).hidden_states
         last = torch.stack([state[:, -1] for state in states], dim=1).float().cpu().numpy()
         for answer, watcher, of_answer in zip(answers, watchers, last, strict=True):
-            key = id(answer.branch), answer.question, step.number
-            self.readings[key] = watcher.reading(of_answer)
+            reading = TurnReading(tuple(watcher.spans), tuple(watcher.layers), of_answer, np.stack(watcher.values))
+            self.readings[id(answer.branch), answer.question, step.number] = reading
 
 
 class _TurnWatcher:
     """Reads the rows of one answer's cache, layer by layer. ``turn``: the rows behind the context. ``windows``: by
     layer, as :attr:`LoadedModel.windows`."""
 
-    def __init__(
-        self,
-        cache: BranchCache,
-        length: int,
-        turn: int,
-        spans: Spans,
-        epsilon: float,
-        windows: Sequence[int | None],
-    ) -> None:
+    def __init__(self, cache: CacheRows, length: int, turn: int, spans: Spans, windows: Sequence[int | None]) -> None:
         self.cache, self.length, self.spans = cache, length, spans
         self.layers: list[LayerReading] = []
         self.values: list[npt.NDArray[np.float32]] = []
-        self.placed: list[npt.NDArray[np.float32]] = []
-        self._turn, self._epsilon, self._windows = turn, epsilon, windows
+        self._turn, self._windows = turn, windows
         # A last column takes the attention to rows that are no single token.
         self._members = torch.zeros(length + turn + 1, len(spans))
         for number, tokens in enumerate(spans.values()):
@@ -214,7 +179,7 @@ class _TurnWatcher:
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
     ) -> torch.Tensor:
-        tokens, keys, values = self.cache.tokens(layer), self.cache.keys(layer), self.cache.values(layer)
+        tokens, keys, values = (part(layer)[0] for part in (self.cache.tokens, self.cache.keys, self.cache.values))
         heads, passed, size = query.shape
         kv_heads, rows = tokens.shape
         columns, absent = self._columns(tokens), tokens == ABSENT
@@ -237,11 +202,6 @@ class _TurnWatcher:
         self._note_values(columns, values)
         return output
 
-    def reading(self, states: npt.NDArray[np.float32]) -> TurnReading:
-        """Returns what was noted of all layers. ``states``: float (layers + 1, hidden_size)."""
-        values, placed = np.stack(self.values), np.stack(self.placed)
-        return TurnReading(self.length, tuple(self.spans), tuple(self.layers), states, values, placed)
-
     def _columns(self, tokens: torch.Tensor) -> torch.Tensor:
         """Numbers the token of each row, int64 (num_kv_heads, rows)."""
         columns = tokens.clone()
@@ -250,22 +210,11 @@ class _TurnWatcher:
 
     def _note(self, strongest: torch.Tensor, last: torch.Tensor) -> None:
         end, first = self.length + self._turn, self.length + self._turn - len(strongest)
-        edges = Edges.of(strongest[:, :end].cpu().numpy(), self._epsilon, first_query=first)
+        edges = Edges.of(strongest[:, :end].cpu().numpy(), first_query=first)
         top_weight, top = last.max(-1)
-        shares = (last @ self._members.to(last.device)).cpu().numpy()
         most_share, most = last[:, : self.length].mean(0).topk(min(MOST, self.length))
-        tokens = top.masked_fill(top == end, UNKNOWN)
-        self.layers.append(
-            LayerReading(
-                edges=edges,
-                top=tokens.cpu().numpy(),
-                top_weight=top_weight.cpu().numpy(),
-                shares=shares,
-                most=most.cpu().numpy(),
-                most_share=most_share.cpu().numpy(),
-            )
-        )
-        self.placed.append(last[:, :end].sum(-1).cpu().numpy())
+        parts = top.masked_fill(top == end, UNKNOWN), top_weight, last @ self._members.to(last.device), most, most_share
+        self.layers.append(LayerReading(edges, *(part.cpu().numpy() for part in parts)))
 
     def _note_values(self, columns: torch.Tensor, values: torch.Tensor) -> None:
         """Averages the values of each head over the rows of a span that it holds; 0 where it holds none."""
@@ -279,33 +228,23 @@ class _TurnWatcher:
 WEIGHTS_AT_ONCE = 2**22  # of one head: 16 MiB in float32
 
 
-@dataclass(frozen=True)
-class ContextReading:
-    """Holds the attention of a prefill: ``edges`` by layer, and ``top``, int32 (layers, heads, tokens), the token that
-    each token attends to most."""
-
-    edges: tuple[Edges, ...]
-    top: npt.NDArray[np.int32]
-
-
 @torch.inference_mode()
-def read_context_attention(model: LoadedModel, prompt: Prompt, epsilon: float = EPSILON) -> ContextReading:
-    """Reads a context once more and notes its attention, of one head and a block of queries at a time: no matrix of all
-    tokens by all tokens is held."""
-    watcher = _ContextWatcher(epsilon, model.windows)
+def context_edges(model: LoadedModel, prompt: Prompt) -> list[Edges]:
+    """Reads a context once more and notes the edges of its attention by layer, of one head and a block of queries at a
+    time: no matrix of all tokens by all tokens is held."""
+    watcher = _ContextWatcher(model.windows)
     token_ids = torch.tensor([prompt.token_ids], device=model.device)
     with observed(model):
         decoder_of(model.network)(input_ids=token_ids, use_cache=False, watchers=[watcher])
-    return ContextReading(tuple(watcher.edges), np.stack(watcher.top))
+    return watcher.edges
 
 
 class _ContextWatcher:
-    """Notes edges and top tokens, layer by layer. ``windows``: as :attr:`LoadedModel.windows`."""
+    """Notes edges, layer by layer. ``windows``: as :attr:`LoadedModel.windows`."""
 
-    def __init__(self, epsilon: float, windows: Sequence[int | None]) -> None:
+    def __init__(self, windows: Sequence[int | None]) -> None:
         self.edges: list[Edges] = []
-        self.top: list[npt.NDArray[np.int32]] = []
-        self._epsilon, self._windows = epsilon, windows
+        self._windows = windows
 
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
@@ -314,7 +253,6 @@ class _ContextWatcher:
         groups = heads // key.shape[0]
         places = torch.arange(tokens, device=query.device)
         output = query.new_empty(query.shape)
-        top = torch.empty(heads, tokens, dtype=torch.int32)
         parts = []
         for block in places.split(max(1, WEIGHTS_AT_ONCE // tokens)):
             seen = places <= block[:, None]
@@ -324,27 +262,14 @@ class _ContextWatcher:
             for head in range(heads):
                 weights = weights_of(query[head, block], key[head // groups], seen, scaling)
                 output[head, block] = weights.to(value.dtype) @ value[head // groups]
-                top[head, block.cpu()] = weights.argmax(-1).int().cpu()
                 strongest = torch.maximum(strongest, weights)
-            parts.append(Edges.of(strongest.cpu().numpy(), self._epsilon, int(block[0])))
+            parts.append(Edges.of(strongest.cpu().numpy(), first_query=int(block[0])))
         self.edges.append(joined(parts))
-        self.top.append(top.numpy())
         return output
 
 
 Key = tuple[int, int]  # the id of a branch, and the number of a question
 NO_EDGES = Edges.of(np.zeros((0, 0), dtype=np.float32))
-
-
-@dataclass(frozen=True)
-class Routes:
-    """Says how the tokens of the context reach an answer.
-
-    The answer's places are the last token of the question, where its first token is written, and that first token
-    where it was passed. ``width``: float32 (context tokens,), of the widest path to either.
-    """
-
-    width: npt.NDArray[np.float32]
 
 
 def why_not_observed(branch: Branch) -> str:
@@ -355,14 +280,15 @@ def why_not_observed(branch: Branch) -> str:
 
 
 class AnswerObserver:
-    """Notes ``readings``, by branch, question and step and without edges, and ``routes``, by branch and question."""
+    """Notes ``readings``, by branch, question and step and without edges, and ``routes``, by branch and question: how
+    wide the widest path is from each token of the context to the places of the answer, float32 (context tokens,). These
+    are the last token of the question, where its first token is written, and that first token where it was passed."""
 
-    def __init__(self, model: LoadedModel, prompt: Prompt, epsilon: float = EPSILON) -> None:
+    def __init__(self, model: LoadedModel, prompt: Prompt) -> None:
         self.readings: dict[tuple[int, int, int], TurnReading] = {}
-        self.routes: dict[Key, Routes] = {}
-        self._model, self._prompt, self._epsilon = model, prompt, epsilon
-        spans = [question.spans for question in prompt.questions]
-        self._turns = TurnObserver(model, prompt, spans, epsilon, why_not_observed)
+        self.routes: dict[Key, npt.NDArray[np.float32]] = {}
+        self._model, self._prompt = model, prompt
+        self._turns = TurnObserver(model, prompt, [question.spans for question in prompt.questions], why_not_observed)
         self._edges_of_questions: dict[Key, list[Edges]] = {}
 
     def see(self, step: Step) -> None:
@@ -381,13 +307,12 @@ class AnswerObserver:
         self._turns.readings.clear()
 
     @cached_property
-    def _context(self) -> ContextReading:
-        return read_context_attention(self._model, self._prompt, self._epsilon)
+    def _context(self) -> list[Edges]:
+        return context_edges(self._model, self._prompt)
 
-    def _routes(self, question: int, answered: int, edges: Sequence[Edges]) -> Routes:
-        """Finds the routes to the last token of the question, and to the tokens of the answer that were passed."""
+    def _routes(self, question: int, answered: int, edges: Sequence[Edges]) -> npt.NDArray[np.float32]:
         context = len(self._prompt.token_ids)
         end = context + len(self._prompt.questions[question].token_ids)
-        layers = [joined(parts) for parts in zip(self._context.edges, edges, strict=True)]
+        layers = [joined(parts) for parts in zip(self._context, edges, strict=True)]
         sinks = list(range(end - 1, end + answered))
-        return Routes(widest(layers, end + answered, sinks)[0, :context].astype(np.float32))
+        return widest(layers, end + answered, sinks)[0, :context].astype(np.float32)

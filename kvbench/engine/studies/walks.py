@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from kvbench.engine.treat.branch import states_of
 from kvbench.models.load import decoder_of
 from policies.declaration.draws import seed_of
 
@@ -148,8 +149,7 @@ class WalkPlan:
 
 @dataclass
 class Walk:
-    """Holds what two paths did at each step. Free-running, one may go on when the other has ended, and the steps that
-    both have are compared."""
+    """Holds what two paths did at each step; free-running, the steps that both have are compared."""
 
     tokens: list[int] = field(default_factory=list)  # that the first path chose
     other_tokens: list[int] = field(default_factory=list)  # that the second chose
@@ -189,8 +189,7 @@ def forced_walk(network: PreTrainedModel, plan: WalkPlan) -> Walk:
 
 
 def null_walk(network: PreTrainedModel, plan: WalkPlan, tokens: Sequence[int]) -> Walk:
-    """Walks cache off, reading all at once and in chunks, over the first tokens of an answer: what any two computations
-    of the same differ by."""
+    """Walks cache off, all at once and in chunks, over the first tokens of an answer: two computations of the same."""
     return teacher_forced(Whole(network), Whole(network, CHUNK), replace(plan, steps=NULL_STEPS, given=tokens))
 
 
@@ -225,9 +224,7 @@ def read_states(
     tokens = torch.tensor([ids], device=network.device)
     with _hooked(network, patches or {}) as hidden:
         output = network(input_ids=tokens, past_key_values=cache, logits_to_keep=1)
-    keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
-    values = [layer.values[0] for layer in cache.layers if layer.values is not None]
-    return States(output.logits[0, -1], hidden, keys, values)
+    return States(output.logits[0, -1], hidden, *states_of(cache))
 
 
 @contextmanager

@@ -1,15 +1,15 @@
 """A branch holds what one treatment leaves of a prefilled context, or the reason why its press failed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from kvpress import BasePress
 from kvpress.presses import base_press
-from torch import nn
 from transformers import DynamicCache, Gemma3PreTrainedModel
 
 from kvbench.engine.treat.keep import LayerCache, PressError, digest_of
@@ -35,22 +35,14 @@ def is_known(press: Any) -> bool:
     return type(press).__module__.startswith(KNOWN) and all(map(is_known, inner))
 
 
-def masks_of(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-    """Returns the indices that a head-wise press has masked out of the module's keys."""
-    masked: Any = getattr(module, "masked_key_indices", None)
-    return None if masked is None else tuple(masked)
+def masks_of(model: LoadedModel) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]:
+    """Returns by layer the (batch, head, token) indices that a head-wise press has masked out of the keys."""
+    return [getattr(module, "masked_key_indices", None) for module in attention_modules(model)]
 
 
-@contextmanager
-def leaving_sliding_layers() -> Iterator[None]:
-    """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_left_whole`), not of that with images
-    alone."""
-    original = base_press.Gemma3ForConditionalGeneration
-    base_press.Gemma3ForConditionalGeneration = Gemma3PreTrainedModel
-    try:
-        yield
-    finally:
-        base_press.Gemma3ForConditionalGeneration = original
+def leaving_sliding_layers() -> AbstractContextManager[object]:
+    """Has kvpress leave the sliding layers of every Gemma 3 whole (:func:`is_left_whole`), with images or without."""
+    return patch.object(base_press, "Gemma3ForConditionalGeneration", Gemma3PreTrainedModel)
 
 
 @contextmanager
@@ -72,7 +64,7 @@ class PressCache:
     """Holds a cache as its press left it, where the press goes on while an answer is written."""
 
     cache: DynamicCache
-    masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]  # by layer (batch, head, token) indices
+    masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]  # as :func:`masks_of` returns them
 
 
 @dataclass
@@ -186,9 +178,13 @@ def read_context(model: LoadedModel, prompt: Prompt) -> Trace:
     with attention(model.network, "sdpa"):
         token_ids = torch.tensor([prompt.token_ids], device=model.device)
         decoder_of(model.network)(input_ids=token_ids, past_key_values=plain)
-    keys = [layer.keys[0] for layer in plain.layers if layer.keys is not None]
-    values = [layer.values[0] for layer in plain.layers if layer.values is not None]
-    return Trace(prompt, keys, values, model.clock() - started, [], model.windows)
+    return Trace(prompt, *states_of(plain), model.clock() - started, [], model.windows)
+
+
+def states_of(cache: DynamicCache) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Returns the keys and the values of one sequence by layer, shape (num_kv_heads, seq_len, head_dim)."""
+    keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
+    return keys, [layer.values[0] for layer in cache.layers if layer.values is not None]
 
 
 def reason_without_mask(branch: Branch) -> str:

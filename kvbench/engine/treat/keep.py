@@ -125,20 +125,15 @@ def observe(
 
 
 def digest_of(layers: Sequence[LayerCache]) -> str:
-    """Hashes the keep masks, or the rows where a press rewrites them: it is equal for caches that are read alike."""
+    """Hashes the keep masks, or the rows, in any order, where a press rewrites them: equal for caches read alike."""
     digest = hashlib.sha256()
     for layer in layers:
         if layer.keep is not None:
             digest.update(np.packbits(layer.keep.cpu().numpy()).tobytes())
         elif layer.keys is not None and layer.values is not None:
-            digest.update(digest_of_rows(layer.keys, layer.values))
+            of_heads = torch.cat([_row_hash(states).sum(1) for states in (layer.keys, layer.values)])
+            digest.update(of_heads.cpu().numpy().tobytes())  # of each head one number leaves the device
     return digest.hexdigest()[:16]
-
-
-def digest_of_rows(*states: torch.Tensor) -> bytes:
-    """Hashes tensors of shape (heads, rows, size), whatever the order of the rows. Of each head one number leaves the
-    device."""
-    return torch.cat([_row_hash(part).sum(1) for part in states]).cpu().numpy().tobytes()
 
 
 def survivors(full: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from datasets_gen import TASKS
 from kvbench.engine.options import TimeLimit
 from kvbench.prompts.prompt import Prompt
 from policies import FULL, POLICIES, Level, Point, Policy, Situation
-from policies.declaration.draws import seed_of_repeat
+from policies.declaration.draws import seed_of
 from policies.declaration.policy import Donor
 
 CALIBRATION_TEXTS = 8
@@ -35,12 +35,7 @@ class Treatment:
         return self.situation.ratio
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """Groups treatments of one policy and draw that differ in nothing but the level."""
-
-    policy: Policy
-    treatments: tuple[Treatment, ...]
+Scoring = tuple[Treatment, ...]  # of one policy and draw, which differ in nothing but the level; one at least
 
 
 @cache
@@ -62,29 +57,27 @@ def plan(
     another context of the task."""
     time_limit = time_limit or TimeLimit()
     everything = tuple(range(len(prompt.questions)))
-    scorings = []
+    scorings: list[Scoring] = []
     for policy in policies:
         groups = [(number,) for number in everything] if policy.per_question else [everything]
         policy_points = policy.points_among(points)
         for questions in groups:
             for repeat in sorted({point.repeat for point in policy_points}):
-                treatments = tuple(
-                    Treatment(policy, replace(situation, donor=donor), questions, time_limit, repeat)
-                    for point in policy_points
-                    if point.repeat == repeat
-                    for situation in [_situation(policy, point, prompt, questions, seed)]
-                )
-                scorings.append(Scoring(policy, treatments))
+                at_levels = [point for point in policy_points if point.repeat == repeat]
+                situations = [_situation(policy, point, prompt, questions, seed, donor) for point in at_levels]
+                scorings.append(tuple(Treatment(policy, one, questions, time_limit, repeat) for one in situations))
     return scorings
 
 
-def _situation(policy: Policy, point: Point, prompt: Prompt, questions: Sequence[int], seed: int) -> Situation:
+def _situation(
+    policy: Policy, point: Point, prompt: Prompt, questions: Sequence[int], seed: int, donor: Callable[[], Donor] | None
+) -> Situation:
     length = len(prompt.token_ids)
     question = prompt.questions[questions[0]] if policy.per_question else None
     return Situation(
         point.level.share(length) or 0.0,
         length,
-        seed_of_repeat(seed, point.repeat),
+        seed_of(seed, "repeat", point.repeat) if point.repeat else seed,
         prompt.example.id,
         question_tokens=prompt.question_tokens,
         spans=prompt.protected,
@@ -92,14 +85,14 @@ def _situation(policy: Policy, point: Point, prompt: Prompt, questions: Sequence
         evidence_tokens=question.evidence_tokens if question else (),
         texts=calibration_texts,
         level=point.level,
+        donor=donor,
     )
 
 
 def with_reference(scorings: Sequence[Scoring], prompt: Prompt) -> list[Scoring]:
     """Adds the full cache, against which the likelihood of right answers is compared, where it is not among them."""
-    if not scorings or any(scoring.policy.name == FULL for scoring in scorings):
+    if not scorings or any(scoring[0].policy.name == FULL for scoring in scorings):
         return list(scorings)
-    time_limit, seed = scorings[0].treatments[0].time_limit, scorings[0].treatments[0].situation.seed
-    (full,) = plan([POLICIES[FULL]], (), prompt, seed, time_limit)
-    treatments = tuple(replace(treatment, reference=True) for treatment in full.treatments)
-    return [*scorings, Scoring(full.policy, treatments)]
+    first = scorings[0][0]
+    (full,) = plan([POLICIES[FULL]], (), prompt, first.situation.seed, first.time_limit)
+    return [*scorings, tuple(replace(treatment, reference=True) for treatment in full)]

@@ -19,17 +19,15 @@ from kvbench.engine.treat.branch import (
     leaving_sliding_layers,
     masks_of,
     new_branch,
+    states_of,
 )
 from kvbench.engine.treat.keep import LayerCache, PressError, observe
 from kvbench.engine.treat.plan import Scoring
-from kvbench.engine.treat.shared import Group, cutting
+from kvbench.engine.treat.shared import cutting
 from kvbench.models.load import LoadedModel, attention, decoder_of, rotation_switch
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.memory import memory_bound
 from policies import PolicyError
-
-# Runs a separate prefill for a press that reads the context again, acts on more than one layer at a time, or chooses
-# once all layers are read. The press runs under its own context manager, as in kvpress's pipeline.
 
 Masks = list[Any]  # by layer, as the press of a branch leaves them
 Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention
@@ -37,7 +35,10 @@ Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values
 
 def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) -> None:
     """Runs the context under the press of these branches, which differ in nothing but the ratio, and notes what is left
-    of every layer. If that fails, only the first has failed, and the others are tried without it."""
+    of every layer. If that fails, only the first has failed, and the others are tried without it.
+
+    It is for a press that reads the context again, acts on more than one layer at a time, or chooses once all layers
+    are read. The press runs under its own context manager, as in kvpress's pipeline."""
     first = branches[0]
     assert first.press is not None
     started = model.clock()
@@ -59,7 +60,7 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
         ):
             token_ids = torch.tensor([trace.prompt.token_ids], device=model.device)
             decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
-        masked = masked or [_masks(model)]
+        masked = masked or [masks_of(model)]
         for branch, of_branch in zip(branches, masked, strict=True):
             branch.layers = [
                 _observed(trace, branch, number, full[number], (layer.keys, layer.values), of_branch[number])
@@ -90,7 +91,7 @@ def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator
             of_branch: Any = branch.press
             press.score_val, press.compression_ratio = scores.clone(), of_branch.compression_ratio
             compress(network)
-            masked.append(_masks(model))
+            masked.append(masks_of(model))
         press.compression_ratio = ratio
 
     press.compress_post = compress_for_each
@@ -100,19 +101,15 @@ def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator
         del press.compress_post
 
 
-def _masks(model: LoadedModel) -> Masks:
-    return [masks_of(module) for module in attention_modules(model)]
-
-
-def _groups_alone(groups: Sequence[Group]) -> Iterator[list[Branch]]:
+def _groups_alone(groups: Sequence[Sequence[Branch]]) -> Iterator[list[Branch]]:
     """Lists the branches that one prefill of their own serves: all ratios of a press that scores a context and then
     compresses once (KVzip and its kin), by scores that do not depend on the ratio; else one."""
-    for scoring, branches in groups:
-        sound = [branch for branch in branches if branch.error is None]
-        if scoring.policy.prefill != "private" or not sound:
+    for branches in groups:
+        sound, policy = [branch for branch in branches if branch.error is None], branches[0].treatment.policy
+        if policy.prefill != "private":
             continue
         evicting = [branch for branch in sound if branch.treatment.ratio > 0]
-        if len(evicting) > 1 and scoring.policy.ratio_free_score and isinstance(evicting[0].press, KVzipPress):
+        if len(evicting) > 1 and policy.ratio_free_score and isinstance(evicting[0].press, KVzipPress):
             yield evicting
             sound = [branch for branch in sound if branch.treatment.ratio == 0]
         yield from ([branch] for branch in sound)
@@ -158,9 +155,9 @@ def _remembering(model: LoadedModel) -> Iterator[Full]:
 
 def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
     """Prefills a prompt once and cuts the branches of all scorings; those that need a prefill of their own get one."""
-    groups = [(scoring, [new_branch(treatment) for treatment in scoring.treatments]) for scoring in scorings]
-    branches = [branch for _, of_scoring in groups for branch in of_scoring]
-    shared = [group for group in groups if group[0].policy.prefill == "shared"]
+    groups = [[new_branch(treatment) for treatment in scoring] for scoring in scorings]
+    branches = [branch for of_scoring in groups for branch in of_scoring]
+    shared = [group for group in groups if group[0].treatment.policy.prefill == "shared"]
     with memory_bound(model.device):
         trace = _read(model, prompt, shared)
         for alone in _groups_alone(groups):
@@ -187,13 +184,11 @@ def _check_rotation(model: LoadedModel, trace: Trace, branch: Branch) -> None:
 
 
 @torch.inference_mode()
-def _read(model: LoadedModel, prompt: Prompt, groups: Sequence[Group]) -> Trace:
+def _read(model: LoadedModel, prompt: Prompt, groups: Sequence[Sequence[Branch]]) -> Trace:
     cache = DynamicCache()
     with cutting(model, groups) as treating:
         started = model.clock()
         token_ids = torch.tensor([prompt.token_ids], device=model.device)
         decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
         seconds = model.clock() - started - treating()
-    keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
-    values = [layer.values[0] for layer in cache.layers if layer.values is not None]
-    return Trace(prompt, keys, values, seconds, [], model.windows)
+    return Trace(prompt, *states_of(cache), seconds, [], model.windows)

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ from torch import nn
 
 from kvbench.engine.treat.branch import Branch, draws_of, faults_of, is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
-from kvbench.engine.treat.plan import Scoring
 from kvbench.models.load import LoadedModel, decoder_of
 from policies import is_left_whole, replaced_hooks
 
@@ -36,12 +36,10 @@ class LayerInputs:
 
 
 Scored = tuple[torch.Tensor, float]  # the scores of a press, shape (1, num_kv_heads, seq_len), and their seconds
-Group = tuple[Scoring, list[Branch]]
 
 
 class Copies:
-    """Copies the tensors of a layer for presses. One copy serves one press after the other, as long as none has written
-    into it."""
+    """Copies the tensors of a layer for presses: one copy serves one after the other until one has written into it."""
 
     def __init__(self) -> None:
         self._copies: dict[str, tuple[torch.Tensor | None, int]] = {}
@@ -56,34 +54,28 @@ class Copies:
 
 
 @contextmanager
-def cutting(model: LoadedModel, groups: Sequence[Group]) -> Iterator[Callable[[], float]]:
-    """Cuts a context for all branches while the model reads it. Yields a function for the seconds spent so far."""
-    for _, branches in groups:
-        for branch in branches:
-            if branch.error is None:
-                _make_ready(model, branch)
+def cutting(model: LoadedModel, groups: Sequence[Sequence[Branch]]) -> Iterator[Callable[[], float]]:
+    """Cuts a context for all branches, grouped by scoring, as it is read. Yields a function for the seconds so far."""
+    for branch in chain.from_iterable(groups):
+        if branch.error is None:
+            with faults_of(branch, "at the start", model):
+                press: Any = branch.press
+                if replaced := replaced_hooks(press):
+                    raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
+                if type(press).post_init_from_model is not BasePress.post_init_from_model:
+                    press.post_init_from_model(model.network)
     treating = 0.0
 
     def treat(inputs: LayerInputs) -> None:
         nonlocal treating
         started = model.clock()
         copies = Copies()
-        for scoring, branches in groups:
-            _treat_layer(model, scoring, branches, inputs, copies)
+        for branches in groups:
+            _treat_layer(model, branches, inputs, copies)
         treating += model.clock() - started
 
     with _after_attention(model, treat):
         yield lambda: treating
-
-
-def _make_ready(model: LoadedModel, branch: Branch) -> None:
-    press = branch.press
-    assert press is not None
-    with faults_of(branch, "at the start", model):
-        if replaced := replaced_hooks(press):
-            raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
-        if type(press).post_init_from_model is not BasePress.post_init_from_model:
-            press.post_init_from_model(model.network)
 
 
 @contextmanager
@@ -106,21 +98,19 @@ def _after_attention(model: LoadedModel, treat: Callable[[LayerInputs], None]) -
             handle.remove()
 
 
-def _treat_layer(
-    model: LoadedModel, scoring: Scoring, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies
-) -> None:
+def _treat_layer(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies) -> None:
     alive = [branch for branch in branches if branch.error is None]
     if not alive:
         return
-    press = alive[-1].press
+    press, scored_once = alive[-1].press, alive[-1].treatment.policy.ratio_free_score
     if is_left_whole(inputs.module):
         for branch in alive:
             branch.layers.append(_everything(inputs))
     elif isinstance(press, ScorerPress) and type(press).compress is ScorerPress.compress:  # it only drops low scores
-        for together in [alive] if scoring.policy.ratio_free_score else [[branch] for branch in alive]:
+        for together in [alive] if scored_once else [[branch] for branch in alive]:
             _score_once(model, together, inputs, copies)
     else:
-        remembered: list[Scored] | None = [] if scoring.policy.ratio_free_score else None
+        remembered: list[Scored] | None = [] if scored_once else None
         for branch in alive:
             _compress(model, branch, inputs, copies, remembered)
 

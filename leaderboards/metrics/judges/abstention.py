@@ -167,7 +167,6 @@ def without_contractions(text: str) -> str:
 
 
 def _fold(sentence: str) -> str:
-    """Folds a sentence to small letters, without contractions and without marks other than those between the parts of a
-    sentence."""
+    """Folds a sentence to small letters, without contractions, and without marks but those between its parts."""
     text = re.sub(r"\bn/a\b", "n a", without_contractions(sentence.lower()))
     return " ".join(re.sub(r"[^\w\s,;:–—-]", "", text).split()).strip(" ,;:-")

@@ -62,7 +62,8 @@ def with_dates(text: str, with_years: bool = False) -> str:
         day, told, year = (
             next(filter(None, (date[f"{part}{way}"] for way in range(1, 5)))) for part in ("day", "month", "year")
         )
-        numbers = [int(day), int(told) if told.isdecimal() else _month(told)]
+        by_name = (number for number, month in enumerate(_MONTHS, 1) if month.startswith(told))
+        numbers = [int(day), int(told) if told.isdecimal() else next(by_name, 0)]
         if numbers[1] > len(_MONTHS):
             numbers.reverse()
         if not 1 <= numbers[1] <= len(_MONTHS):
@@ -92,11 +93,6 @@ def is_quantity(text: str) -> bool:
     """Tells whether a text in small letters is nothing but a number or a date."""
     text = text.strip(" #$€£.")
     return any(pattern.fullmatch(text) for pattern in (_DATE, _IN_DIGITS, _IN_WORDS))
-
-
-def _month(name: str) -> int:
-    """Returns the number of a month by its name or three letters or more of its beginning; 0 if there is none."""
-    return next((number for number, month in enumerate(_MONTHS, 1) if month.startswith(name)), 0)
 
 
 def _value(words: str) -> int:

@@ -5,9 +5,8 @@ import importlib
 import json
 import logging
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from itertools import product
 from typing import Any, Literal
 
@@ -27,21 +26,17 @@ def families(directives: Sequence[str]) -> list[str]:
     return [family_of(Directive.parse(text)) for text in directives]
 
 
-def strictly(directives: Sequence[str], output: str) -> list[bool]:
-    """Tells for each directive whether the output, as it stands, obeys it."""
+def obeyed(directives: Sequence[str], output: str, judgement: Judgement) -> list[bool]:
+    """Tells for each directive whether the output obeys it: as it stands, or loosely, in any of eight versions."""
     parsed = [Directive.parse(text) for text in directives]
-    return [is_obeyed(one, output, "strict") if one.is_of_ifeval else check(one, output) for one in parsed]
-
-
-def loosely(directives: Sequence[str], output: str) -> list[bool]:
-    """Tells for each directive whether any of IFEval's eight versions of the output obeys it."""
-    parsed = [Directive.parse(text) for text in directives]
+    texts = [output] if judgement == "strict" else versions(output)
     return [
-        is_obeyed(one, output, "loose")
-        if one.is_of_ifeval
-        else any(check(one, version) for version in versions(output))
+        is_obeyed(one, output, judgement) if one.is_of_ifeval else any(check(one, text) for text in texts)
         for one in parsed
     ]
+
+
+strictly, loosely = partial(obeyed, judgement="strict"), partial(obeyed, judgement="loose")
 
 
 def versions(output: str) -> list[str]:
@@ -58,34 +53,9 @@ def versions(output: str) -> list[str]:
     return texts
 
 
-@dataclass(frozen=True)
-class Official:
-    """lm-eval's module of the task: how it names an example, and its two ways to judge one."""
-
-    example: Any
-    ways: Mapping[Judgement, Any]
-
-    def obeys(self, directive: Directive, output: str, judgement: Judgement) -> bool:
-        """Tells whether the output obeys the directive, alone: each is judged on its own. An empty output obeys none.
-
-        Known gap: of a letter that is none, such as the "!" of one row, the official checker counts another one, which
-        it draws anew each time. Here that is at least the same one whenever the directive is judged.
-        """
-        # No checker reads the prompt: what one needs of it is among its arguments.
-        example = self.example(0, [directive.kind], "", [json.loads(directive.argument or "{}")])
-        state = random.getstate()
-        random.seed(str(directive))
-        try:
-            (followed,) = self.ways[judgement](example, output).follow_instruction_list
-        finally:
-            random.setstate(state)
-        return bool(followed)
-
-
 @cache
-def official() -> Official:
-    """Returns the checkers; raises :class:`MetricError` that says what to install if they, or what they need, are
-    missing."""
+def official() -> Any:
+    """Returns lm-eval's module of the task; raises :class:`MetricError` that says what to install if any is missing."""
     try:
         nltk, detector = (importlib.import_module(name) for name in ("nltk", "langdetect"))
         nltk.data.find(SPLITTER)  # on import, lm-eval would go and download it, and print what comes of that
@@ -101,29 +71,42 @@ def official() -> Official:
     detector.DetectorFactory.seed = 0  # or one answer may be judged now this way and now that
     # They complain of every answer whose language cannot be told, and then take it for obedient.
     logging.getLogger(f"{CHECKERS}.instructions").setLevel(logging.CRITICAL)
-    ways: dict[Judgement, Any] = {
-        "strict": module.test_instruction_following_strict,
-        "loose": module.test_instruction_following_loose,
-    }
-    return Official(module.InputExample, ways)
+    return module
+
+
+def _obeys(directive: Directive, output: str, judgement: Judgement) -> bool:
+    """Tells whether the output obeys the directive, alone: each is judged on its own. An empty output obeys none.
+
+    Known gap: of a letter that is none, such as the "!" of one row, the official checker counts another one, which it
+    draws anew each time. Here that is at least the same one whenever the directive is judged.
+    """
+    # No checker reads the prompt: what one needs of it is among its arguments.
+    example = official().InputExample(0, [directive.kind], "", [json.loads(directive.argument or "{}")])
+    judge = getattr(official(), f"test_instruction_following_{judgement}")
+    state = random.getstate()
+    random.seed(str(directive))
+    try:
+        (followed,) = judge(example, output).follow_instruction_list
+    finally:
+        random.setstate(state)
+    return bool(followed)
 
 
 def is_obeyed(directive: Directive, output: str, judgement: Judgement) -> bool:
     """Tells whether the output obeys a directive of IFEval. One that makes its checker fail obeys nothing and counts:
     the arguments were tried before (:func:`check_directives`)."""
-    checkers = official()
+    official()  # what is missing is no disobedience
     try:
-        return checkers.obeys(directive, output, judgement)
+        return _obeys(directive, output, judgement)
     except Exception:  # of foreign code, on an output that nobody foresaw
         return False
 
 
 def check_directives(directives: Sequence[tuple[str, Directive]]) -> None:
-    """Raises :class:`MetricError` for the first directive that the checkers cannot judge by; each comes with where it
-    is."""
+    """Raises :class:`MetricError` for the first directive, given with its place, that the checkers cannot judge by."""
     for where, directive in directives:
         try:
-            official().obeys(directive, SAMPLE, "strict")
+            _obeys(directive, SAMPLE, "strict")
         except MetricError:
             raise
         except Exception as error:  # of foreign code

@@ -136,7 +136,7 @@ def test_the_cache_of_a_branch_is_that_of_a_plain_loop_at_every_step(
             for place, answer in enumerate(step.answers):
                 if answer.branch.treatment.policy.name == name:
                     cache = step.cache(place)
-                    states = [(cache.tokens(n), cache.keys(n), cache.values(n)) for n in range(cache.layers)]
+                    states = [(cache.tokens(n)[0], cache.keys(n)[0], cache.values(n)[0]) for n in range(cache.layers)]
                     caches[id(answer.branch), answer.question, step.number] = states
                     looked += 1
 

@@ -141,7 +141,7 @@ def test_attention_of_questions_by_hand(
         bundle = Bundle(trace, of_bundle)
         bundle.settle()  # as if the questions began with nothing alike
         for places, rows in product(bundle.question_slices, (slice(0, len(branches)), slice(len(branches) - 1, None))):
-            bundle.begin_questions(places, rows)
+            bundle.begin(places, rows, alone=True)
             skipped |= set(bundle.skipped)
             column, blank = bundle.columns.column[places], bundle.columns.padding[rows, places]
             query = torch.randn(*blank.shape, QUERY_HEADS, HEAD_SIZE)
@@ -176,7 +176,7 @@ def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace:
     assert not columns.padding.any()
     states = [torch.randn(rows, width, KEY_HEADS, HEAD_SIZE) for _ in range(2)]
     for places in bundle.question_slices:
-        bundle.begin_questions(places, slice(0, rows))
+        bundle.begin(places, slice(0, rows), alone=True)
         key, value = (own[:, places].flatten(0, 1) for own in states)
         query = torch.randn(len(key), QUERY_HEADS, HEAD_SIZE)
         bundle.attend(0, query, key, value, None, None, torch.empty_like(query))

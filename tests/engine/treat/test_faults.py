@@ -123,7 +123,7 @@ class Looking:
             for place, answer in enumerate(step.answers):
                 treatment = answer.branch.treatment
                 cache = step.cache(place)
-                states = [(cache.keys(layer), cache.values(layer)) for layer in range(cache.layers)]
+                states = [(cache.keys(layer)[0], cache.values(layer)[0]) for layer in range(cache.layers)]
                 self.rows[treatment.policy.name, treatment.level.value, answer.question] = states
 
 

@@ -47,7 +47,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import AnswerEnds, Prompt, build_prompts, chat_template
 from policies import POLICIES, Level, Policy, Situation, at_ratios, points_of
 from policies.declaration.draws import drawing_from, seed_of
-from tests.support.models.toy_tokenizer import END, train_tokenizer
+from tests.support.models.toy_tokenizer import END, word_tokenizer
 
 STEPS = 6  # of an answer
 PLENTY = 10**9  # bytes
@@ -60,7 +60,7 @@ END_EVERY = 20  # one token in so many ends an answer: some answers of a wave th
 
 @cache
 def toy_tokenizer() -> PreTrainedTokenizerFast:
-    return train_tokenizer(0, contexts=200)
+    return word_tokenizer()
 
 
 @cache

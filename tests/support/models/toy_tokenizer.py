@@ -1,17 +1,15 @@
 """The tokenizer of the toy models, built as that of the teaching models was: words of the train split over bytes."""
 
-from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
+from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from datasets_gen import ABSTENTION, TASKS
-from datasets_gen.examples.lexicon import lexicon
-from datasets_gen.writing.prose import TEMPLATES
 
-LEAST_COUNT = 3  # a word that is seen less often in the texts is spelled
+# Of texts of the train split and of prose, words that were seen three times or more; any other is spelled.
+VOCABULARY = Path(__file__).parents[2] / "data" / "toy_words.txt"
 MODEL_MAX_LENGTH = 4096
 PADDING, BEGIN, SYSTEM, USER, ASSISTANT, END = SPECIAL_TOKENS = (
     "<|pad|>",
@@ -38,12 +36,11 @@ OPENED_WORD = r"(?<=[(\[{\"])(?=\p{L})"
 JOINED = "\u2060 "
 
 
-def training_texts(seed: int, contexts: int, held_out: bool = False) -> Iterator[str]:
-    """Yields contexts, questions and answers of the train split of every task, in the phrasings of training or,
-    where only their words count, in those held out."""
+def training_texts(seed: int, contexts: int) -> Iterator[str]:
+    """Yields contexts, questions and answers of the train split of every task."""
     for task in TASKS.values():
         for index in range(contexts):
-            example = task.example(seed, index, "train", held_out=held_out, taught=not held_out)
+            example = task.example(seed, index, "train")
             yield " " + example.context
             for question in example.questions:
                 yield f"\n{question.text} {task.instruction}"
@@ -51,18 +48,10 @@ def training_texts(seed: int, contexts: int, held_out: bool = False) -> Iterator
     yield f" {ABSTENTION}"
 
 
-def prose_texts() -> Iterator[str]:
-    """Yields every word of the prose."""
-    words = lexicon()
-    for template in TEMPLATES:
-        for adjective, place in zip(words.adjective, words.place, strict=True):
-            yield " " + template.format(adjective=adjective, place=place, other=place)
+def word_tokenizer() -> PreTrainedTokenizerFast:
+    """Makes a byte-level tokenizer in which each word, in each case that it is seen in, is one token.
 
-
-def train_tokenizer(seed: int, contexts: int = 6000) -> PreTrainedTokenizerFast:
-    """Trains a byte-level tokenizer in which every word of the texts, in each case that it is seen in, is one token.
-
-    Other words are spelled byte by byte. The same seed gives the same tokenizer.
+    Other words are spelled byte by byte.
 
     With pieces merged by frequency a name was three tokens, its capitals eight and its small letters four others: to
     answer in capitals, in brackets or by initials was a matter of spelling by heart, and stayed a guess.
@@ -74,11 +63,7 @@ def train_tokenizer(seed: int, contexts: int = 6000) -> PreTrainedTokenizerFast:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    counts: Counter[str] = Counter()
-    texts = (training_texts(seed, contexts), training_texts(seed, contexts // 4, held_out=True), prose_texts())
-    for text in chain.from_iterable(texts):
-        counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
-    words = sorted(word for word, count in counts.items() if count >= LEAST_COUNT)
+    words = VOCABULARY.read_text(encoding="utf-8").splitlines()
     entries = dict.fromkeys([*SPECIAL_TOKENS, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words])
     vocabulary = {entry: number for number, entry in enumerate(entries)}
     tokenizer = Tokenizer(models.BPE(vocabulary, [], ignore_merges=True))
