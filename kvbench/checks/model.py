@@ -1,9 +1,8 @@
 """Finds what a model is fit for: which tasks it masters with the full cache, at which level, and where it reads."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import pandas as pd
 from scipy.stats import binomtest
@@ -47,18 +46,16 @@ def answers_of(
     contexts: int,
     seed: int,
     chosen: Callable[[Question], bool] = lambda question: True,
-    held_out: bool = False,
     begin: Begin = silent,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Returns one row for each answer, with the columns of its context, question and record. All policies share the
-    prefill of a context; ``chosen`` says which questions are asked, ``begin`` hears of each context, and ``first`` is
-    the number of the first. Raises :class:`OverflowingModelError`."""
+    """Returns one row for each answer, with the columns of its context, question and record. ``chosen`` says which
+    questions are asked, ``begin`` hears of each context. Raises :class:`OverflowingModelError`."""
     workers, fault = Workers(model, contexts), fault_of_model(model)
     setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
 
     def answers(replica: LoadedModel, index: int) -> list[dict[str, object]]:
-        example = task.example(seed, index, held_out=held_out)
+        example = task.example(seed, index)
         example = replace(example, questions=tuple(filter(chosen, example.questions)))
         if not example.questions:
             return []
@@ -94,13 +91,6 @@ class Mastery:
     def needed(self) -> float:
         """Returns what has to be reached, in percent."""
         return max(LEAST, (self.chance or 0.0) + ABOVE_CHANCE)
-
-    @property
-    def line(self) -> str:
-        """Says in a line what was found."""
-        level = f"level {self.place}" if self.top_level else "it has one level"
-        reached = "" if self.reached is None else f", {self.measure.lower()} {self.reached:.0f}"
-        return f"{self.task}: {f'not mastered ({self.reason})' if self.reason else f'{level}{reached}'}"
 
     @property
     def at_top(self) -> bool:
@@ -146,8 +136,8 @@ def highest_mastered(model: LoadedModel, task: Task, contexts: int, seed: int = 
 def mastery_at(
     model: LoadedModel, task: Task, level: int, contexts: int, seed: int = 0, begin: Begin = silent
 ) -> Mastery:
-    """Asks a task at a level with the full cache, on contexts of its own, until there is no doubt whether it is
-    mastered. A task that cannot be asked is not mastered."""
+    """Asks a task at a level with the full cache, on contexts of its own, until there is no doubt. A task that cannot
+    be asked is not mastered."""
     at = at_level(task, level) if task.top_level else task
     found = Mastery(task.name, level, task.top_level, "", None, at.chance, 0, None)
     rows: list[pd.DataFrame] = []
@@ -184,7 +174,7 @@ def _judged(found: Mastery, task: Task, answers: pd.DataFrame) -> Mastery:
 
 
 def with_levels_found(job: Job, grid: Grid) -> Job:
-    """Returns the job at the highest levels that its model masters, which are found here before it is run; raises
+    """Finds the highest levels that the model of a job masters, and returns the job at these; raises
     :class:`KVBenchError` for a task that it masters at none."""
     if not any(task.top_level for task, _ in grid.tasks):
         raise KVBenchError("--difficulty auto: none of these tasks has levels: leave it out")
@@ -192,8 +182,12 @@ def with_levels_found(job: Job, grid: Grid) -> Job:
     model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map)
     found: list[Mastery] = []
     for task, _ in leave_out_tasks(grid, model.tokenizer, job).tasks:
-        found.append(highest_mastered(model, task, LEVEL_CONTEXTS, job.seed))
-        console.print(found[-1].line, soft_wrap=True)
+        one = highest_mastered(model, task, LEVEL_CONTEXTS, job.seed)
+        found.append(one)
+        level = f"level {one.place}" if one.top_level else "it has one level"
+        reached = "" if one.reached is None else f", {one.measure.lower()} {one.reached:.0f}"
+        mastered = f"not mastered ({one.reason})" if one.reason else f"{level}{reached}"
+        console.print(f"{task.name}: {mastered}", soft_wrap=True)
     if beyond := [one.task for one in found if one.reason]:
         raise KVBenchError(
             f"--difficulty auto: {job.model} masters {', '.join(beyond)} at no level: leave them out of --tasks, or "
@@ -244,7 +238,7 @@ LEAST_BY_UPPER_HALF = 10.0  # with the upper half of its layers
 @dataclass(frozen=True)
 class ReadProfile:
     """Exact match in percent: undisturbed, with the context's rows destroyed in each layer alone, in the upper half of
-    the layers, and in a share of all slots."""
+    the layers, and in a share of all slots. The properties say what these cost, in points."""
 
     part: str
     undisturbed: float
@@ -254,17 +248,14 @@ class ReadProfile:
 
     @property
     def worst_layer(self) -> float:
-        """Returns what the most needed layer costs, in points."""
         return self.undisturbed - min(self.without_layer)
 
     @property
     def upper_half(self) -> float:
-        """Returns what the upper half of the layers costs, in points."""
         return self.undisturbed - self.without_upper_half
 
     @property
     def slots(self) -> float:
-        """Returns what the share of all slots costs, in points."""
         return self.undisturbed - self.without_slots
 
     @property
@@ -310,18 +301,12 @@ class Examination:
     masteries: list[Mastery] = field(default_factory=list)
     profiles: list[ReadProfile] = field(default_factory=list)
 
-    @cached_property
-    def sizes(self) -> Mapping[str, float]:
-        """Returns the tokens of a context of each task, which tell how long it takes."""
-        return {task.name: float(self.model.count_tokens(task.example(self.seed, 0).context)) for task in self.tasks}
-
     @property
-    def size(self) -> float:
-        """Counts the tokens of all contexts that are asked about, at most."""
-        asked = {task.name: (task.top_level + 1) * enough(task, self.contexts) for task in self.tasks}
-        for name, _ in PARTS:
-            asked[name] = asked.get(name, 0) + self.contexts
-        return sum(asked.get(name, 0) * tokens for name, tokens in self.sizes.items())
+    def steps(self) -> int:
+        """Counts the contexts that are asked about, at most."""
+        parts = {name for name, _ in PARTS} & {task.name for task in self.tasks}
+        asked = sum((task.top_level + 1) * enough(task, self.contexts) for task in self.tasks)
+        return asked + len(parts) * self.contexts
 
     def findings(self, begin: Begin) -> Iterator[Finding]:
         """Yields all findings in turn, and measures what they rest on."""
@@ -333,7 +318,12 @@ class Examination:
         yield Finding("slots", *self.slots())
         for task in self.tasks:
             self.masteries.append(highest_mastered(self.model, task, self.contexts, self.seed, begin))
-        yield Finding("masters", *self._masters())
+        beyond = [one.task for one in self.masteries if one.reason]
+        lower = [f"{one.task} at level {one.place}" for one in self.masteries if not (one.reason or one.at_top)]
+        count = len(self.masteries)
+        masters = ", ".join([f"{count - len(beyond)} of {count} tasks with the full cache", *lower])
+        masters += f": a board leaves {', '.join(beyond)} out of its means" if beyond else ""
+        yield Finding("masters", "wrong" if not self.is_fit else "note" if beyond else "ok", masters)
         at_top = {one.task for one in self.masteries if one.at_top}
         by_name = {task.name: task for task in self.tasks}
         for name, hops in PARTS:
@@ -374,16 +364,6 @@ class Examination:
             f"{text}, in {layers - len(shape.windows)} of them; {sliding} slide over {max(shape.windows):,} tokens and "
             f"are left whole; cannot run here: {', '.join(unfit_for(list(POLICIES.values()), shape))}"
         )
-
-    def _masters(self) -> tuple[Outcome, str]:
-        beyond = [one.task for one in self.masteries if one.reason]
-        lower = [f"{one.task} at level {one.place}" for one in self.masteries if not (one.reason or one.at_top)]
-        count = len(self.masteries)
-        text = ", ".join([f"{count - len(beyond)} of {count} tasks with the full cache", *lower])
-        if not beyond:
-            return "ok", text
-        outcome: Outcome = "note" if self.is_fit else "wrong"
-        return outcome, f"{text}: a board leaves {', '.join(beyond)} out of its means"
 
     @property
     def is_fit(self) -> bool:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from datasets_gen import RULER, TASKS
-from kvbench.checks.findings import progress_bar
 from kvbench.cli.parameters import Device, Dtype, MaxKVGB, Mode, Model, Seed
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies, unfit_for, without
 from kvbench.experiments.grid import Setting
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.prompts.mode import asked_of
+from kvbench.system.console import progress_bar
 from kvbench.system.process import settle
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule

@@ -91,7 +91,7 @@ def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
 def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
     exam = of_model.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
-    findings = findings_of(exam.size, exam.findings, exam.sizes)
+    findings = findings_of(exam.steps, exam.findings)
     tables = [findings_table(model, findings), of_model.mastery_table(exam.masteries)]
     tables += [of_model.reads_table(exam.profiles)] if exam.profiles else []
     if not exam.is_fit:

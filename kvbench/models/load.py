@@ -16,26 +16,14 @@ from typing import Any
 import torch
 from huggingface_hub import logging as hub_logging
 from kvpress import SUPPORTED_MODELS
-from transformers import (
-    AutoModelForCausalLM,
-    Gemma3ForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForCausalLM, Gemma3ForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import adapter_of, model_source
 from kvbench.models.precision import choose_device, choose_dtype
-from kvbench.models.pretrained import (
-    NO_CODE,
-    Ends,
-    check_fields,
-    end_of_turn,
-    read_config,
-    read_tokenizer,
-)
+from kvbench.models.pretrained import NO_CODE, Ends, check_fields, end_of_turn, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
@@ -98,9 +86,7 @@ class LoadedModel:
 
 def decoder_of(network: PreTrainedModel) -> Any:
     """Returns the stack of decoder layers, where kvpress looks for it (Gemma 3 has it inside a multi-modal model)."""
-    decoder = network.model
-    inner = getattr(decoder, "language_model", None)
-    return decoder if inner is None else inner
+    return getattr(network.model, "language_model", None) or network.model
 
 
 def embeddings_of(network: PreTrainedModel) -> int:
@@ -139,9 +125,8 @@ def rotation_switch(model: LoadedModel) -> int | None:
     """Returns the tokens beyond which a model with longrope turns all keys of a pass by other angles; None for any
     other model."""
     parameters = getattr(model.network.config.get_text_config(), "rope_parameters", None) or {}
-    if parameters.get("rope_type") != "longrope":
-        return None
-    return int(parameters["original_max_position_embeddings"])
+    is_longrope = parameters.get("rope_type") == "longrope"
+    return int(parameters["original_max_position_embeddings"]) if is_longrope else None
 
 
 @contextmanager
@@ -174,10 +159,12 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         check_architecture(name, config.architectures or [])
         text = config.get_text_config()
         check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
-        options = {"dtype": precision, "attn_implementation": "sdpa"}
-        if device_map is not None:
-            options["device_map"] = device_map
-        network, report = _read_network(source, config, options)
+        options = {"dtype": precision, "attn_implementation": "sdpa", "device_map": device_map}
+        if is_gguf(Path(source)):
+            loaded: Any = load_gguf(Path(source), config, **options)
+        else:
+            loaded = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **NO_CODE, **options)
+        network, report = loaded
         check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
         _check_weights(name, report)
         tokenizer = read_tokenizer(source)
@@ -200,16 +187,6 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         if not weight.isfinite().all():
             raise KVBenchError(f"the checkpoint '{name}' is damaged: its weight {parameter} is infinite or NaN")
     return wrap_model(name, network, tokenizer, fingerprint_of(source, config, adapter))
-
-
-def _read_network(source: str, config: Any, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Mapping[str, Any]]:
-    """Reads the weights of a model; returns the network, and what transformers reports of it."""
-    if is_gguf(Path(source)):
-        loaded: Any = load_gguf(Path(source), config, **options)
-    else:
-        loaded = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **NO_CODE, **options)
-    network, report = loaded
-    return network, report
 
 
 def check_heads(heads: int, key_heads: int | None) -> None:
@@ -241,35 +218,28 @@ def check_spread(name: str, kinds: Mapping[str, str]) -> None:
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """Loads the tokenizer alone: a process that only sends work to others needs no weights."""
     try:
-        tokenizer = read_tokenizer(model_source(name))
+        return read_tokenizer(model_source(name))
     except KVBenchError:
         raise
     except Exception as error:
         raise KVBenchError(f"cannot load the tokenizer of '{name}': {first_line(error)}") from error
-    return tokenizer
 
 
 def check_architecture(name: str, architectures: Sequence[str]) -> None:
-    """Refuses an architecture before any weight is read."""
-    known = [model.__name__ for model in RUNNABLE_MODELS]
+    """Raises :class:`KVBenchError` for an architecture that kvpress does not know, before any weight is read."""
+    known = sorted(model.__name__ for model in RUNNABLE_MODELS)
     if architectures and not set(architectures) & set(known):
-        raise _unsupported_error(name, architectures[0])
-
-
-def _unsupported_error(name: str, architecture: str) -> KVBenchError:
-    known = ", ".join(sorted(model.__name__ for model in RUNNABLE_MODELS))
-    return KVBenchError(f"kvpress does not support {architecture} ('{name}'): use one of {known}")
+        raise KVBenchError(f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(known)}")
 
 
 def _check_weights(name: str, report: Mapping[str, Any]) -> None:
     """Refuses weights that do not match the configuration: transformers draws missing weights at random, and ignores
     layers that the configuration does not count."""
     surplus = [key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key]
-    wrong = {"lacks": sorted(report["missing_keys"]), "has, beyond its config,": sorted(surplus)}
-    for what, keys in wrong.items():
+    for what, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
         if keys:
             raise KVBenchError(
-                f"the checkpoint '{name}' {what} {keys[0]} ({len(keys)} in all): its config.json and its weights "
+                f"the checkpoint '{name}' {what} {min(keys)} ({len(keys)} in all): its config.json and its weights "
                 "do not belong together"
             )
 
@@ -289,8 +259,7 @@ def wrap_model(
     name: str, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fingerprint: str
 ) -> LoadedModel:
     """Wraps a network that is in memory; raises :class:`KVBenchError` if kvpress does not know its architecture."""
-    if not isinstance(network, RUNNABLE_MODELS):
-        raise _unsupported_error(name, type(network).__name__)
+    check_architecture(name, [type(network).__name__])
     network = network.eval()
     return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network))
 

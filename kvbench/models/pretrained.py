@@ -123,31 +123,18 @@ def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShap
     cannot be read, of which loading tells."""
     numbers = str(choose_dtype(dtype, choose_device(device), model)).removeprefix("torch.")
     try:
-        config = read_config(model_source(model)).get_text_config()
-        return cache_shape(config, numbers)
+        return cache_shape(read_config(model_source(model)).get_text_config(), numbers)
     except Exception:  # damaged files raise anything
         return None
 
 
-def has_one_key_head(model: str) -> bool:
-    """Tells whether each layer of a model has one key head; of one whose configuration cannot be read it is not
-    known to have."""
-    shape = shape_of(model)
-    return shape is not None and shape.kv_heads == 1
-
-
 def cache_shape(config: Any, dtype: str) -> ModelShape:
-    """Returns the shape of a cache of such numbers; ``config``: that of a decoder of text."""
-    heads = config.num_key_value_heads
-    return ModelShape(config.num_hidden_layers, heads, head_size_of(config), dtype, windows_of(config))
-
-
-def windows_of(config: Any) -> tuple[int, ...]:
-    """Returns the windows of the sliding layers that presses leave whole (:func:`is_left_whole`); ``config``: that of a
-    decoder of text."""
-    if not isinstance(config, Gemma3TextConfig) or config.layer_types is None or config.sliding_window is None:
-        return ()
-    return (config.sliding_window,) * config.layer_types.count("sliding_attention")
+    """Returns the shape of a cache of such numbers, with the windows of the sliding layers that presses leave whole
+    (:func:`is_left_whole`); ``config``: that of a decoder of text."""
+    windows: tuple[int, ...] = ()
+    if isinstance(config, Gemma3TextConfig) and config.layer_types is not None and config.sliding_window is not None:
+        windows = (config.sliding_window,) * config.layer_types.count("sliding_attention")
+    return ModelShape(config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), dtype, windows)
 
 
 def head_size_of(config: Any) -> int:

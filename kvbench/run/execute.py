@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from kvbench.engine.decode.answers import check_length
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid
@@ -19,7 +17,7 @@ from kvbench.store.merging import borrow, runs_beside
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, TABLES, RowsByTable
-from kvbench.system.console import console
+from kvbench.system.console import console, progress_bar
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.files import working_in
 from kvbench.system.memory import is_out_of_memory
@@ -122,9 +120,7 @@ def _fill(executor: Executor, store: Store) -> None:
     if not units:
         return
     done: defaultdict[Unit, list[RowsByTable]] = defaultdict(list)  # by unit, the rows of its parts so far
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
-    with executor.map(units) as results, progress:
+    with executor.map(units) as results, progress_bar(is_kept=True) as progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
             progress.update(

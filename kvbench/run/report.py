@@ -21,7 +21,7 @@ def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) ->
     """Warns of every policy that changes nothing; two names for one method fail the run, which is the second text."""
     declared: Mapping[str, Sequence[str]] = {policy.name: policy.same_as for policy in policies}
     warnings: list[str] = []
-    if shapes.has_one_key_head(store.identity.model):
+    if (shape := shapes.shape_of(store.identity.model)) is not None and shape.kv_heads == 1:
         alike = {name: one for name in declared if (one := name_with_one_head(name)) != name and one in declared}
         warnings += [
             f"warning: {name} keeps what {one} keeps: {store.identity.model} has one key head, and nothing is shared "

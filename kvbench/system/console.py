@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.segment import Segment
 
 
@@ -29,6 +30,14 @@ class SafeConsole(Console):
 
 
 console = SafeConsole(stderr=True)
+
+
+def progress_bar(is_kept: bool = False) -> Progress:
+    """Returns a bar that a terminal shows while something takes long. ``is_kept``: it stays, in a log too."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
+    left = (TextColumn("left"), TimeRemainingColumn())
+    disable = not (is_kept or console.is_terminal)
+    return Progress(*columns, *left, console=console, disable=disable, transient=not is_kept)
 
 
 def warn(text: str) -> None:
