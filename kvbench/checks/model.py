@@ -151,26 +151,24 @@ def mastery_at(
             raise
         except KVBenchError as error:
             return replace(found, reason=f"it cannot be asked: {error}")
-        found = _judged(found, at, pd.concat(rows, ignore_index=True))
+        found = _judged(found, at.chance, pd.concat(rows, ignore_index=True))
         if found.is_without_doubt:
             break
     return found
 
 
-def _judged(found: Mastery, task: Task, answers: pd.DataFrame) -> Mastery:
-    chances = {task.name: task.chance} if task.chance > 0 else {}
-    row: SummaryRow = summarise(answers, PlannedCells(MODE, {}, {}, chances))[0]
+def _judged(found: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
+    planned = PlannedCells(MODE, {}, {}, {found.task: chance} if chance > 0 else {})
+    row: SummaryRow = summarise(answers, planned)[0]
     lead = lead_of(row)
     measure = lead.measures[0]
-    value, chance = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
+    value, guessed = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
     reached = None if value is None else value * measure.factor
-    found = replace(found, measure=measure.title, reached=reached, chance=chance, questions=row.n, reason=None)
-    if reached is None:
-        return replace(found, reason=row.reason or "nothing is judged")
-    if reached < found.needed:
-        title = measure.title.lower()
-        return replace(found, reason=f"{title} {reached:.0f} with the full cache, below {found.needed:.0f}")
-    return found
+    found = replace(found, measure=measure.title, reached=reached, chance=guessed, questions=row.n)
+    reason = None if reached is not None else row.reason or "nothing is judged"
+    if reached is not None and reached < found.needed:
+        reason = f"{measure.title.lower()} {reached:.0f} with the full cache, below {found.needed:.0f}"
+    return replace(found, reason=reason)
 
 
 def with_levels_found(job: Job, grid: Grid) -> Job:
@@ -350,10 +348,9 @@ class Examination:
 
     def slots(self) -> tuple[Outcome, str]:
         """Tells how many slots presses compress, and what sliding layers mean for them."""
-        config, network = self.model.network.config.get_text_config(), self.model.network
-        shape = cache_shape(config, self.model.dtype_name)
-        layers = int(config.num_hidden_layers)
-        sliding = sum(attention_window(layer.self_attn) is not None for layer in decoder_of(network).layers)
+        shape = cache_shape(self.model.network.config.get_text_config(), self.model.dtype_name)
+        windows = [attention_window(layer.self_attn) for layer in decoder_of(self.model.network).layers]
+        layers, sliding = len(windows), sum(window is not None for window in windows)
         text = f"{layers} layers with {shape.kv_heads} key heads each: {shape.slots} (layer, head) slots are compressed"
         if not sliding:
             return "ok", f"{text}; no sliding layers"

@@ -1,7 +1,7 @@
 """Runs the same grid through the engine and through kvpress's own pipeline, cell by cell, in one process."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,11 +24,6 @@ from kvbench.system.errors import first_line
 from policies.declaration.draws import drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
-Progress = Callable[[int], None]  # is called with the number of questions that were just answered
-
-
-def silent(_: int) -> None:
-    """Shows no progress."""
 
 
 def is_handed_over_whole(model: LoadedModel, task: Task) -> bool:
@@ -38,14 +33,19 @@ def is_handed_over_whole(model: LoadedModel, task: Task) -> bool:
 
 
 @contextmanager
-def as_written(tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
-    """Replaces the chat template by one that puts nothing around its one turn."""
-    template = tokenizer.chat_template
-    tokenizer.chat_template = "{{ messages[0].content }}"
+def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    """Gives an attribute another value inside a ``with`` block."""
+    former = getattr(owner, name)
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        tokenizer.chat_template = template
+        setattr(owner, name, former)
+
+
+def as_written(tokenizer: PreTrainedTokenizerBase) -> AbstractContextManager[None]:
+    """Replaces the chat template by one that puts nothing around its one turn."""
+    return replaced(tokenizer, "chat_template", "{{ messages[0].content }}")
 
 
 def texts_for_pipeline(
@@ -149,41 +149,28 @@ class PipelineRunner:
         and goes on; these tokens are dropped here. It is given the tokens that end a begun answer too, or it would
         write on and take longer; behind an initial ("A. F.") it then ends where the engine goes on."""
         recorded: list[list[int]] = []
-        ends, config = answer_ends(self.model.tokenizer, task), self.pipeline.model.generation_config
-        own = config.eos_token_id
-        whole = is_handed_over_whole(self.model, task)
-        template = as_written(self.pipeline.tokenizer) if whole else nullcontext()
-        with self._record_tokens(recorded), template, attention(self.model.network, implementation):
-            if ends.tokens:
-                config.eos_token_id = [*self.model.end_tokens(), *ends.tokens, *ends.sentence]
-            try:
-                self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
-            finally:
-                config.eos_token_id = own
-        every_end = ends.with_tokens(self.model.end_tokens())
-        return [every_end.until_end(ids)[0] for ids in recorded]
-
-    @contextmanager
-    def _record_tokens(self, into: list[list[int]]) -> Iterator[None]:
-        tokenizer = self.pipeline.tokenizer
+        tokenizer, config = self.pipeline.tokenizer, self.pipeline.model.generation_config
         original: Callable[..., Any] = tokenizer.decode
 
         def decode_and_keep(ids: torch.Tensor, **options: Any) -> Any:
-            into.append(ids.tolist())
+            recorded.append(ids.tolist())
             return original(ids, **options)
 
-        tokenizer.decode = decode_and_keep
-        try:
-            yield
-        finally:
-            del tokenizer.decode
+        ends = answer_ends(self.model.tokenizer, task)
+        stops = [*self.model.end_tokens(), *ends.tokens, *ends.sentence] if ends.tokens else config.eos_token_id
+        template = as_written(tokenizer) if is_handed_over_whole(self.model, task) else nullcontext()
+        decoding, stopping = replaced(tokenizer, "decode", decode_and_keep), replaced(config, "eos_token_id", stops)
+        with decoding, stopping, template, attention(self.model.network, implementation):
+            self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
+        every_end = ends.with_tokens(self.model.end_tokens())
+        return [every_end.until_end(ids)[0] for ids in recorded]
 
 
 def compare(
     model: LoadedModel,
     work: Sequence[tuple[Task, Example]],
     setting: Setting,
-    progress: Progress = silent,
+    progress: Callable[[int], object] = lambda _: None,  # is called with the number of questions just answered
 ) -> PipelineComparison:
     """Runs every cell both ways and compares every token; the first example warms both up, untimed. The engine has as
     many processes as a run would have by default; the pipeline has one, with all threads."""
@@ -191,7 +178,7 @@ def compare(
     comparison = PipelineComparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
     check_logits(model, build_prompts(model.tokenizer, *work[0], setting.mode)[0])
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
-    _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), silent)
+    _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), lambda _: None)
     _run_engine(model, *work[0], setting)  # the whole first example, which touches memory for the first time
     workers = Workers(model, len(work))
     share = setting.shared_by(workers.count, model.device)
@@ -241,7 +228,7 @@ def _run_pipeline(
     example: Example,
     setting: Setting,
     comparison: PipelineComparison,
-    progress: Progress,
+    progress: Callable[[int], object],
 ) -> dict[Cell, list[int]]:
     """Calls the pipeline once for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}

@@ -1,16 +1,13 @@
 """Checks whether a press is sound: it runs the contract of every policy on one press."""
 
-import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import chain, islice
 
-import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, set_seed
 
 from datasets_gen import TASKS
 from kvbench.checks.findings import Begin, Finding, Outcome, silent
@@ -69,19 +66,16 @@ class Patient:
     model: LoadedModel
     prompts: Sequence[Prompt]
     long: Prompt  # its press is timed on this one
-    made: list[Trial] = field(default_factory=list)  # at several lengths
 
     @property
     def middle(self) -> float:
         """Returns a middle ratio that the policy reaches."""
         return min(MIDDLE, self.policy.highest_ratio)
 
-    @property
+    @cached_property
     def trials(self) -> list[Trial]:
         """Returns the trials of all lengths, which are made once for all checks."""
-        if not self.made:
-            self.made.extend(trials_of(self, LENGTHS))
-        return self.made
+        return trials_of(self, LENGTHS)
 
     def treat(self, prompt: Prompt, ratios: Sequence[float], *policies: Policy, repeat: int = 0) -> Trace:
         """Treats a prompt by the policy, or by others, which share the prefill."""
@@ -116,23 +110,23 @@ def trials_of(patient: Patient, lengths: Iterable[int], seed: int = 1) -> list[T
 def _try_at(patient: Patient, length: int, seed: int) -> Trial:
     """Treats a context of so many tokens at ratio 0 and all others, in one prefill where the press shares it."""
     policy = patient.policy
-    with _seeded(seed):
-        started = time.process_time()
-        ratios = RATIOS if policy.prefill == "shared" or length < LONG else (patient.middle,)
-        trace = patient.treat(_prompt_of(patient, length), (0.0, *ratios), policy, POLICIES[FULL])
-        seconds = (time.process_time() - started) / len(trace.branches)
-        *branches, full = trace.branches
-        if error := _error_of(branches):
-            return Trial(length, error, {}, (), True, seconds)
-        written = {}
-        if policy.while_decoding:
-            written = {id(one.branch): one.token_ids for one in decode(patient.model, trace, STEPS, None)}
-        left = [f"{branch.digest} {written.get(id(branch))}" for branch in branches]
-        zero = next(branch for branch in branches if branch.treatment.ratio == 0)
-        same = zero.digest == full.digest and not policy.while_decoding
-        if not same:
-            answers = decode(patient.model, replace(trace, branches=[zero, full]), STEPS, None)
-            same = len({one.token_ids for one in answers}) == 1
+    set_seed(seed)  # every generator that a press may draw from without one of its own
+    started = time.process_time()
+    ratios = RATIOS if policy.prefill == "shared" or length < LONG else (patient.middle,)
+    trace = patient.treat(_prompt_of(patient, length), (0.0, *ratios), policy, POLICIES[FULL])
+    seconds = (time.process_time() - started) / len(trace.branches)
+    *branches, full = trace.branches
+    if error := _error_of(branches):
+        return Trial(length, error, {}, (), True, seconds)
+    written = {}
+    if policy.while_decoding:
+        written = {id(one.branch): one.token_ids for one in decode(patient.model, trace, STEPS, None)}
+    left = [f"{branch.digest} {written.get(id(branch))}" for branch in branches]
+    zero = next(branch for branch in branches if branch.treatment.ratio == 0)
+    same = zero.digest == full.digest and not policy.while_decoding
+    if not same:
+        answers = decode(patient.model, replace(trace, branches=[zero, full]), STEPS, None)
+        same = len({one.token_ids for one in answers}) == 1
     kept = {branch.treatment.ratio: _kept(trace, branch) for branch in branches if branch is not zero}
     return Trial(length, "", kept, tuple(left), same, seconds)
 
@@ -144,21 +138,6 @@ def _error_of(branches: Sequence[Branch]) -> str:
 def _kept(trace: Trace, branch: Branch) -> float:
     layers = [branch.layers[layer] for layer in trace.compressed]
     return sum(layer.read_rows * layer.filled for layer in layers) / (len(layers) * trace.keys[0].shape[0])
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seeds every generator that a press may draw from without one of its own, and leaves them as they were."""
-    before = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed)
-    try:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
 
 
 def _prompt_of(patient: Patient, length: int) -> Prompt:
@@ -207,8 +186,7 @@ def _prefill(patient: Patient) -> Result:
     if patient.policy.random:
         return "note", "not compared: it draws anew in a prefill of its own"
     if digests["shared"] != digests["private"]:
-        outcome: Outcome = "wrong" if patient.policy.prefill == "shared" else "note"
-        return outcome, (
+        return "wrong" if patient.policy.prefill == "shared" else "note", (
             "no: in the shared one it leaves another cache than in its own. Does it draw from torch's generator, or "
             "keep something from one ratio to the next?"
         )
@@ -234,7 +212,6 @@ def _budget(patient: Patient) -> Result:
 
 
 def _nothing_at_zero(patient: Patient) -> Result:
-    """Tells at which lengths ratio 0 does not leave what the full cache is."""
     tried = [trial for trial in patient.trials if not trial.error]
     if broken := [trial for trial in tried if not trial.zero]:
         return "wrong", f"its answers differ from those of the full cache at {_at(broken)}"
@@ -259,8 +236,7 @@ def _freed(patient: Patient) -> Result:
     trace = patient.treat(patient.prompts[0], [patient.middle])
     held = sum(trace.branches[0].layers[layer].held_rows for layer in trace.compressed)
     rows = len(trace.compressed) * trace.keys[0].shape[0] * trace.length
-    outcome: Outcome = "ok" if held < rows else "note"
-    return outcome, f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}"
+    return "ok" if held < rows else "note", f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}"
 
 
 def _unique(patient: Patient) -> Result:
@@ -298,9 +274,8 @@ def _time(patient: Patient) -> Result:
     trace = patient.treat(patient.long, [patient.middle])
     if error := _error_of(trace.branches):
         return "wrong", error
-    seconds, beside = trace.branches[0].seconds, trace.seconds
-    where = f"a context of {trace.length:,} tokens"
-    return "ok", f"{1000 * seconds:.1f} ms on {where}, beside {1000 * beside:.1f} of prefill"
+    press = f"{1000 * trace.branches[0].seconds:.1f} ms on a context of {trace.length:,} tokens"
+    return "ok", f"{press}, beside {1000 * trace.seconds:.1f} of prefill"
 
 
 def _at(trials: Sequence[Trial]) -> str:

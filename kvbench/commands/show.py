@@ -32,7 +32,7 @@ from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.prompts.mode import asked_of
 from kvbench.store.run_file import Identity
 from kvbench.store.store import Store
-from kvbench.store.tables import Record, StoredAnswer
+from kvbench.store.tables import RECORDS, Record, StoredAnswer
 from kvbench.system.console import printable
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.answers import JUDGED, worst_first
@@ -240,7 +240,7 @@ def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[
 def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
     """Yields all answers of one policy, in the order of the tasks."""
     for task in store.identity.tasks:
-        name = store.record_file(task.name, 0, policy).name
+        name = store.path(RECORDS, task.name, 0, policy).name
         for path in store.record_files():
             if (path.parent.parent.name, path.name) == (task.name, name):
                 yield from store.read_answers(path)

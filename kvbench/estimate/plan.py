@@ -181,7 +181,6 @@ class PressCost(NamedTuple):
         score = self.long * tokens / TABLE["lengths"][1] if grows else max(self.short, self.long)
         return score + levels * self.level
 
-
     @classmethod
     def of(cls, policy: Policy) -> Self:
         """Returns the cost of a policy's press. If it was not measured, that is the median of its kind: of the presses

@@ -1,14 +1,14 @@
 """Turns examples into rows of the store: prefill, treat, decode, score."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from datasets_gen import Example, Question, Span, Task
+from datasets_gen import Example, Question, Task
 from kvbench.engine.decode.answers import check_length, decode, decode_all
 from kvbench.engine.decode.loop import Generation, Observer
 from kvbench.engine.decode.waves import token_bytes_of
@@ -142,11 +142,8 @@ def _donor(
 
 
 def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> StoredQuestion:
-    counts = {
-        "context_tokens": len(prompt.token_ids),
-        "answer_tokens": len(question.answer_tokens),
-        "evidence_tokens": len(question.evidence_tokens),
-    }
+    counts = {name: len(getattr(question, name)) for name in ("answer_tokens", "evidence_tokens")}
+    counts["context_tokens"] = len(prompt.token_ids)
     return StoredQuestion.model_validate(described_question(task, prompt.example, question.question) | counts)
 
 
@@ -311,28 +308,23 @@ def described_context(task: Task, example: Example) -> dict[str, object]:
 def described_question(task: Task, example: Example, question: Question) -> dict[str, object]:
     """Describes a question by column: what is said of it once."""
     directives = [str(directive) for directive in question.directives]
-    return {
+    same = ("every_gold", "answerable", "direction", "answer_type", "hops", "protected")
+    answer, evidence = (
+        [place for span in question.spans if (span.kind == "answer") is wanted for place in (span.start, span.end)]
+        for wanted in (True, False)
+    )
+    return {name: getattr(question, name) for name in same} | {
         "task": task.name,
         "question_id": question.id,
         "example_index": example.index,
         "question": question.text,
         "golds": list(question.golds),
-        "every_gold": question.every_gold,
         "answer_prefix": question.answer_prefix if task.begins_answers else "",
         "target": question.perfect_output,
-        "answerable": question.answerable,
-        "direction": question.direction,
-        "answer_type": question.answer_type,
         "question_type": question.type,
-        "hops": question.hops,
-        "answer_spans": _characters(span for span in question.spans if span.kind == "answer"),
-        "evidence_spans": _characters(span for span in question.spans if span.kind != "answer"),
+        "answer_spans": answer,
+        "evidence_spans": evidence,
         "other_values": list(question.others),
         "directives": directives,
         "directive_families": families(directives),
-        "protected": question.protected,
     }
-
-
-def _characters(spans: Iterable[Span]) -> list[int]:
-    return [place for span in spans for place in (span.start, span.end)]

@@ -1,5 +1,6 @@
 """Writes what people look at: ``summary.json`` of a store, and the pages and downloads of a site."""
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -64,7 +65,8 @@ def publish_summary(store: Store, records: DataFrame, every_task: bool = False) 
     leave out tasks that the model cannot do. The rows that are returned leave out nothing where ``every_task``."""
     rows = summary_rows(store, records)
     _warn([store], rows)
-    store.write_json(SUMMARY_FILE, [row.model_dump() for row in rows])
+    content = json.dumps([row.model_dump() for row in rows], indent=1)
+    write_text_atomically(store.folder / SUMMARY_FILE, content + "\n")
     return summary_rows(store, records, every_task) if every_task else rows
 
 

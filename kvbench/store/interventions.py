@@ -9,7 +9,7 @@ tried layer by layer and head by head: for a policy, at the lowest level at whic
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from kvbench.store.tables import QUESTIONS, RANGES, RECORDS, AnswerRow, StoredTable, register
+from kvbench.store.tables import RANGES, RECORDS, AnswerRow, register_study
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
@@ -96,14 +96,6 @@ def _cases(answer: "Answer", action: str, mapped: bool) -> list[Any]:
     return list(intervene.intervene(action, answer.branch, answer.trace.prompt, answer.number, where))
 
 
-INTERVENTIONS = register(
-    StoredTable(
-        "interventions",
-        InterventionRow,
-        (*RECORDS.key, "action", "target", "draw", "layer", "head"),
-        1,
-        QUESTIONS.name,
-        {name: RANGES[name] for name in ("f1", "gold_nll")},
-        fill=_fill_interventions,
-    )
-)
+PLACE = ("action", "target", "draw", "layer", "head")
+OF_SCORES = {name: RANGES[name] for name in ("f1", "gold_nll")}
+INTERVENTIONS = register_study("interventions", InterventionRow, PLACE, 1, _fill_interventions, ranges=OF_SCORES)

@@ -154,9 +154,6 @@ class Store:
             name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
         return folder / f"{chunk:05d}" / f"{name}.parquet"
 
-    def record_file(self, task: str, chunk: int, policy: str) -> Path:
-        return self.path(RECORDS, task, chunk, policy)
-
     def files(self, table: StoredTable) -> list[Path]:
         return sorted((self.folder / table.name).glob("*/*/*.parquet" if table.by_policy else "*/*.parquet"))
 
@@ -167,17 +164,14 @@ class Store:
         """Tells whether all ``count`` records are there and none failed: the next start tries failed ones again."""
         if not all(self.path(table, task, chunk, policy).is_file() for table in self.tables):
             return False
-        path = self.record_file(task, chunk, policy)
-        table = self.read(RECORDS, path, ["policy", "status"])
+        table = self.read(RECORDS, self.path(RECORDS, task, chunk, policy), ["policy", "status"])
         rows = zip(table["policy"].to_pylist(), table["status"].to_pylist(), strict=True)
         return table.num_rows == count and set(rows) == {(policy, "ok")}
 
     def has_questions(self, task: str, chunk: int, contexts: int, count: int) -> bool:
-        paths = [self.path(table, task, chunk) for table in (CONTEXTS, QUESTIONS)]
-        if not all(path.is_file() for path in paths):
-            return False
-        rows = [self.read(*each).num_rows for each in zip((CONTEXTS, QUESTIONS), paths, strict=True)]
-        return rows == [contexts, count]
+        needed = {(CONTEXTS, self.path(CONTEXTS, task, chunk)): contexts}
+        needed[QUESTIONS, self.path(QUESTIONS, task, chunk)] = count
+        return all(path.is_file() and self.read(table, path).num_rows == rows for (table, path), rows in needed.items())
 
     def write_chunk(self, task: str, chunk: int, rows: Mapping[str, pa.Table]) -> None:
         """Writes the rows of a chunk of contexts by the names of their tables. What is said of contexts and questions
@@ -187,19 +181,16 @@ class Store:
             if table.by_policy:
                 for policy in rows[RECORDS.name]["policy"].unique().to_pylist():
                     of_policy = fresh.filter(pc.equal(fresh["policy"], policy))
-                    self.write_table(self.path(table, task, chunk, policy), of_policy)
+                    write_parquet(self.path(table, task, chunk, policy), of_policy)
                 continue
             path = self.path(table, task, chunk)
             stored = [self.read(table, path)] if path.is_file() else []
             together = together_once(table, [*stored, fresh])
             if not stored or len(together) > len(stored[0]):
-                self.write_table(path, together)
+                write_parquet(path, together)
 
     def write_rows(self, table: StoredTable, path: Path, rows: Sequence[BaseModel]) -> None:
-        self.write_table(path, table.of_rows(rows))
-
-    def write_table(self, path: Path, table: pa.Table) -> None:
-        write_parquet(path, table)
+        write_parquet(path, table.of_rows(rows))
 
     def read(
         self, table: StoredTable, path: Path, columns: Sequence[str] | None = None, add_metrics: bool = False
@@ -308,7 +299,8 @@ class Store:
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
         if fault := fault_of_values(RECORDS, records):
             raise KVBenchError(f"{self.folder} holds a record whose {fault}, which no run writes")
-        frame = records.to_pandas(types_mapper=_kept_in_arrow)
+        # Lists stay in arrow: few of them are looked at.
+        frame = records.to_pandas(types_mapper=lambda kind: pd.ArrowDtype(kind) if pa.types.is_list(kind) else None)
         frame = self._with_parents(RECORDS, frame, _objects(questions))
         frame = self._with_parents(QUESTIONS, frame, _objects(contexts))
         by = frame[["task", "policy", "level_kind", "level", "repeat", "example_index", "question_id"]].copy()
@@ -321,15 +313,6 @@ class Store:
             by[column] = pd.Categorical(by[column], categories=order, ordered=True)
         rows = by.sort_values(list(by.columns), kind="stable").index
         return frame.loc[rows, [*(JOINED if columns is None else columns)]].reset_index(drop=True)
-
-    def write_json(self, name: str, content: Any) -> None:
-        """Writes a file beside the records."""
-        write_text_atomically(self.folder / name, json.dumps(content, indent=1) + "\n")
-
-
-def _kept_in_arrow(kind: pa.DataType) -> pd.ArrowDtype | None:
-    """Leaves lists in arrow: few of them are looked at."""
-    return pd.ArrowDtype(kind) if pa.types.is_list(kind) else None
 
 
 def _objects(table: pa.Table) -> pd.DataFrame:

@@ -138,7 +138,6 @@ class StoredAnswer:
 
 
 pc = LazyModule("pyarrow.compute")  # a tenth of a second, which a mistyped option does not wait for
-
 SCHEMA_VERSION = 9
 VERSION_KEY = b"kvbench_schema_version"
 NOISE = 1e-9  # of a share that was computed from other numbers
@@ -157,10 +156,9 @@ class StoredTable:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # least and most of a column
     # Makes the rows of all finished answers of a prompt.
     fill: "Callable[[Sequence[FinishedAnswer]], Iterable[BaseModel]] | None" = None
-    # Makes an observer of the decoding of one prompt; none of a context that is not in the sample. Tables with the same
-    # function share one.
-    # ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps twice where memory ended and a wave is begun
-    # again: it keys what it notes by branch, question and step.
+    # Makes an observer of the decoding of one prompt, or none; tables with the same function share one. ``fill`` finds
+    # it in ``FinishedAnswer.observers``. It sees steps twice where memory ended and a wave is begun again: it keys what
+    # it notes by branch, question and step.
     observe: "Callable[[LoadedModel, Prompt], Observer | None] | None" = None
     is_download: bool = True  # whether a site gives it out
 
@@ -209,6 +207,13 @@ def register(table: StoredTable) -> StoredTable:
     return table
 
 
+def register_study(
+    name: str, row: type[AnswerRow], key: tuple[str, ...], version: int, fill: Any, **more: Any
+) -> StoredTable:
+    """Adds the table of a study whose rows belong to answers; ``key``: the columns beside that of a record."""
+    return register(StoredTable(name, row, (*RECORDS.key, *key), version, QUESTIONS.name, fill=fill, **more))
+
+
 @dataclass
 class RowsByTable:
     """Rows by the name of their table, as work on some contexts gives them."""
@@ -229,15 +234,13 @@ class RowsByTable:
 
 def arrow_type(annotation: Any) -> pa.DataType:
     """Returns the column type of a field: unions with None are nullable, literals are strings, lists are lists."""
-    if annotation in _ARROW:
-        return _ARROW[annotation]
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
-        return arrow_type(next(part for part in arguments if part is not NoneType))
-    if origin is Literal:
+    kind = next(part for part in _kinds(annotation) if part is not NoneType)
+    if kind in _ARROW:
+        return _ARROW[kind]
+    if get_origin(kind) is list:
+        return pa.list_(arrow_type(get_args(kind)[0]))
+    if get_origin(kind) is Literal:
         return pa.string()
-    if origin is list:
-        return pa.list_(arrow_type(arguments[0]))
     raise TypeError(f"a column of a table cannot hold {annotation}")
 
 

@@ -53,7 +53,11 @@ def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Lists all records of one task, and those of each kind of question where there are several."""
     parts = {"all": frame}
     plain = frame[frame.leakage.isna()]
-    columns = {"direction": (plain, "{}"), "question_type": (plain, "{}"), "hops": (plain[plain.answerable], "{} facts")}
+    columns = {
+        "direction": (plain, "{}"),
+        "question_type": (plain, "{}"),
+        "hops": (plain[plain.answerable], "{} facts"),
+    }
     for column, (records, name) in columns.items():
         if records[column].nunique() > 1:
             parts |= {name.format(value): part for value, part in records.groupby(column)}
