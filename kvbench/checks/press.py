@@ -15,7 +15,7 @@ from kvbench.engine.decode.answers import check_logits, decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.experiments.catalogue import covers
+from kvbench.experiments.catalogue import why_not
 from kvbench.models.load import LoadedModel, longest_sequence
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
@@ -86,7 +86,7 @@ class Patient:
 def admit(policy: Policy, model: LoadedModel) -> Patient:
     """Chooses the prompts on which a policy is examined; raises :class:`KVBenchError` for a model that overflows."""
     mode: Mode = "aware" if policy.needs_question else "agnostic"
-    task = next(task for task in TASKS.values() if covers(policy, task, mode))
+    task = next(task for task in TASKS.values() if not why_not(policy, task, mode))
 
     def prompt(name: str, index: int) -> Prompt:
         return build_prompts(model.tokenizer, TASKS[name], TASKS[name].example(0, index), mode)[0]

@@ -23,6 +23,7 @@ from kvbench.experiments.grid import Grid, Setting, device_name, package_version
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
 from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows
+from kvbench.store.merging import RunGroup
 from kvbench.store.scoring import SCORES, scores_of
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.store.tables import Record, StoredAnswer
@@ -159,7 +160,8 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
         for fault in _differences(_place(answer.record), vars(answer.record), dict.fromkeys(SCORES) | scores_of(answer))
     ]
     yield finding_of("scores", f"{len(submission.answers):,} outputs have the stored scores", faults)
-    rows = json.loads(json.dumps([row.model_dump() for row in summary_rows(submission.store)]))
+    made_rows = summary_rows(submission.store.frame(), RunGroup((submission.store,)))
+    rows = json.loads(json.dumps([row.model_dump() for row in made_rows]))
     stored = json.loads((submission.store.folder / SUMMARY_FILE).read_text(encoding="utf-8"))
     faults = [] if len(rows) == len(stored) else [f"it has {len(stored)} rows, the records make {len(rows)}"]
     for made, row in zip(rows, stored, strict=False):

@@ -2,9 +2,9 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ from policies import LazyModule
 
 if TYPE_CHECKING:
     from kvbench.store.store import Store
-    from leaderboards.claims.declaration import Claim, Experiment
+    from leaderboards.claims.declaration import Experiment
 
 declaration = LazyModule("leaderboards.claims.declaration")
 grids = LazyModule("kvbench.experiments.build_grid")
@@ -60,10 +60,13 @@ def command(
         raise KVBenchError(f"--difficulty {AUTO}: give the levels that doctor finds, such as base=2,instructions=0")
     asked = {name for claim in claims for experiment in claim.experiments for name in experiment.tasks.split(",")}
     at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)  # no run has all of them: checked once for all
-    jobs = {
-        name: job_of(experiment, size, limit, seed, device, dtype, difficulty)
-        for name, experiment, size in experiments_of(claims, model, beside)
-    }
+    jobs: dict[str, Job] = {}  # by experiment, each once
+    given: dict[str, Any] = {"limit": limit, "seed": seed, "device": device, "dtype": dtype, "difficulty": difficulty}
+    for claim in claims:
+        for experiment in claim.experiments:
+            jobs[experiment.name] = job_of(experiment, model=model, **given)
+            if claim.with_beside and beside:
+                jobs[experiment.name + declaration.BESIDE] = job_of(experiment, model=beside, **given)
     for job in jobs.values():
         grids.check_job(job)
     site_list.make_site_folder("--site", site)
@@ -75,51 +78,14 @@ def command(
     return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
 
 
-def experiments_of(
-    claims: "Sequence[Claim]", model: str, beside: str | None = None
-) -> "list[tuple[str, Experiment, str]]":
-    """Lists what the claims need, each experiment once: its name, itself, and the model that it takes."""
-    experiments: dict[str, tuple[str, Experiment, str]] = {}
-    for claim in claims:
-        for experiment in claim.experiments:
-            experiments[experiment.name] = (experiment.name, experiment, model)
-            if claim.with_beside and beside:
-                name = experiment.name + declaration.BESIDE
-                experiments[name] = (name, experiment, beside)
-    return list(experiments.values())
-
-
-def job_of(
-    experiment: "Experiment",
-    model: str,
-    limit: int | None,
-    seed: int,
-    device: str,
-    dtype: str,
-    difficulty: str | None = None,
-) -> Job:
+def job_of(experiment: "Experiment", difficulty: str | None = None, limit: int | None = None, **options: Any) -> Job:
     """Returns the options of the run that an experiment asks for; it has no controls but the full cache, and of the
     levels of ``difficulty`` those of its own tasks."""
     levels, tasks = difficulty, experiment.tasks.split(",")
     if levels and "=" in levels:
         levels = ",".join(part for part in levels.split(",") if part.partition("=")[0].strip() in tasks)
-    return Job(
-        difficulty=levels or None,
-        model=model,
-        device=device,
-        dtype=dtype,
-        suite=experiment.suite,
-        tasks=experiment.tasks,
-        policies=experiment.policies,
-        controls=False,
-        levels=dict(experiment.levels),
-        repeats=experiment.repeats,
-        limit=limit or experiment.contexts,
-        seed=seed,
-        mode=experiment.mode,
-        observe=experiment.observe,
-        context_tokens=experiment.context_tokens,
-    )
+    options |= {"difficulty": levels or None, "controls": False, "limit": limit or experiment.contexts}
+    return Job.of({**vars(experiment), **options, "levels": dict(experiment.levels)})
 
 
 def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":

@@ -10,7 +10,7 @@ from datasets_gen import RULER, TASKS, Task
 from kvbench.checks.findings import faulty_checks, findings_of, findings_table
 from kvbench.cli.parameters import AnswerPrefix, Data, Device, Dtype, Limit, Model, Seed, Tasks, given_options
 from kvbench.cli.result import Result
-from kvbench.experiments.catalogue import check_is_press_alone, check_ratios, single_policy
+from kvbench.experiments.catalogue import check_ratios, press_alone
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.experiments.suites import coverage_of
@@ -55,8 +55,7 @@ def command(
         raise KVBenchError(
             f"--{others[0].replace('_', '-')} is for a model alone, and {press} is a press: leave one of them out"
         )
-    policy = single_policy(press)
-    check_is_press_alone(policy)
+    policy = press_alone(press)
     check_ratios("doctor", [policy])
     return _of_press(policy, press, model, device)
 

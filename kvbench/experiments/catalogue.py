@@ -1,6 +1,6 @@
 """Chooses the policies of a run: those that are named, as far as the tasks and the mode allow them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from datasets_gen import Task, nearest, unknown_name
@@ -34,12 +34,9 @@ EVERYTHING = "all"
 DEFAULT = "default"
 
 
-def covers(policy: Policy, task: Task, mode: Mode) -> bool:
-    return not why_not(policy, task, mode)
-
-
-def policies_for(policies: Sequence[Policy], task: Task, mode: Mode) -> list[Policy]:
-    return [policy for policy in policies if covers(policy, task, mode)]
+def policies_for(policies: Iterable[Policy], task: Task, mode: Mode) -> list[Policy]:
+    """Keeps the policies that mean something on a task in this mode."""
+    return [policy for policy in policies if not why_not(policy, task, mode)]
 
 
 def why_not(policy: Policy, task: Task, mode: Mode) -> str:
@@ -56,9 +53,8 @@ def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
     if scope == "system":
         if mode == "aware":
             raise KVBenchError("--compress system leaves the user's turn as it is: use --mode agnostic")
-        without = [task.name for task in tasks if task.role != "system"]
-        if without:
-            raise KVBenchError(f"{without[0]} has no system prompt: leave it out, or use --compress context")
+        if other := next((task for task in tasks if task.role != "system"), None):
+            raise KVBenchError(f"{other.name} has no system prompt: leave it out, or use --compress context")
 
 
 def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_if_broken: bool = False) -> list[Policy]:
@@ -70,20 +66,15 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
     if names is None or names.strip() == DEFAULT:
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
     elif names.strip() == EVERYTHING:
-        chosen = [
-            policy
-            for policy in known_policies().values()
-            if policy.name not in TREATMENTS and any(covers(policy, task, mode) for task in tasks)
-        ]
+        known = [policy for policy in known_policies().values() if policy.name not in TREATMENTS]
+        chosen = [policy for policy in known if not all(why_not(policy, task, mode) for task in tasks)]
     else:
         chosen = [find_policy(name, even_if_broken) for name in dict.fromkeys(split_outside_brackets(names))]
         if not chosen:
-            raise KVBenchError(
-                f"no policy given: name policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
-            )
+            known_names = f"policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
+            raise KVBenchError(f"no policy given: name {known_names}")
     for policy in chosen:
-        reasons = [why_not(policy, task, mode) for task in tasks]
-        if all(reasons):
+        if all(reasons := [why_not(policy, task, mode) for task in tasks]):
             raise KVBenchError(f"{policy.name} cannot be run here: {reasons[0]}")
     check_names(chosen)
     return chosen
@@ -91,10 +82,9 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
 
 def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mode: Mode) -> tuple[Policy, list[Policy]]:
     """Returns the press that a comparison is about, and the policies that it is compared with."""
-    presses = choose_policies(press, tasks, mode)
-    if len(presses) != 1:
-        raise KVBenchError(f"compare takes one press, and '{press}' names {len(presses)}: name others with --against")
-    (mine,) = presses
+    mine, *more = choose_policies(press, tasks, mode)
+    if more:
+        raise KVBenchError(f"compare takes one press, and '{press}' names {1 + len(more)}: name others with --against")
     check_is_press(mine)
     chosen = choose_policies(against, tasks, mode)
     others = [policy for policy in chosen if (policy.name, policy.origin) != (mine.name, mine.origin)]
@@ -124,11 +114,15 @@ def check_is_press(policy: Policy) -> None:
         raise KVBenchError(f"{FULL} is the whole cache and no press: name a press of python -m kvbench ls policies")
 
 
-def check_is_press_alone(policy: Policy) -> None:
-    """Raises :class:`KVBenchError` too for what is, or is followed by, a quantisation or a fault."""
+def press_alone(names: str) -> Policy:
+    """Finds the one press that is named; :class:`KVBenchError` for none, or one that quantises or damages."""
+    if len(parts := split_outside_brackets(names)) != 1:
+        raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
+    policy = find_policy(parts[0])
     check_is_press(policy)
     if policy.prefill_treatment or policy.step_treatment or policy.corrupts:
         raise KVBenchError(f"{policy.name} quantises or damages the cache, and only a press can be examined")
+    return policy
 
 
 def check_donors(policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
@@ -149,12 +143,6 @@ def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
         except PolicyError as error:
             reasons[policy.name] = f"{policy.name}: {error}"
     return reasons
-
-
-def check_model(policies: Sequence[Policy], shape: ModelShape) -> None:
-    """Raises :class:`KVBenchError` for a policy that cannot treat a model of that shape."""
-    if reasons := unfit_for(policies, shape):
-        raise KVBenchError(next(iter(reasons.values())))
 
 
 def without(policies: Sequence[Policy], missing: Mapping[str, str], names: str | None) -> list[Policy]:
@@ -203,10 +191,8 @@ def at_some_level(policies: Sequence[Policy], points: Sequence[Point], everythin
 
 def at_own_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
     """Returns the policy, which runs at these levels alone where some are given, by kind as their options take them."""
-    if not texts:
-        return policy
-    levels = [Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text)]
-    return replace(policy, only=tuple(levels))
+    levels = tuple(Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text))
+    return replace(policy, only=levels) if texts else policy
 
 
 def known_policies() -> Mapping[str, Policy]:
@@ -223,14 +209,6 @@ def check_ratios(command: str, policies: Sequence[Policy]) -> None:
         if not policy.takes_ratios:
             options = " or ".join(KINDS[kind].option for kind in policy.kinds)
             raise KVBenchError(f"{command} works with ratios alone, and {policy.name} takes {options}: use run for it")
-
-
-def single_policy(names: str) -> Policy:
-    """Finds the one policy that is named; raises :class:`KVBenchError` if it is none, or cannot be used."""
-    parts = split_outside_brackets(names)
-    if len(parts) != 1:
-        raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
-    return find_policy(parts[0])
 
 
 def find_policy(name: str, even_if_broken: bool = False) -> Policy:

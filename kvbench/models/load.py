@@ -180,7 +180,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
             f"cannot load the model '{name}': {type(error).__name__}: {first_line(error)}{hint}"
         ) from error
     if device_map is None:
-        network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
+        network = network.to(where)
     else:
         check_spread(name, {parameter: weight.device.type for parameter, weight in network.named_parameters()})
     for parameter, weight in network.named_parameters():

@@ -2,8 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 from pandas import DataFrame, concat
@@ -16,27 +15,20 @@ from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, 
 from policies import KINDS, POLICIES, TITLES
 
 
-@dataclass(frozen=True)
-class Reproduction:
-    """The command that makes a run again."""
-
-    command: str  # one line for a shell
-    unknown: tuple[str, ...] = ()  # what the reader has to bring along, a sentence each
-
-
-def reproduction(run: RunFile) -> Reproduction:
-    """Tells the command, with the device and the type of numbers that the run had."""
+def run_entry(name: str, run: RunFile) -> RunEntry:
+    """Describes a run, with the command that makes it again on the kind of device and the type of numbers it had."""
+    content = run.model_dump(mode="json", exclude={"job"})
     if run.job is None:
-        return Reproduction(run.command, ("it was started by Python code and not by a command of kvbench",))
+        without = ("it was started by Python code and not by a command of kvbench",)
+        return RunEntry(name, run.command, without, run.command, content)
     device = run.identity.device.partition(" ")[0]
     job = run.job.model_copy(update={"device": device, "dtype": run.identity.dtype})
-    return Reproduction(shlex.join(["python", "-m", "kvbench", *words_of(job)]))
+    return RunEntry(name, shlex.join(["python", "-m", "kvbench", *_words_of(job)]), (), run.command, content)
 
 
-def words_of(job: Job) -> list[str]:
-    """Lists the words of the command: of its options those that are not as they are without being given, and the
-    model, the seed, the mode, the device and the type of numbers always. A run without controls is made again with
-    them."""
+def _words_of(job: Job) -> list[str]:
+    """Lists the words of the command: the options that are not as they are without being given, and the model, the
+    seed, the mode, the device and the type of numbers always. A run without controls is made again with them."""
     always = ("model", "seed", "mode", "device", "dtype")
     options = {
         "--against" if job.press and name == "policies" else f"--{name.replace('_', '-')}": value
@@ -83,11 +75,6 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
         policies=tuple(_policy(policy, used.get(name, "")) for name, policy in policies.items()),
         runs=tuple(run_entry(name, run) for name, run in runs.items()),
     )
-
-
-def run_entry(name: str, run: RunFile) -> RunEntry:
-    again = reproduction(run)
-    return RunEntry(name, again.command, again.unknown, run.command, run.model_dump(mode="json", exclude={"job"}))
 
 
 def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
@@ -146,4 +133,4 @@ def _stored_example(records: DataFrame) -> TaskExample:
 
 
 def _ranges(flat: Any) -> tuple[tuple[int, int], ...]:
-    return tuple((int(start), int(end)) for start, end in list(pairwise(flat))[::2])
+    return tuple((int(start), int(end)) for start, end in zip(flat[::2], flat[1::2], strict=True))

@@ -13,7 +13,6 @@ from kvbench.publish.method import method_of, run_entry
 from kvbench.publish.site_list import COMPARISON, RUN, enlist, folder_of, run_site_beside
 from kvbench.run.report import what_to_do
 from kvbench.store.merging import RunGroup, group_runs
-from kvbench.store.run_file import Identity
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
@@ -35,10 +34,11 @@ from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
 
 
-def planned_cells(identity: Identity, every_task: bool = False) -> PlannedCells:
-    """Returns the cells that a run set out to fill, as its ``run.json`` says. ``every_task``: whether tasks that the
-    model cannot do enter means over tasks too."""
-    return PlannedCells(
+def summary_rows(records: DataFrame, group: RunGroup, every_task: bool = False) -> list[SummaryRow]:
+    """Aggregates the records of runs, beside what these set out to fill. ``every_task``: whether tasks that the model
+    cannot do enter means over tasks too."""
+    identity = group.identity
+    planned = PlannedCells(
         mode=identity.mode,
         contexts={task.name: task.contexts for task in identity.tasks},
         chances={task.name: task.chance for task in identity.tasks if task.chance > 0},  # without golds there is none
@@ -46,28 +46,21 @@ def planned_cells(identity: Identity, every_task: bool = False) -> PlannedCells:
         covered={policy.name: policy.tasks for policy in identity.policies},
         every_task=every_task,
     )
-
-
-def summary_rows(store: Store, records: DataFrame | None = None, every_task: bool = False) -> list[SummaryRow]:
-    """Aggregates the records of a store: all of them, or those at hand."""
-    return _rows(store.frame() if records is None else records, store.identity, str(store.folder), every_task)
-
-
-def _rows(records: DataFrame, identity: Identity, where: str, every_task: bool) -> list[SummaryRow]:
     try:
-        return summarise(records, planned_cells(identity, every_task))
+        return summarise(records, planned)
     except LeaderboardError as error:
-        raise KVBenchError(f"{where} cannot be summarised: {error}") from error
+        raise KVBenchError(f"{_where(group.stores)} cannot be summarised: {error}") from error
 
 
 def publish_summary(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
     """Aggregates all records of a store and writes ``summary.json`` beside them, which is the same for all: its means
     leave out tasks that the model cannot do. The rows that are returned leave out nothing where ``every_task``."""
-    rows = summary_rows(store, records)
-    _warn([store], rows)
+    group = RunGroup((store,))
+    rows = summary_rows(records, group)
+    _warn(group.stores, rows)
     content = json.dumps([row.model_dump() for row in rows], indent=1)
     write_text_atomically(store.folder / SUMMARY_FILE, content + "\n")
-    return summary_rows(store, records, every_task) if every_task else rows
+    return summary_rows(records, group, every_task) if every_task else rows
 
 
 def _warn(stores: Sequence[Store], rows: Sequence[SummaryRow]) -> None:
@@ -169,7 +162,7 @@ def _part(number: int, group: RunGroup, records: DataFrame, every_task: bool, is
     if is_single:
         rows = publish_summary(group.stores[0], records, every_task)
     else:
-        rows = _rows(records, identity, _where(group.stores), every_task)
+        rows = summary_rows(records, group, every_task)
         _warn(group.stores, rows)
     chosen = studies_of(given)
     results = Results.of(
@@ -192,7 +185,6 @@ class PublishedComparison:
     pooled: list[Pooled]
     duels: list[Duel]
     presses: list[Arguments]  # of the policy and its opponents, task by task
-    unmastered: Mapping[str, str]  # why the model cannot do a task, which has no verdict
     next_step: str  # the command that makes pages of its run
 
 
@@ -217,13 +209,12 @@ def publish_comparison(
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]
     presses = [used[key] for key in keys if key in used and used[key].used]
-    next_step = _command_of_site(store, folder)
+    # Pages of the run are made beside this one, unless another run has its pages there.
+    place = [] if folder is None or (folder / FRONT).is_file() else ["--site", str(folder)]
+    next_step = shlex.join(["python", "-m", "kvbench", "site", str(store.folder), *place])
     folder = folder_of(folder, [store])
     name = f"compare-{file_name(policy)}"
-    sheets = (
-        pooled_sheet(f"{name}-pooled", whole),
-        duels_sheet(f"{name}-verdicts", verdicts, unmastered),
-    )
+    sheets = (pooled_sheet(f"{name}-pooled", whole), duels_sheet(f"{name}-verdicts", verdicts, unmastered))
     write_sheets(folder, sheets)
     path = folder / f"{name}.html"
     page = build_comparison(
@@ -242,14 +233,7 @@ def publish_comparison(
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [store])
-    return PublishedComparison(path, whole, verdicts, presses, unmastered, next_step)
-
-
-def _command_of_site(store: Store, folder: Path | None) -> str:
-    """Writes the command that makes pages of the run of a comparison: beside its page, unless another run has its pages
-    there."""
-    place = [] if folder is None or (folder / FRONT).is_file() else ["--site", str(folder)]
-    return shlex.join(["python", "-m", "kvbench", "site", str(store.folder), *place])
+    return PublishedComparison(path, whole, verdicts, presses, next_step)
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

@@ -6,12 +6,12 @@ import platform
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -29,7 +29,6 @@ from kvbench.system.memory import is_out_of_memory
 
 ATTEMPTS = 3  # workers that may end, one after the other
 REACHABLE_WITHIN = 5.0  # seconds
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -53,41 +52,38 @@ class Worker:
 
     def prepare(self) -> Readiness:
         """Loads the model and reports."""
-        return _in_one_line(lambda: self._ready)
+        with _errors_in_one_line():
+            executor, share = self._loaded
+            memory = memory_plan(executor.model, executor.grid, share, self.sharing)
+            return Readiness(executor.identity, executor.missing, memory)
 
     def work(self, unit: Unit, expected: Identity) -> RowsByTable:
         """Returns the rows of a unit; raises :class:`KVBenchError` if they belong to another run."""
-        found = self.prepare().identity
-        if names := found.differences(expected):
-            here, there = (getattr(identity, names[0]) for identity in (found, expected))
-            raise KVBenchError(
-                f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): all "
-                "machines need the same kvbench, packages, model and kind of device"
-            )
-        return _in_one_line(lambda: rows_of(self._loaded.model, self._loaded.grid, unit, self._share))
+        with _errors_in_one_line():
+            executor, share = self._loaded
+            if names := executor.identity.differences(expected):
+                here, there = (getattr(identity, names[0]) for identity in (executor.identity, expected))
+                raise KVBenchError(
+                    f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): "
+                    "all machines need the same kvbench, packages, model and kind of device"
+                )
+            return rows_of(executor.model, executor.grid, unit, share)
 
     @cached_property
-    def _loaded(self) -> LocalExecutor:
+    def _loaded(self) -> tuple[LocalExecutor, int]:
+        """Loads the model, and tells the bytes that keys and values may take: free memory changes during work."""
         if self.folder.is_dir():
             os.chdir(self.folder)
         torch.set_num_threads(self.threads)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        return on_this_machine(self.job)
-
-    @cached_property
-    def _share(self) -> int:
-        """Returns the bytes that keys and values may take here, computed once, as free memory changes during work."""
-        return self._loaded.grid.setting.kv_bound(self._loaded.model.device) // self.sharing
-
-    @cached_property
-    def _ready(self) -> Readiness:
-        memory = memory_plan(self._loaded.model, self._loaded.grid, self._share, self.sharing)
-        return Readiness(self._loaded.identity, self._loaded.missing, memory)
+        executor = on_this_machine(self.job)
+        return executor, executor.grid.setting.kv_bound(executor.model.device) // self.sharing
 
 
-def _in_one_line(do: Callable[[], Result]) -> Result:
+@contextmanager
+def _errors_in_one_line() -> Iterator[None]:
     try:
-        return do()
+        yield
     except KVBenchError:
         raise
     except BaseException as error:  # also an exit, which would look like the end of the worker
@@ -119,9 +115,8 @@ class Cluster:
     def gpus_of_a_worker(self, device: str, most: float) -> float:
         """Returns the GPUs of each worker: the option, or one if the job's device is a GPU and the cluster has any.
         ``most``: on one machine of the cluster."""
-        gpus = self.gpus
-        if gpus is None:
-            gpus = 1.0 if device == "cuda" or (device == "auto" and most) else 0.0
+        by_device = 1.0 if device == "cuda" or (device == "auto" and most) else 0.0
+        gpus = by_device if self.gpus is None else self.gpus
         if gpus == 0 and device == "cuda":
             raise KVBenchError("--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu")
         if gpus > most:
