@@ -95,14 +95,11 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
         with suppress(KVBenchError, DatasetError):  # of data that is not here, or that a stranger wrote into run.json
             coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
             made = _tasks_of(job, coverage, count_by(job.model))
-    found: dict[str, Task] = {}
-    for planned in run.identity.tasks:
-        native = task_of_version(planned.name, planned.version)
-        asked = asked_of([native], model, "on" if planned.begins_answers else "off") if native is not None else []
-        same = (one for one in (*made, *asked) if (one.name, one.full_version) == (planned.name, planned.version))
-        if (task := next(same, None)) is not None:
-            found[planned.name] = task
-    return found
+    for planned in run.identity.tasks:  # those of their own length need no model
+        if (native := task_of_version(planned.name, planned.version)) is not None:
+            made += asked_of([native], model, "on" if planned.begins_answers else "off")
+    versions = {planned.name: planned.version for planned in run.identity.tasks}
+    return {task.name: task for task in reversed(made) if task.full_version == versions.get(task.name)}
 
 
 def check_job(job: Job) -> Grid:
@@ -126,4 +123,5 @@ def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) 
 
 def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:
     """Leaves out the policies that cannot run on the model (:func:`without`)."""
-    return replace(grid, setting=grid.setting.only(without(grid.setting.policies, missing, job.policies)))
+    left = without(grid.setting.policies, missing, job.policies)
+    return replace(grid, setting=replace(grid.setting, policies=left))

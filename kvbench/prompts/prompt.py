@@ -79,11 +79,10 @@ def answer_ends(tokenizer: PreTrainedTokenizerBase, task: Task) -> AnswerEnds:
 @lru_cache(maxsize=8)  # a vocabulary has up to 262,144 tokens
 def _ends_of(tokenizer: Tokenizer) -> AnswerEnds:
     texts: Sequence[str] = tokenizer.decode_batch([[token] for token in range(tokenizer.get_vocab_size())])
-    numbered = list(enumerate(texts))
     return AnswerEnds(
-        tuple(token for token, text in numbered if "\n" in text),
-        tuple(token for token, text in numbered if _SENTENCE.fullmatch(text.strip())),
-        tuple(token for token, text in numbered if _INITIAL.fullmatch(text.strip())),
+        tuple(token for token, text in enumerate(texts) if "\n" in text),
+        tuple(token for token, text in enumerate(texts) if _SENTENCE.fullmatch(text.strip())),
+        tuple(token for token, text in enumerate(texts) if _INITIAL.fullmatch(text.strip())),
     )
 
 
@@ -163,16 +162,12 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
     if role == "system":
         turns = [{"role": "system", "content": context}, {"role": "user", "content": question}]
     text = run_template(tokenizer, turns)
+    broken = "the chat template of the tokenizer"
     for mark, whose in ((context, role), (question, "user")):
         if text.count(mark) != 1:
-            raise KVBenchError(
-                f"the chat template of the tokenizer holds the {whose}'s turn {text.count(mark)} times, "
-                "where once is needed"
-            )
+            raise KVBenchError(f"{broken} holds the {whose}'s turn {text.count(mark)} times, where once is needed")
     if text.index(question) < text.index(context):
-        raise KVBenchError(
-            "the chat template of the tokenizer puts the question before the context: what is compressed is read first"
-        )
+        raise KVBenchError(f"{broken} puts the question before the context: what is compressed is read first")
     head, _, rest = text.partition(context)
     between, _, tail = rest.partition(question)
     return Template(head, between, tail)
@@ -188,8 +183,8 @@ def without_system_turn(tokenizer: PreTrainedTokenizerBase, tasks: Sequence[Task
     try:
         chat_template(tokenizer, "system")
     except KVBenchError as error:
-        reason = f"the chat template has no turn of a system, which the contexts of {{}} are ({error})"
-        return {name: f"{name}: {reason.format(name)}" for name in of_system}
+        reason = "the chat template has no turn of a system, which the contexts of"
+        return {name: f"{name}: {reason} {name} are ({error})" for name in of_system}
     return {}
 
 
@@ -293,7 +288,8 @@ def _build_prompt(
             for kind in EVIDENCE
         }
         evidence = tokens_of(question.spans, offsets, len(head))
-        spans["distractor"] = _distractors(question, stated, evidence)
+        others = {token for value, tokens in stated.items() if value not in question.golds for token in tokens}
+        spans["distractor"] = tuple(sorted(others - set(evidence)))
         ids = encode(tokenizer, text)
         questions.append(
             TokenizedQuestion(question, ids, spans["answer"], evidence, gold_ids(tokenizer, question, text), spans)
@@ -303,12 +299,6 @@ def _build_prompt(
     ends = tuple(min(int(offsets[position][1]) - len(head), len(example.context)) for position in context)
     stretches = _stretches(example, offsets, len(head))
     return Prompt(example, token_ids, context, tuple(questions), stretches, ends, stated, answer_ends(tokenizer, task))
-
-
-def _distractors(question: Question, stated: Mapping[str, tuple[int, ...]], evidence: Sequence[int]) -> tuple[int, ...]:
-    """Returns the positions of all stated values that are no right answer to a question and not in its evidence."""
-    others = {position for value, positions in stated.items() if value not in question.golds for position in positions}
-    return tuple(sorted(others - set(evidence)))
 
 
 def _stretches(example: Example, offsets: Offsets, shift: int) -> tuple[Stretch, ...]:
