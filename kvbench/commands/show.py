@@ -1,5 +1,6 @@
 """``python -m kvbench show`` shows one example of a task, or the worst answers of a run, with their spans marked."""
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,6 @@ def command(
     context: typer.Context,
     what: Annotated[str, typer.Argument(help="Name of a task, file of questions, or folder of a run, such as runs/x.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
-    question: Annotated[int | None, typer.Option(help="Mark the evidence of one question; default: of all.")] = None,
     context_tokens: options.ShownTokens = None,
     depth: options.Depth = None,
     tokenizer: options.Tokenizer = None,
@@ -94,19 +94,11 @@ def command(
     (task,) = with_data([get_task(what)], data, defence)
     chosen = lengthen_by_tokenizer(tokenizer if context_tokens else None, task, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
-    shown = list(enumerate(example.questions))
-    if question is not None:
-        if not 0 <= question < len(example.questions):
-            raise KVBenchError(f"--question {question}: the example has questions 0 to {len(example.questions) - 1}")
-        shown = [shown[question]]
-    spans = [*example.spans, *(span for _, one in shown for span in one.spans)]
+    spans = [*example.spans, *(span for one in example.questions for span in one.spans)]
     columns = [Column(name) for name in ("task", "index", "context", "spans")]
     row = (chosen.name, index, example.context, spans)
-    marked = mark_spans(example.context, spans, protected={one.protected for _, one in shown})
-    result = [
-        ResultTable("examples", columns, [row], view=marked),
-        questions_table(shown),
-    ]
+    marked = mark_spans(example.context, spans, protected={one.protected for one in example.questions})
+    result = [ResultTable("examples", columns, [row], view=marked), questions_table(example.questions)]
     if tokenizer is not None:
         asked = asked_of([chosen], tokenizer)[0]
         sent = prompts.prompt_as_sent(models.load_tokenizer(tokenizer), asked, example, "agnostic")
@@ -124,15 +116,15 @@ def mark_spans(
     marks: list[tuple[int, int, int, str, str]] = []
     kept_secret: set[tuple[int, int]] = set()
     for kind, style in STYLES.items():
-        for span in dict.fromkeys(span for span in spans if span.kind == kind):
-            name = "protected" if context[span.start : span.end] in protected else kind
-            if (span.start, span.end) in kept_secret:
+        for start, end in dict.fromkeys((span.start, span.end) for span in spans if span.kind == kind):
+            if (start, end) in kept_secret:
                 continue
+            name = "protected" if context[start:end] in protected else kind
             if name == "protected":
-                kept_secret.add((span.start, span.end))
-            text.stylize(style, span.start, span.end)
-            marks.append((span.start, 1, -span.end, f"[{name} ", style))
-            marks.append((span.end, 0, -span.start, "]", style))  # before what opens at the same place
+                kept_secret.add((start, end))
+            text.stylize(style, start, end)
+            marks.append((start, 1, -end, f"[{name} ", style))
+            marks.append((end, 0, -start, "]", style))  # before what opens at the same place
     marks.sort()
     parts = []
     for start, end in stretches or [(0, len(text))]:
@@ -146,9 +138,9 @@ def mark_spans(
     return shown if not stretches or stretches[-1][1] == len(text) else shown + Text(" …")
 
 
-def questions_table(numbered: list[tuple[int, Question]]) -> ResultTable:
+def questions_table(questions: Sequence[Question]) -> ResultTable:
     """Lists the questions of an example, with the expected text where it is not the gold (directives, steps)."""
-    differs = any(question.perfect_output != (question.golds or ("",))[0] for _, question in numbered)
+    differs = any(question.perfect_output != (question.golds or ("",))[0] for question in questions)
     columns = (
         Column("number", ""),
         Column("question", of_sentences=True),
@@ -159,7 +151,7 @@ def questions_table(numbered: list[tuple[int, Question]]) -> ResultTable:
     )
     rows = [
         (number, one.text, one.golds, one.perfect_output, one.type if one.answerable else "unanswerable", one.hops)
-        for number, one in numbered
+        for number, one in enumerate(questions)
     ]
     return ResultTable("questions", columns, rows)
 
@@ -212,28 +204,21 @@ def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Lev
 
 
 def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[WorstAnswer], int]:
-    """Returns the answers that lose most against the full cache, in the order of
-    :func:`~leaderboards.aggregate.comparison.paired.worst_first`, and counts those that failed."""
+    """Returns the answers that lose most against the full cache, in the order of :func:`worst_first`, and counts those
+    that failed."""
     answers = [one for one in _answers(store, policy) if one.record.point.level == level]
     if not answers:
         raise KVBenchError(f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again")
     full = {one.record.question_id: one.record for one in _answers(store, FULL)}
     answered = [one for one in answers if one.record.output_text is not None]
-    ranked = [(one.record, place) for place, one in enumerate(answered)]
-    table = DataFrame(
-        [
-            {"policy": record.policy, "mode": "", "example_id": "", "question_id": record.question_id, "place": place}
-            | {name: getattr(record, name) for name in JUDGED}
-            for record, place in [*ranked, *((record, None) for record in full.values())]
-        ]
-    )
-    ordered = worst_first(table)["place"].dropna() if answered else []
+    records = [*(one.record for one in answered), *full.values()]
+    table = DataFrame([vars(record) for record in records], columns=["policy", "question_id", *JUDGED])
+    places = worst_first(table.assign(mode="", example_id="")).index if answered else []
     tasks = tasks_as_run(store.run, local_source(store.identity.model) is not None)
-    chosen = [answered[int(place)] for place in ordered][:count]
-    worst = [
-        _with_spans(one, full.get(one.record.question_id), tasks.get(one.context.task), store.identity)
-        for one in chosen
-    ]
+    worst = []
+    for one in [answered[place] for place in places if place < len(answered)][:count]:
+        full_record = full.get(one.record.question_id)
+        worst.append(_with_spans(one, full_record, tasks.get(one.context.task), store.identity))
     return worst, len(answers) - len(answered)
 
 
@@ -265,14 +250,10 @@ def answers_table(answers: Sequence[WorstAnswer]) -> ResultTable:
     """Lists stored answers with what was asked, what the full cache wrote, and what was kept."""
     of_record = ("question_id", "policy", "output_text", "f1", "em", "ger", "slot_coverage", "realised_ratio")
     names = (*of_record, "question", "golds", "full_cache_output", "verdict")
-    rows = [
-        (
-            *(getattr(one.record, name) for name in of_record),
-            *(one.question.question, one.question.golds),
-            *(one.full.output_text if one.full else None, verdict(one.record)),
-        )
-        for one in answers
-    ]
+    rows = []
+    for one in answers:
+        of_question = (one.question.question, one.question.golds, one.full.output_text if one.full else None)
+        rows.append((*(getattr(one.record, name) for name in of_record), *of_question, verdict(one.record)))
     return ResultTable("answers", [Column(name) for name in names], rows, view=render_answers(answers))
 
 
@@ -283,11 +264,11 @@ def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
     for answer in answers:
         by_context.setdefault(answer.context.example_id, []).append(answer)
     parts: list[RenderableType] = []
-    number = 0
+    numbers = itertools.count(1)
     for of_context in by_context.values():
         for answer in of_context:
-            number += 1
-            parts += [Rule(Text(printable(f"{number}. {answer.record.question_id}")), align="left"), _exchange(answer)]
+            heading = Text(printable(f"{next(numbers)}. {answer.record.question_id}"))
+            parts += [Rule(heading, align="left"), _exchange(answer)]
         spans = [span for answer in of_context for span in answer.spans]
         evidence = [(span.start, span.end) for span in dict.fromkeys(spans) if span.kind != "distractor"]
         text = of_context[0].context.context
