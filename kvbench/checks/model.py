@@ -49,8 +49,7 @@ def answers_of(
     begin: Begin = silent,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Returns one row for each answer, with the columns of its context, question and record. ``chosen`` says which
-    questions are asked, ``begin`` hears of each context. Raises :class:`OverflowingModelError`."""
+    """Returns a row for each answer with its context and question. Raises :class:`OverflowingModelError`."""
     workers, fault = Workers(model, contexts), fault_of_model(model)
     setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
 
@@ -111,8 +110,7 @@ class Mastery:
 
 
 def enough(task: Task, contexts: int) -> int:
-    """Returns how many contexts are asked: more than are given where a context has one question, as so few tell
-    nothing."""
+    """Returns how many contexts are asked: more than are given where a context has one question."""
     most = max(contexts, math.ceil(NO_DOUBT / task.questions_per_context))
     return most if task.most is None else min(most, task.most)
 
@@ -136,8 +134,7 @@ def highest_mastered(model: LoadedModel, task: Task, contexts: int, seed: int = 
 def mastery_at(
     model: LoadedModel, task: Task, level: int, contexts: int, seed: int = 0, begin: Begin = silent
 ) -> Mastery:
-    """Asks a task at a level with the full cache, on contexts of its own, until there is no doubt. A task that cannot
-    be asked is not mastered."""
+    """Asks a task at a level with the full cache until there is no doubt; what cannot be asked is not mastered."""
     at = at_level(task, level) if task.top_level else task
     found = Mastery(task.name, level, task.top_level, "", None, at.chance, 0, None)
     rows: list[pd.DataFrame] = []
@@ -172,8 +169,7 @@ def _judged(found: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
 
 
 def with_levels_found(job: Job, grid: Grid) -> Job:
-    """Finds the highest levels that the model of a job masters, and returns the job at these; raises
-    :class:`KVBenchError` for a task that it masters at none."""
+    """Returns a job at the highest levels that its model masters; :class:`KVBenchError` for a task without one."""
     if not any(task.top_level for task, _ in grid.tasks):
         raise KVBenchError("--difficulty auto: none of these tasks has levels: leave it out")
     console.print(f"loading {job.model}, to find the levels that it masters", soft_wrap=True)

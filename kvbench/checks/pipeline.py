@@ -133,10 +133,7 @@ def pipeline_of(model: LoadedModel) -> KVPressTextGenerationPipeline:
 
 
 class PipelineRunner:
-    """kvpress's ``KVPressTextGenerationPipeline``, with the token ids that it decodes kept.
-
-    The pipeline returns text alone; the ids are read where it hands them to the tokenizer.
-    """
+    """Runs kvpress's pipeline, and keeps the token ids of the answers: it returns text alone."""
 
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
@@ -204,8 +201,7 @@ def compare(
 def _run_engine(
     model: LoadedModel, task: Task, example: Example, setting: Setting
 ) -> tuple[dict[Cell, list[int]], dict[str, str]]:
-    """Runs prompts, prefill, treatment and decode of one example, which is the work of the pipeline too; returns the
-    answers, and why policies failed."""
+    """Does for one example the whole work of the pipeline; returns the answers, and why policies failed."""
     answers: dict[Cell, list[int]] = {}
     errors: dict[str, str] = {}
     for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
@@ -256,8 +252,7 @@ def _run_pipeline(
 def _answer_cell(
     runner: PipelineRunner, task: Task, context: str, parts: Sequence[tuple[str, str]], treatment: Treatment
 ) -> list[list[int]]:
-    """Answers one cell. ``parts`` has two texts for each question: one to compress, the same for all, and one to
-    decode."""
+    """Answers one cell. ``parts``: of each question a text to compress, the same for all, and one to decode."""
     policy = treatment.policy
     build = policy.baseline.build if policy.baseline else policy.press
     implementation = policy.baseline.attention if policy.baseline else "sdpa"

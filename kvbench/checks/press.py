@@ -141,8 +141,7 @@ def _kept(trace: Trace, branch: Branch) -> float:
 
 
 def _prompt_of(patient: Patient, length: int) -> Prompt:
-    """Returns the first prompt of the patient at so many tokens: its last ones, or with other texts before it. One
-    question is asked."""
+    """Returns the first prompt at so many tokens: its last ones, or with other texts before it; one question."""
     prompt = patient.prompts[0]
     missing = length - len(prompt.token_ids)
     ids = (*_text(patient.model.tokenizer, max(0, missing)), *prompt.token_ids)[-length:]
@@ -219,8 +218,7 @@ def _nothing_at_zero(patient: Patient) -> Result:
 
 
 def _deterministic(patient: Patient) -> Result:
-    """Tries all lengths once more behind other contexts: what is left must not depend on these, nor on a seed that
-    nobody set."""
+    """Tries all lengths again behind other contexts and with another seed, on which nothing may depend."""
     first = {trial.length: trial for trial in patient.trials if not trial.error}
     again = trials_of(patient, sorted(first, reverse=True), seed=2)
     if broken := [trial for trial in again if trial.left != first[trial.length].left]:
@@ -261,8 +259,7 @@ def _unique(patient: Patient) -> Result:
 
 
 def _alike(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -> list[Policy]:
-    """Finds the policies that leave the same cache of every prompt. All share one prefill of the first, and the next is
-    read only for those that are the same so far."""
+    """Finds the policies that leave the same cache of every prompt, one prompt after the other."""
     for prompt, digest in zip(patient.prompts, digests, strict=True):
         branches = patient.treat(prompt, [patient.middle], *others).branches if others else []
         # A policy that does not reach the ratio has no branch.

@@ -168,8 +168,7 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
 
 
 def _replay(submission: Submission) -> Iterator[Finding]:
-    """Lets the model answer some cells again, drawn at random so that nobody knows which. It finds what nothing else
-    shows, such as answers of one policy under the name of another."""
+    """Answers some cells again, drawn at random so that nobody knows which: one of every policy first."""
     cells: dict[Cell, list[StoredAnswer]] = defaultdict(list)
     for answer in submission.answers:
         record = answer.record
@@ -228,8 +227,7 @@ CHECKS: Mapping[str, Callable[[Submission], Iterator[Finding]]] = {
 
 
 def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Finding]:
-    """Yields one finding after the other; raises :class:`KVBenchError` where there is no run. ``cells``: how many cells
-    are answered again."""
+    """Yields one finding after the other. ``cells``: how many cells are answered again."""
     begin("files")
     store = Store.open(folder)
     answers: list[StoredAnswer] = []

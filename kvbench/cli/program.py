@@ -109,8 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check_words(words: Iterable[str]) -> None:
-    """Raises :class:`KVBenchError` for a word that no file, table or terminal can take, and for a number that cannot be
-    computed with."""
+    """Raises :class:`KVBenchError` for a word that cannot be shown, or a number that cannot be computed with."""
     for word in words:
         if len(word) > LONGEST_WORD:
             raise KVBenchError(f"'{word}' has {len(word):,} characters, more than the {LONGEST_WORD:,} that are read")

@@ -40,8 +40,7 @@ def command(
     dtype: Dtype = "float32",
     max_kv_gb: MaxKVGB = None,
 ) -> Result:
-    """Runs one grid through the engine and through kvpress's pipeline, by default in float32, where every token is to
-    be the same, and compares times and tokens."""
+    """Runs one grid through the engine and through kvpress's pipeline, and compares times and every token."""
     contexts = range(check_count("--limit", limit))
     chosen_tasks = choose("task", tasks, TASKS, RULER)
     chosen = choose_policies(policies, chosen_tasks, mode)

@@ -61,8 +61,7 @@ def command(
 
 
 def tasks_of(names: str | None, model: str, data: Path | None = None) -> list[Task]:
-    """Returns the tasks that are named, or all that are generated; and RULER's of a length that takes minutes, unless
-    the model ships with kvbench: those were taught other tasks."""
+    """Returns the tasks that are named, or all that are generated; RULER's too, unless the model ships with kvbench."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
     chosen = with_data(coverage_of(None, names, None, None).tasks, data, None)

@@ -76,8 +76,7 @@ class _Config(BaseModel):
 
 
 def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
-    """Reads all results in a folder and below it, and describes each unreadable one in a line. Raises
-    :class:`KVBenchError` if there is no result."""
+    """Reads all results in a folder and below it, and describes each unreadable one in a line."""
     if not folder.is_dir():
         raise KVBenchError(f"there is no folder {folder}: give the one that kvpress's evaluation wrote (output_dir)")
     rows, broken = [], []

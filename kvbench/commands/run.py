@@ -104,8 +104,7 @@ def command(
 def _executor(
     name: str, job: Job, is_new: bool, address: str | None, workers: int | None, cpus: float | None, gpus: float | None
 ) -> "AbstractContextManager[Executor]":
-    """Returns the executor ``local``, which forecasts a new run, or ``ray``; raises :class:`KVBenchError` for
-    an option of Ray with ``local``."""
+    """Returns the executor ``local``, which forecasts a new run, or ``ray``, which alone takes Ray's options."""
     if name == "ray":
         cluster = ray.Cluster(address, workers, 1.0 if cpus is None else cpus, gpus)
         on_ray: AbstractContextManager[Executor] = ray.on_ray(job, cluster)

@@ -172,8 +172,7 @@ class WorstAnswer(StoredAnswer):
 
 
 def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> Result:
-    """Returns the worst answers of a policy in a run; where no policy or level is named, of the first that is no
-    control, and at the level that boards show first."""
+    """Shows the worst answers, if nothing else is named of the first policy that is no control."""
     names = [entry.name for entry in store.identity.policies]
     policy = policy or next((name for name in names if name not in CONTROLS), names[-1])
     level = chosen_level(store.identity, policy, given)
@@ -187,8 +186,7 @@ def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> R
 
 
 def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Level:
-    """Finds the level of the policy that the options name, or else the one that boards show first; raises
-    :class:`KVBenchError` with the levels of the run if it is not among them."""
+    """Finds the level that the options name, or the one that boards show first, among those of the policy."""
     policies = {entry.name: entry for entry in identity.policies}
     if policy not in policies:
         raise KVBenchError(unknown_name("policy", policy, policies))
@@ -204,8 +202,7 @@ def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Lev
 
 
 def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[WorstAnswer], int]:
-    """Returns the answers that lose most against the full cache, in the order of :func:`worst_first`, and counts those
-    that failed."""
+    """Returns the answers in the order of :func:`worst_first`, and counts those that failed."""
     answers = [one for one in _answers(store, policy) if one.record.point.level == level]
     if not answers:
         raise KVBenchError(f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again")
@@ -258,8 +255,7 @@ def answers_table(answers: Sequence[WorstAnswer]) -> ResultTable:
 
 
 def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
-    """Shows answers, those about one context together, and below them the context with what they needed; prose between
-    is left out."""
+    """Shows answers about one context together, and below them the context around what they needed."""
     by_context: dict[str, list[WorstAnswer]] = {}
     for answer in answers:
         by_context.setdefault(answer.context.example_id, []).append(answer)

@@ -71,8 +71,7 @@ class Machine:
     copied: float | None = None  # bytes a second, where copies are faster than products of few rows read
 
     def seconds(self, operations: float, read: float, layers: float) -> float:
-        """Returns the time of work that is bound by its operations or by the bytes that it reads, beside that of the
-        calls of so many layers in all its passes."""
+        """Returns the time of work that its operations or the bytes it reads bound, and of the calls of its layers."""
         return max(operations / self.flops, read / self.bandwidth) + layers * self.layer_seconds
 
 
@@ -133,8 +132,7 @@ class DecoderShape:
         return 2 * self.layers * self.key_heads * self.head_size * self.bytes_per_number
 
     def operations(self, tokens: float, pairs: float) -> float:
-        """Counts two operations for each parameter and token, and two products over all pairs of a token that reads
-        and a token that is read."""
+        """Counts two operations for each parameter and token, and two products over all pairs of tokens."""
         return 2.0 * self.parameters * tokens + 4.0 * self.layers * self.heads * self.head_size * pairs
 
 
@@ -183,8 +181,7 @@ class PressCost(NamedTuple):
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
-        """Returns the cost of a policy's press. If it was not measured, that is the median of its kind: of the presses
-        with a prefill of their own, or of the others."""
+        """Returns the cost of a policy's press: as it was measured, or the median of the presses of its kind."""
         if policy.name in PRESSES:
             return cls(*PRESSES[policy.name])
         kind = [press for press in PRESSES.values() if (press[-1] > 0) == (policy.prefill == "private")]
@@ -245,8 +242,7 @@ def load_of(
 
 @dataclass(frozen=True)
 class RunCost:
-    """The time and the bytes of a run. A worker holds the weights and has as many devices as it needs for that; their
-    layers work one after the other."""
+    """The time and the bytes of a run. A worker has as many devices as it needs, whose layers work in turn."""
 
     loads: Sequence[Load]
     shape: DecoderShape
@@ -328,8 +324,7 @@ def hours(seconds: float) -> str:
 
 
 def forecast_of(model: "LoadedModel", grid: Grid) -> str:
-    """Says in one line about how long a run takes, by the speed of this machine as it is now. Of a GPU it says nothing:
-    none was at hand to try it on."""
+    """Says in one line how long a run takes, by the speed of this machine now; nothing of a GPU."""
     if model.device.type != "cpu":
         return ""
     network, threads = model.network, torch.get_num_threads()

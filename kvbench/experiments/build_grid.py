@@ -49,8 +49,7 @@ prompts = LazyModule("kvbench.prompts.prompt")  # which imports transformers, an
 
 
 def build_grid(job: Job, count: Count) -> Grid:
-    """Builds the grid; ``count`` counts tokens of the model when an example is made. It raises :class:`KVBenchError`
-    for options that make no sense."""
+    """Builds the grid; :class:`KVBenchError` for options that make no sense. ``count``: of the model's tokens."""
     coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
     tasks = _tasks_of(job, coverage, count)
     check_judges(tasks, job.mode)
@@ -103,8 +102,7 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
 
 
 def check_job(job: Job) -> Grid:
-    """Returns the grid of a job, which counts tokens without the model; raises :class:`KVBenchError` for options that
-    make no sense, before anything heavy is imported."""
+    """Returns the grid of a job, before anything heavy is imported."""
     model_source(job.model)
     return build_grid(job, count_by(job.model))
 

@@ -146,8 +146,7 @@ def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
 
 
 def without(policies: Sequence[Policy], missing: Mapping[str, str], names: str | None) -> list[Policy]:
-    """Leaves out the policies that cannot run on a model, by name with a reason each, and prints the reasons; raises
-    :class:`KVBenchError` with the reason if policies were named."""
+    """Leaves out policies by name, and prints the reasons; :class:`KVBenchError` with the reason if any were named."""
     if missing and (names or DEFAULT).strip() not in (DEFAULT, EVERYTHING):
         raise KVBenchError(f"{next(iter(missing.values()))}: leave it out")
     for reason in missing.values():

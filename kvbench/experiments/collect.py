@@ -93,8 +93,7 @@ def collect(
     setting: Setting,
     donor_of: Callable[[Example], Example] | None = None,
 ) -> RowsByTable:
-    """Collects the rows that a store holds of some examples. ``donor_of`` makes another example of the task, which is
-    read if a policy takes rows of it."""
+    """Collects the rows of some examples. ``donor_of`` makes another example, whose rows a policy may take."""
     rows = RowsByTable()
     asked: list[_Asked] = []
     for example in examples:
@@ -249,8 +248,7 @@ def _against_full(generation: Generation | None, full: Generation | None, judged
 
 
 def _stored_bytes(trace: Trace, branch: Branch) -> int:
-    """Counts the bytes that an allocator holds for a branch once the context is read, head by head, with the windows of
-    sliding layers that presses leave whole."""
+    """Counts the bytes that an allocator holds for a branch after its prefill, windows that are left whole included."""
     heads, _, size = trace.keys[0].shape
     treatment, number_bytes = branch.treatment, trace.keys[0].element_size()
     stored = treatment.policy.stored_bytes

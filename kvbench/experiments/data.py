@@ -23,8 +23,7 @@ WIKITEXT_HUB, WIKITEXT = "Salesforce/wikitext", Path("wikitext")  # named by --d
 def with_data(
     tasks: Sequence[Task], data: Path | None, defence: Placement | None, otherwise: Placement = "none"
 ) -> list[Task]:
-    """Returns the tasks, with rows in those whose rows come from elsewhere. ``otherwise`` is the place of the defence
-    if none is given."""
+    """Returns the tasks with rows that come from elsewhere. ``otherwise``: the defence if none is given."""
     taking = [task.name for task in tasks if task.name in FROM_DATA]
     names = ", ".join(task.name for task in tasks)
     if data is not None and not taking:

@@ -201,8 +201,7 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
 
 
 def source_files(root: Path = ROOT) -> list[Path]:
-    """Lists the files that results depend on, relative to the folder that holds the packages: code, and the words and
-    phrasings of texts."""
+    """Lists the files that results depend on, code and words, relative to the folder of the packages."""
     paths = [path for name in SOURCES for path in (root / name, *(root / name).rglob("*"))]
     return sorted(path.relative_to(root) for path in paths if path.suffix in (".py", ".json"))
 

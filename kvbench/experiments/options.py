@@ -89,8 +89,7 @@ def check_count(option: str, value: int) -> int:
 
 
 def contexts_of(task: Task, profile: str, limit: int | None, of_suite: int | None = None) -> int:
-    """Counts the contexts of a task that a profile takes, or a limit where one is given; the limit of a suite takes all
-    of a task that has fewer."""
+    """Counts the contexts of a task by its profile, or by a limit; that of a suite may be more than there are."""
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
     if limit is not None:

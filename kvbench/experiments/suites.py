@@ -201,8 +201,7 @@ SUITES: Mapping[str, Suite] = {
 
 
 def coverage_of(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Suite:
-    """Combines ``--suite``, ``--tasks``, ``--policies`` and ``--compress``: a suite brings its tasks, and whatever else
-    is not named."""
+    """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its own."""
     if suite is None:
         scope = compress or "context"
         known = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}

@@ -48,14 +48,12 @@ class LoadedModel:
 
     @cached_property
     def device(self) -> torch.device:
-        """Returns the device of the network and remembers it: the network searches its modules, and :meth:`clock` asks
-        very often."""
+        """Returns the device of the network, which would search its modules each time."""
         return self.network.device
 
     @cached_property
     def windows(self) -> tuple[int | None, ...]:
-        """Returns by layer how many tokens back a sliding layer sees that presses leave whole, ``None`` for a layer
-        that presses compress."""
+        """Returns by layer how far back a sliding layer sees that presses leave whole; ``None`` for all others."""
         layers = [layer.self_attn for layer in decoder_of(self.network).layers]
         return tuple(attention_window(layer) if is_left_whole(layer) else None for layer in layers)
 
@@ -122,8 +120,7 @@ def check_places(what: str, model: str, tokens: int, limit: int) -> None:
 
 
 def rotation_switch(model: LoadedModel) -> int | None:
-    """Returns the tokens beyond which a model with longrope turns all keys of a pass by other angles; None for any
-    other model."""
+    """Returns the tokens beyond which longrope turns all keys of a pass by other angles, if a model has it."""
     parameters = getattr(model.network.config.get_text_config(), "rope_parameters", None) or {}
     is_longrope = parameters.get("rope_type") == "longrope"
     return int(parameters["original_max_position_embeddings"]) if is_longrope else None
@@ -141,8 +138,7 @@ def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
 
 
 def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None) -> LoadedModel:
-    """Loads a causal language model that kvpress supports, with the fused attention that every policy runs on. The
-    ``device_map`` ``auto`` spreads its layers over all GPUs that the process sees."""
+    """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of the process."""
     source, adapter = model_source(name), adapter_of(name)
     where = choose_device(device)
     if device_map is not None:
@@ -190,8 +186,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
 
 
 def check_heads(heads: int, key_heads: int | None) -> None:
-    """Raises :class:`KVBenchError` where query heads cannot share the heads that have keys, of which a layer has as
-    many as query heads if none are given."""
+    """Raises :class:`KVBenchError` where query heads cannot share the heads that have keys."""
     if key_heads and heads % key_heads:
         raise KVBenchError(f"{heads} heads cannot share {key_heads} key heads evenly")
 
@@ -233,8 +228,7 @@ def check_architecture(name: str, architectures: Sequence[str]) -> None:
 
 
 def _check_weights(name: str, report: Mapping[str, Any]) -> None:
-    """Refuses weights that do not match the configuration: transformers draws missing weights at random, and ignores
-    layers that the configuration does not count."""
+    """Refuses weights that do not match the configuration, which transformers ignores or draws at random."""
     surplus = [key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key]
     for what, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
         if keys:

@@ -66,8 +66,7 @@ def adapter_of(name: str) -> Path | None:
 
 
 def local_source(name: str) -> Path | None:
-    """Returns the folder or the GGUF file of a model that is on this machine under its name or path, of the base where
-    the model is an adapter; None if it is not, as with the models of the hub."""
+    """Returns the folder or GGUF file of a model, or of its base, that is on this machine; else None."""
     if adapter := adapter_of(name):
         return local_source(base_of(adapter))
     if name in REFERENCE_MODELS:

@@ -59,8 +59,7 @@ class Ends(BaseModel):
 
 
 def read_config(source: str) -> Any:
-    """Reads a configuration; raises :class:`KVBenchError` for a size that no model has, and whatever transformers
-    raises of files that it cannot read."""
+    """Reads a configuration; :class:`KVBenchError` for a size that no model has, and any error of transformers."""
     place = Path(source)
     config = read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
     what = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
@@ -104,8 +103,7 @@ def run_template(tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, s
 
 
 def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Returns the special token that the chat template writes behind an answer, which a checkpoint's
-    generation_config.json may not name; nothing where there is none."""
+    """Returns the special token, if any, that the chat template writes behind an answer: a checkpoint may lack it."""
     if tokenizer.chat_template is None:
         return ()
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": ANSWER}]
@@ -119,8 +117,7 @@ def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
 
 
 def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShape | None:
-    """Returns the shape of the cache, in the dtype that the model is loaded in; ``None`` for a configuration that
-    cannot be read, of which loading tells."""
+    """Returns the shape of the cache; ``None`` for a configuration that cannot be read, of which loading tells."""
     numbers = str(choose_dtype(dtype, choose_device(device), model)).removeprefix("torch.")
     try:
         return cache_shape(read_config(model_source(model)).get_text_config(), numbers)

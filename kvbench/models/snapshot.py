@@ -122,8 +122,7 @@ def _attributes(part: Any) -> dict[str, Any]:
 
 
 def _is_expected(hook: Any) -> bool:
-    """Tells whether a hook belongs to kvbench, or to transformers, which adds one when a model first returns hidden
-    states."""
+    """Tells whether a hook is kvbench's, or that of transformers for hidden states."""
     return str(getattr(hook, "__module__", "")).startswith(("kvbench.", "transformers."))
 
 

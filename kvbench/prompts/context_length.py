@@ -79,8 +79,7 @@ def check_takes_length(tasks: Sequence[Task]) -> None:
 
 
 def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:
-    """Lengthens one task by the tokens of a model of kvbench (by default ``reference``), a local one or a hub model.
-    The tokenizer is loaded when it counts the first text."""
+    """Lengthens one task by the tokens of a model (default ``reference``), loaded when it counts the first text."""
     if tokenizer is not None and tokens is None:
         raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
     if tokens is None and depth is None:

@@ -66,8 +66,7 @@ NO_ENDS = AnswerEnds()
 
 
 def answer_ends(tokenizer: PreTrainedTokenizerBase, task: Task) -> AnswerEnds:
-    """Returns what ends the answers of a task; nothing for a chat model that begins its answers itself, or for a task
-    whose answers take all of their tokens."""
+    """Returns what ends answers; nothing where a chat model begins them itself, or where they take all tokens."""
     base = tokenizer.chat_template is None
     if task.role == "text" or task.answer_end == "tokens" or not (task.begins_answers or base):
         return NO_ENDS
@@ -200,8 +199,7 @@ def split_question(template: Template, task: Task, question: Question, mode: Mod
 
 
 def ending(template: Template, task: Task, question: Question) -> str:
-    """Returns what stands behind a question: the tail of the template and, where the task begins answers, the answer
-    prefix, in the assistant's turn."""
+    """Returns what stands behind a question: the template's tail and the answer prefix, if any."""
     if not (task.begins_answers and question.answer_prefix):
         return template.tail
     joint = "" if template.tail[-1:].isspace() else " "

@@ -22,8 +22,7 @@ def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> None:
 
 
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:
-    """Writes all records as one file; returns how many there are. ``parts``: with columns that are the same in each of
-    the records of a part, as the sheets have them."""
+    """Writes all records as one file, with the labels of each part; returns how many there are."""
     schema = joined_schema()
     tables = [_add_labels(pa.Table.from_pandas(frame, schema, preserve_index=False), labels) for labels, frame in parts]
     together = pa.concat_tables(tables).replace_schema_metadata(schema.metadata)
@@ -32,8 +31,7 @@ def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFra
 
 
 def join_study_tables(stores: Sequence[Store], names: Collection[str] | None = None) -> dict[StoredTable, pa.Table]:
-    """Reads the tables of studies that any of the stores has, each row once. ``names``: those to read, or None for
-    all."""
+    """Reads the tables of studies that any of the stores has, each row once; all, or those of some names."""
     tables = dict.fromkeys(table for store in stores for table in store.study_tables)
     return {
         table: together_once(table, [store.study_table(table) for store in stores if table in store.study_tables])

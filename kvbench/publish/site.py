@@ -80,15 +80,13 @@ def _where(stores: Sequence[Store]) -> str:
 
 
 def publish_site(store: Store, records: DataFrame, folder: Path | None) -> tuple[list[Path], list[SummaryRow]]:
-    """Writes the pages of a run, each self-contained, and its summary; returns where to begin, and the rows.
-    ``folder``: None for the run's own in the folder of all sites."""
+    """Writes the pages of a run and its summary; returns where to begin, and the rows."""
     first, (rows,) = _write([RunGroup((store,))], [records], folder_of(folder, [store]))
     return first, rows
 
 
 def publish_sites(stores: Sequence[Store], folder: Path | None, every_task: bool = False) -> list[Path]:
-    """Writes the pages of several runs; what may not be compared stands on boards of its own. Returns where to
-    begin."""
+    """Writes the pages of several runs, on boards of their own where they cannot be compared."""
     groups = group_runs(stores)
     return _write(groups, [group.records() for group in groups], folder_of(folder, stores), every_task)[0]
 
@@ -148,8 +146,7 @@ def _write(
 
 
 def _part(number: int, group: RunGroup, records: DataFrame, every_task: bool, is_single: bool) -> _Part:
-    """Aggregates the records of a group; the site of a single run writes its summary too. Of the tables of studies it
-    holds those that a study of the registry reads."""
+    """Aggregates the records of a group, and the summary of a single run, and joins the tables that studies read."""
     identity = group.identity
     runs = {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
     tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})

@@ -56,8 +56,7 @@ def _is_listed(folder: Path) -> bool:
 
 
 def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Store]) -> None:
-    """Notes what a site is, links its pages to one another, and, where it lies in the folder of all sites, writes their
-    list anew."""
+    """Notes what a site is, links its pages, and writes the list of all sites anew if it lies there."""
     identities = [store.identity for store in stores]
     former = _entry(folder, kind) if kind != RUN else None  # comparisons that an earlier command wrote stay there
     names = [*(page.name for page in pages), *(former.pages if former else ())]
@@ -120,8 +119,7 @@ def run_site_beside(folder: Path, store: Store) -> RunBeside | None:
 
 
 def _entries(root: Path) -> list[tuple[str, SiteEntry]]:
-    """Reads the entries of all sites with the names of their folders, the newest first, and leaves out what cannot be
-    read."""
+    """Reads the entries of all sites with the names of their folders, the newest first."""
     folders = sorted(path for path in root.iterdir() if path.is_dir())
     entries = [(path.name, entry) for path in folders for kind in ENTRY_FILES if (entry := _entry(path, kind))]
     return sorted(entries, key=lambda one: one[1].created, reverse=True)

@@ -73,8 +73,7 @@ class Executor(Protocol):
     job: Job | None  # the options that made the grid; none where Python code made it
 
     def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[UnitRows]]:
-        """Yields the rows of units, or of parts of them. Units come in any order, and the contexts of a unit in their
-        order. An exception in the body ends all work."""
+        """Yields the rows of units or parts, the contexts of each in order. An exception in the body ends all work."""
 
 
 def complete(executor: Executor, folder: Path, command: str) -> Store:

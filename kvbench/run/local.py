@@ -61,8 +61,7 @@ class Workers:
 
     @contextmanager
     def map(self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]) -> Iterator[Iterator[Result]]:
-        """Yields results in the order of the items; processes pickle them. An exception in the body, also Ctrl-C, ends
-        all work at once."""
+        """Yields results in the order of the items. An exception in the body, also Ctrl-C, ends all work at once."""
         if self.count == 1:
             yield (work(self.model, item) for item in items)
             return
@@ -120,8 +119,7 @@ def _begin(job: Callable[[int], Any], parent: int) -> None:
 
 
 def _run(number: int) -> Any:
-    """Works on one item. It raises only errors that can be pickled: any other error, also an exit, would look like a
-    killed worker."""
+    """Works on one item. Any error that cannot be pickled, also an exit, would look like a killed worker."""
     try:
         return _job(number)
     except KVBenchError:

@@ -113,8 +113,7 @@ class Cluster:
             raise KVBenchError(f"--gpus-per-worker is a whole number or a share below 1, not {self.gpus:g}")
 
     def gpus_of_a_worker(self, device: str, most: float) -> float:
-        """Returns the GPUs of each worker: the option, or one if the job's device is a GPU and the cluster has any.
-        ``most``: on one machine of the cluster."""
+        """Returns the GPUs of each worker: the option, or by the device. ``most``: that one machine has."""
         by_device = 1.0 if device == "cuda" or (device == "auto" and most) else 0.0
         gpus = by_device if self.gpus is None else self.gpus
         if gpus == 0 and device == "cuda":

@@ -62,8 +62,7 @@ def _fill_interventions(answers: "Sequence[Answer]") -> Iterator[InterventionRow
 
 
 def _right_and_lost(answers: "Sequence[Answer]") -> "tuple[list[Answer], list[Answer]]":
-    """Returns the answers to the first questions with evidence that the full cache has right: those that are right,
-    and those that are wrong after an eviction that a mask tells."""
+    """Returns the answers to the first questions that the full cache has right: the right ones, and those lost."""
     of_evidence = [one for one in answers if one.generation is not None and one.question.evidence_tokens]
     by_question = sorted({one.number: one for one in of_evidence}.items())
     right_with_full = [number for number, one in by_question if one.full and one.scores_of(one.full)["right"]]

@@ -38,8 +38,7 @@ class RunGroup:
         return identities[0].model_copy(update={"tasks": tuple(tasks.values()), "policies": tuple(policies.values())})
 
     def records(self) -> pd.DataFrame:
-        """Returns the records of all runs, and once those that two runs hold equally; raises :class:`KVBenchError`
-        where they differ, which runs of one setting should not."""
+        """Returns the records of all runs, each once; :class:`KVBenchError` where two runs differ."""
         together = self.stores[0].frame()
         for store in self.stores[1:]:
             records = store.frame()

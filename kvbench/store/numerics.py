@@ -45,8 +45,7 @@ class NumericsPair(AnswerRow):
 
 
 class NumericsDrift(AnswerRow):
-    """Holds how far a layer of cache on is from the same of cache off, behind the same tokens: the distance over the
-    length of cache off's."""
+    """Holds how far a layer of cache on is from that of cache off, over the length of cache off's, by step."""
 
     dtype: str
     layer: int
@@ -68,8 +67,7 @@ class NumericsPatch(AnswerRow):
 
 
 def _asked(answers: "Sequence[Answer]", among: Sequence[str] = ()) -> "Iterator[tuple[Answer, str, Any]]":
-    """Returns the full cache's answer to the first question, with its network in each dtype of the run and ``among``
-    these."""
+    """Returns the full cache's answer to the first question, with its network in each dtype."""
     for one in [one for one in answers if one.record.policy == FULL and one.generation is not None][:1]:
         for dtype in [one for one in one.setting.numerics.dtypes if not among or one in among]:
             yield one, dtype, precision.in_dtype(one.model.network, dtype)

@@ -164,8 +164,7 @@ Status = Literal["started", "complete", "failed"]
 
 
 class Job(BaseModel):
-    """The options of ``run`` or ``compare`` that decide which records it makes, as they were given. Their help says
-    what each of them is; their defaults are those of the command line."""
+    """The options of ``run`` or ``compare`` that decide on records, as they were given; defaults are the commands'."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

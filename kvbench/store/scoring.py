@@ -35,8 +35,7 @@ def scores_of(answer: StoredAnswer) -> dict[str, object]:
 
 
 def rescore(store: Store) -> tuple[int, int]:
-    """Scores all stored outputs again, also by metrics that the version which wrote them did not have; rewrites the
-    files that change. Returns (records, records changed)."""
+    """Scores all outputs again, by new metrics too, and rewrites what changes. Returns (records, records changed)."""
     total = changed = 0
     incomplete = store.record_files_without_metrics()
     of_full: dict[tuple[str, str], list[int] | None] = {}  # the full cache's tokens, by task and question

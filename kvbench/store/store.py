@@ -144,8 +144,7 @@ class Store:
         return tuple(TABLES[name] for name in self.identity.tables if name in TABLES)
 
     def path(self, table: StoredTable, task: str, chunk: int, policy: str = "") -> Path:
-        """Names the file of a table that holds a chunk of contexts, and of it one policy where each has its own files.
-        The name of a policy may hold anything, the name of a file may not."""
+        """Names the file of a chunk of contexts, and of one policy, whose name may hold what a file's may not."""
         folder = self.folder / table.name / task
         if not table.by_policy:
             return folder / f"{chunk:05d}.parquet"
@@ -245,8 +244,7 @@ class Store:
         return rows
 
     def _with_parents(self, table: StoredTable, rows: pd.DataFrame, parents: pd.DataFrame) -> pd.DataFrame:
-        """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or two. A text that many
-        rows share is one object."""
+        """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or two."""
         parent = TABLES[str(table.parent)]
         key = list(parent.key)
         joined = rows.merge(parents, how="left", on=key, indicator="_parent")
@@ -291,8 +289,7 @@ class Store:
                 yield path, answers
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Joins all records with their questions and contexts, in the order of the run's tasks and policies.
-        ``columns``: those that are needed; no others are read."""
+        """Joins records, or some columns, with questions and contexts, in the order of the run's tasks and policies."""
         needed = None if columns is None else [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
         contexts, questions, records = (self.table(table, needed) for table in (CONTEXTS, QUESTIONS, RECORDS))
         if not records.num_rows:

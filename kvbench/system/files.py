@@ -16,10 +16,7 @@ PARTIAL = re.compile(r"\..+\.\w+-(\d+)\.partial")  # the name of a file that a p
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets ``write`` fill a temporary file beside ``path``, flushes it to the disk and renames it.
-
-    A kill at any moment leaves the old file or the new one. A disk that refuses the file raises :class:`KVBenchError`.
-    """
+    """Lets ``write`` fill a file beside ``path``, which replaces it: a kill leaves the old file or the new one."""
     try:
         with interrupts_held():
             _write(path, write)
@@ -31,8 +28,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def check_writable(option: str, folder: Path) -> None:
-    """Raises :class:`KVBenchError` if the folder of an option takes no files, before hours of work are lost. It makes
-    no folder yet, because the command may still be refused for another reason."""
+    """Raises :class:`KVBenchError` if a folder takes no files, before hours of work are lost; makes none yet."""
     whole = folder.absolute()
     existing = next(place for place in (whole, *whole.parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
@@ -57,8 +53,7 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def remove_partial(folder: Path) -> None:
-    """Removes what a kill left half written in a folder, but no file that a process of this machine may still be
-    writing. It is called once, before anything is written there."""
+    """Removes what a kill left half written, but nothing that a process of this machine may still be writing."""
     for partial in folder.rglob(".*.partial"):
         name = PARTIAL.fullmatch(partial.name)
         if name and not is_running(int(name[1])):
@@ -70,8 +65,7 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def make_folder(option: str, folder: Path) -> None:
-    """Makes the folder of an option, and removes what a kill left half written there; raises :class:`KVBenchError` if
-    that is not possible."""
+    """Makes the folder of an option, and removes what a kill left half written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial(folder)
@@ -83,8 +77,7 @@ def make_folder(option: str, folder: Path) -> None:
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Holds a lock beside a folder, which the system lets go when this process ends, however it does. Raises
-    :class:`KVBenchError` that names the process which holds it."""
+    """Locks a folder until the process ends, however it does; :class:`KVBenchError` names who holds it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f".{folder.name}.lock"
     with path.open("a+", encoding="utf-8") as file:

@@ -49,8 +49,7 @@ CLOSE = 1e-4
 
 
 def read_gguf_config(path: Path) -> Any:
-    """Reads a configuration from the header alone; raises :class:`KVBenchError` for an architecture that is not known
-    here, or for positions that transformers would scale otherwise."""
+    """Reads a configuration from the header alone; :class:`KVBenchError` for an unknown architecture or scaling."""
     header = read_header(path)
     kind = MODEL_TYPES.get(header.architecture)
     if kind is None:
@@ -103,8 +102,7 @@ def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerFast:
 
 
 def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:
-    """Loads the weights, which are stored in few bits, as numbers of the dtype among the options. Returns the network
-    and what transformers reports of it."""
+    """Loads the weights as numbers of the dtype among the options; returns the network and transformers' report."""
     gguf: Any = importlib.import_module("gguf")  # which takes seconds, and few models need it
     with _in_seconds(gguf):
         try:
