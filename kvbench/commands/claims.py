@@ -1,7 +1,5 @@
 """``python -m kvbench claims`` puts to the test on a model what five texts say of KV caches."""
 
-import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,5 +94,5 @@ def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
         executor = local.on_this_machine(job, model)
         model = executor.model
         folder = out / f"claims-{name.split()[0]}-{Path(job.model).resolve().name}-{executor.identity.short_hash()}"
-        stores[name] = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+        stores[name] = runs.complete(executor, folder)
     return stores

@@ -1,7 +1,6 @@
 """``python -m kvbench compare`` answers: is this press better than the others, and where?"""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,7 +75,7 @@ def command(
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)
     folder = out / (name or f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
-    store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+    store = runs.complete(executor, folder)
     return verdict_of(store, executor.grid, job, site, every_task)
 
 

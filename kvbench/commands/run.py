@@ -1,7 +1,5 @@
 """``python -m kvbench run`` runs the main job."""
 
-import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -97,7 +95,7 @@ def command(
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     with _executor(executor, job, begun is None, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
-        store = runs.complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+        store = runs.complete(chosen, folder)
     return publish(store, chosen.grid.setting.policies, site)
 
 

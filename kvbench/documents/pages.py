@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from datasets_gen import unknown_name
 from kvbench.cli.program import COMMANDS
-from kvbench.commands.ls import listing
+from kvbench.commands.ls import KINDS
 from kvbench.models.names import CLAIMS
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
@@ -122,19 +122,19 @@ BUILT_ON_OTHERS = ("protection", "deployed")  # families whose policies are anot
 
 
 def metrics() -> str:
-    return items((f"`{row['metric']}`", row["definition"]) for row in listing("metrics").plain())
+    return items((f"`{row['metric']}`", row["definition"]) for row in KINDS["metrics"]().plain())
 
 
 def tasks() -> str:
     """Returns what each task stresses, and its chance level."""
-    rows = [(row["task"], row["chance, percent"], row["what it stresses"]) for row in listing("tasks").plain()]
+    rows = [(row["task"], row["chance, percent"], row["what it stresses"]) for row in KINDS["tasks"]().plain()]
     return items((f"`{name}`" if chance is None else f"`{name}` ({chance:.1f})", text) for name, chance, text in rows)
 
 
 def policies() -> str:
     """Lists the policies of each family that evicts, with their papers; those of a default run are bold."""
     by_family: dict[str, list[str]] = {}
-    for row in listing("policies").plain():
+    for row in KINDS["policies"]().plain():
         name = f"**`{row['policy']}`**" if "default" in row["how it runs"].split(", ") else f"`{row['policy']}`"
         if row["paper"] != "-" and row["family"] not in BUILT_ON_OTHERS:
             name += f" ({row['paper'].removeprefix('arXiv ')})"

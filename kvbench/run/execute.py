@@ -1,5 +1,7 @@
 """Runs every task, policy, level and draw of a grid into a store, and resumes one that was left."""
 
+import shlex
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -76,8 +78,9 @@ class Executor(Protocol):
         """Yields the rows of units or parts, the contexts of each in order. An exception in the body ends all work."""
 
 
-def complete(executor: Executor, folder: Path, command: str) -> Store:
+def complete(executor: Executor, folder: Path, command: str = "") -> Store:
     """Runs what is missing of an executor's grid. The store's status tells how it ended, also after Ctrl-C."""
+    command = command or shlex.join(["python", "-m", "kvbench", *sys.argv[1:]])
     with working_in(folder):
         store = Store.start(folder, executor.identity, command, executor.job)
         with _noted_failures(store):
@@ -118,20 +121,16 @@ def _fill(executor: Executor, store: Store) -> None:
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:
         return
-    done: defaultdict[Unit, list[RowsByTable]] = defaultdict(list)  # by unit, the rows of its parts so far
+    done: defaultdict[Unit, RowsByTable] = defaultdict(RowsByTable)  # the rows of the parts of each unit so far
     with executor.map(units) as results, progress_bar(is_kept=True) as progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
-            progress.update(
-                bar, description=f"{unit.task} {unit.contexts[0]}-{unit.contexts[-1]}", advance=len(fresh.records)
-            )
-            done[unit].append(fresh)
-            if sum(len(part.tables[CONTEXTS.name]) for part in done[unit]) == len(unit.contexts):
-                rows = RowsByTable()
-                for part in done.pop(unit):
-                    for table, of_table in part.tables.items():
-                        rows.add(table, of_table)
-                tables = {name: TABLES[name].of_rows(of_table) for name, of_table in rows.tables.items()}
+            what = f"{unit.task} {unit.contexts[0]}-{unit.contexts[-1]}"
+            progress.update(bar, description=what, advance=len(fresh.records))
+            for name, rows in fresh.tables.items():
+                done[unit].add(name, rows)
+            if len(done[unit].tables[CONTEXTS.name]) == len(unit.contexts):
+                tables = {name: TABLES[name].of_rows(rows) for name, rows in done.pop(unit).tables.items()}
                 store.write_chunk(unit.task, unit.number, tables)
 
 

@@ -4,13 +4,12 @@ core."""
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import active_children, get_context
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -119,9 +118,15 @@ def _begin(job: Callable[[int], Any], parent: int) -> None:
 
 
 def _run(number: int) -> Any:
-    """Works on one item. Any error that cannot be pickled, also an exit, would look like a killed worker."""
-    try:
+    with errors_in_one_line():
         return _job(number)
+
+
+@contextmanager
+def errors_in_one_line() -> Iterator[None]:
+    """Lets errors out that can be pickled: any other, also an exit, would look like a killed worker."""
+    try:
+        yield
     except KVBenchError:
         raise
     except BaseException as error:
@@ -176,23 +181,23 @@ def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
     """Counts the branches of the first prompt of each task that do not fit."""
     setting, counts = grid.setting, []
     for task, _ in grid.tasks:
-        for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[:1]:
-            scorings = with_reference(plan(grid.policies_on(task), setting.points, prompt, setting.seed), prompt)
-            counts.append(count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes))
+        prompt = build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[0]
+        scorings = with_reference(plan(grid.policies_on(task), setting.points, prompt, setting.seed), prompt)
+        counts.append(count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes))
     return counts
 
 
+@dataclass
 class LocalExecutor:
     """Gives a few contexts at a time to workers, so that no worker waits for the rest of a unit."""
 
-    def __init__(
-        self, model: LoadedModel, grid: Grid, job: Job | None = None, missing: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
-        self.model = model
-        self.grid = grid  # what can be run with that model
-        self.job = job
-        self.missing = dict(missing)  # policies that cannot run on it, with the reason
-        self.identity = grid.identity(model)
+    model: LoadedModel
+    grid: Grid  # what can be run with that model
+    job: Job | None = None
+    missing: dict[str, str] = field(default_factory=dict)  # policies that cannot run on it, with the reason
+
+    def __post_init__(self) -> None:
+        self.identity = self.grid.identity(self.model)
 
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:

@@ -20,12 +20,11 @@ from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
 from kvbench.prompts.context_length import count_by
 from kvbench.run.execute import Unit, UnitRows, rows_of
-from kvbench.run.local import LocalExecutor, memory_plan, on_this_machine
+from kvbench.run.local import LocalExecutor, errors_in_one_line, memory_plan, on_this_machine
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected_error
-from kvbench.system.memory import is_out_of_memory
 
 ATTEMPTS = 3  # workers that may end, one after the other
 REACHABLE_WITHIN = 5.0  # seconds
@@ -52,14 +51,14 @@ class Worker:
 
     def prepare(self) -> Readiness:
         """Loads the model and reports."""
-        with _errors_in_one_line():
+        with errors_in_one_line():
             executor, share = self._loaded
             memory = memory_plan(executor.model, executor.grid, share, self.sharing)
             return Readiness(executor.identity, executor.missing, memory)
 
     def work(self, unit: Unit, expected: Identity) -> RowsByTable:
         """Returns the rows of a unit; raises :class:`KVBenchError` if they belong to another run."""
-        with _errors_in_one_line():
+        with errors_in_one_line():
             executor, share = self._loaded
             if names := executor.identity.differences(expected):
                 here, there = (getattr(identity, names[0]) for identity in (executor.identity, expected))
@@ -78,21 +77,6 @@ class Worker:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         executor = on_this_machine(self.job)
         return executor, executor.grid.setting.kv_bound(executor.model.device) // self.sharing
-
-
-@contextmanager
-def _errors_in_one_line() -> Iterator[None]:
-    try:
-        yield
-    except KVBenchError:
-        raise
-    except BaseException as error:  # also an exit, which would look like the end of the worker
-        if is_out_of_memory(error):
-            raise KVBenchError(
-                "the device of a worker is out of memory: start the same command again with a smaller --max-kv-gb, or "
-                "more --gpus-per-worker and --device-map auto"
-            ) from error
-        raise unexpected_error(error) from None
 
 
 @dataclass(frozen=True)
@@ -227,6 +211,9 @@ class RayExecutor:
             return self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             cause = error.cause
+            if isinstance(cause, MemoryError):
+                again = "start the same command again with a smaller --max-kv-gb, or more GPUs and --device-map auto"
+                raise KVBenchError(f"the device of a worker is out of memory: {again}") from None
             raise (cause if isinstance(cause, KVBenchError) else unexpected_error(cause)) from None
         except self.ray.exceptions.RayError as error:
             what = f"worked on {unit}" if unit else "loaded the model"

@@ -30,7 +30,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunFile]:
     """Collects what commands would run; nothing is run."""
     runs: list[RunFile] = []
 
-    def complete(executor: Executor, folder: Path, command: str) -> None:
+    def complete(executor: Executor, folder: Path) -> None:
         runs.append(
             RunFile(
                 schema_version=SCHEMA_VERSION,
@@ -38,7 +38,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunFile]:
                 reason=None,
                 created="",
                 finished=None,
-                command=command,
+                command="",
                 job=executor.job,
                 identity=executor.identity,
             )
