@@ -3,7 +3,7 @@ is the same."""
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from datasets_gen import RULER, TASKS
 from kvbench.cli.parameters import Device, Dtype, MaxKVGB, Mode, Model, Seed
@@ -28,12 +28,10 @@ pipeline = LazyModule("kvbench.checks.pipeline")
 
 def command(
     model: Model = "reference",
-    tasks: Annotated[str, typer.Option(help="Task names, comma-separated.")] = "base,hops",
-    policies: Annotated[
-        str | None, typer.Option(help="As in run, but the controls are not added. Default: default.")
-    ] = None,
-    ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = RATIO.default,
-    limit: Annotated[int, typer.Option(help="Contexts per task.")] = 2,
+    tasks: Annotated[str, Option(help="Task names, comma-separated.")] = "base,hops",
+    policies: Annotated[str | None, Option(help="As in run, without controls. Default: default.")] = None,
+    ratios: Annotated[str, Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = RATIO.default,
+    limit: Annotated[int, Option(help="Contexts per task.")] = 2,
     seed: Seed = 0,
     mode: Mode = "agnostic",
     device: Device = "auto",

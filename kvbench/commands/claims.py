@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from datasets_gen import KNOWN_TASKS
 from kvbench.cli import parameters as options
@@ -32,13 +32,8 @@ tables = LazyModule("leaderboards.terminal.verdicts")
 
 def command(
     model: options.Model = "reference",
-    beside: Annotated[
-        str | None,
-        typer.Option(help="A model of another architecture, for claims about architecture.", metavar="MODEL"),
-    ] = None,
-    only: Annotated[
-        str | None, typer.Option(help="Texts by their letters and claims, such as F,E2. Default: all.")
-    ] = None,
+    beside: Annotated[str | None, Option(help="A model of another architecture, to compare.", metavar="MODEL")] = None,
+    only: Annotated[str | None, Option(help="Texts by letters and claims, such as F,E2. Default: all.")] = None,
     limit: options.Limit = None,
     difficulty: options.Difficulty = None,
     seed: options.Seed = 0,

@@ -36,9 +36,7 @@ OTHERS = "snapkv,expected_attention"
 def command(
     context: typer.Context,
     press: options.Press,
-    against: Annotated[
-        str, typer.Option(help="Names of policies and plug-ins, comma-separated, or all, or default.")
-    ] = OTHERS,
+    against: Annotated[str, typer.Option(help="Policies and plug-ins, comma-separated, or all, or default.")] = OTHERS,
     tasks: options.Tasks = None,
     ratios: options.Ratios = None,
     budgets: options.Budgets = None,

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from datasets_gen import RULER, TASKS, Task
 from kvbench.checks.findings import faulty_checks, findings_of, findings_table
-from kvbench.cli.parameters import AnswerPrefix, Data, Device, Dtype, Limit, Model, Seed, Tasks, given_options
+from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, press_alone
 from kvbench.experiments.data import with_data
@@ -31,18 +30,15 @@ RULER_TOKENS = 1024  # of a context of RULER's tasks
 
 def command(
     context: typer.Context,
-    press: Annotated[
-        str | None,
-        typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies. None: the model."),
-    ] = None,
-    model: Model = "reference",
-    tasks: Tasks = None,
-    limit: Limit = None,
-    data: Data = None,
-    answer_prefix: AnswerPrefix = "auto",
-    seed: Seed = 0,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    press: options.PressOrModel = None,
+    model: options.Model = "reference",
+    tasks: options.Tasks = None,
+    limit: options.Limit = None,
+    data: options.Data = None,
+    answer_prefix: options.AnswerPrefix = "auto",
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
 ) -> Result:
     """Checks one press against the contract of every policy; fails if the press breaks it. Without a press, it checks
     whether the model is fit for the benchmark, and fails if it masters no task."""
@@ -51,7 +47,7 @@ def command(
         model_source(model)  # a mistyped name is refused before anything heavy is imported
         chosen = asked_of(tasks_of(tasks, model, data), model, answer_prefix)
         return _of_model(model, chosen, contexts, seed, device, dtype)
-    if others := given_options(context, except_for=("press", "model", "device")):
+    if others := options.given_options(context, except_for=("press", "model", "device")):
         raise KVBenchError(
             f"--{others[0].replace('_', '-')} is for a model alone, and {press} is a press: leave one of them out"
         )

@@ -41,9 +41,7 @@ def command(
     bits: options.Bits = None,
     repeats: options.Repeats = None,
     mode: options.Mode = "agnostic",
-    machine: Annotated[
-        str, typer.Option(help=f"{', '.join(plans.MACHINES)}, or {plans.THIS}: this processor, which is measured.")
-    ] = "h100",
+    machine: Annotated[str, typer.Option(help=f"{', '.join(plans.MACHINES)}, or {plans.THIS}, measured.")] = "h100",
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
     tokens = tokens_of_run(context_tokens, None, tasks)

@@ -35,6 +35,8 @@ site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
 tables = LazyModule("leaderboards.terminal.table")
 
+OBSERVE_HELP = f"Of the first {SAMPLE} contexts of each task: attention, states, routes; comma-separated."
+
 
 def command(
     context: typer.Context,
@@ -63,10 +65,7 @@ def command(
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
     compress: options.Compress = None,
-    observe: Annotated[
-        str | None,
-        typer.Option(help=f"Of the first {SAMPLE} contexts of each task: attention, states, routes; comma-separated."),
-    ] = None,
+    observe: Annotated[str | None, typer.Option(help=OBSERVE_HELP)] = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     device_map: options.DeviceMap = None,
