@@ -1,7 +1,7 @@
 """Runs the same grid through the engine and through kvpress's own pipeline, cell by cell, in one process."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import answer_ends, build_prompts, chat_template, ending, split_question
 from kvbench.run.local import Workers
+from kvbench.system.console import replaced
 from kvbench.system.errors import first_line
 from policies.declaration.draws import drawing_from, seed_of
 
@@ -30,17 +31,6 @@ def is_handed_over_whole(model: LoadedModel, task: Task) -> bool:
     """Tells whether the pipeline gets head and ending of a prompt as text, since it would put others: it knows neither
     a system's turn, nor a cue for base models, nor one answer prefix for each question."""
     return task.role == "system" or task.begins_answers or model.tokenizer.chat_template is None
-
-
-@contextmanager
-def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
-    """Gives an attribute another value inside a ``with`` block."""
-    former = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, former)
 
 
 def as_written(tokenizer: PreTrainedTokenizerBase) -> AbstractContextManager[None]:

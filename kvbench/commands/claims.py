@@ -27,7 +27,6 @@ published = LazyModule("kvbench.publish.claims")
 registry = LazyModule("leaderboards.claims.registry")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
-tables = LazyModule("leaderboards.terminal.verdicts")
 
 
 def command(
@@ -67,8 +66,8 @@ def command(
     stores: dict[str, Store] = {}
     for size in dict.fromkeys((model, beside)):  # one after the other: both may not fit into memory
         stores |= _run({name: job for name, job in jobs.items() if job.model == size}, out)
-    register = published.publish_register(claims, model, stores, seed, site, beside, difficulty)
-    return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
+    result: Result = published.publish_register(claims, model, stores, seed, site, beside, difficulty)
+    return result
 
 
 def job_of(experiment: "Experiment", difficulty: str | None = None, limit: int | None = None, **options: Any) -> Job:

@@ -13,16 +13,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from datasets_gen import (
-    KNOWN_TASKS,
-    Question,
-    Span,
-    SpanKind,
-    Task,
-    get_task,
-    is_file_of_questions,
-    unknown_name,
-)
+from datasets_gen import KNOWN_TASKS, Question, Span, SpanKind, Task, get_task, is_file_of_questions, unknown_name
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.build_grid import tasks_as_run

@@ -7,25 +7,10 @@ from datasets_gen import Task, nearest, unknown_name
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from policies import (
-    FULL,
-    KINDS,
-    PLAIN,
-    POLICIES,
-    REFERENCES,
-    TO_BEAT,
-    Level,
-    Point,
-    Policy,
-    PolicyError,
-    is_plug_in,
-    load_even_if_broken,
-    load_plug_in,
-    plain_and_way,
-    plug_ins,
-)
+from policies import FULL, KINDS, POLICIES, REFERENCES, TO_BEAT, Level, Point, Policy, PolicyError
 from policies.composition import TREATMENTS, check_alone, compose, is_treatment, is_way, treatment_of
-from policies.declaration.names import split_outside_brackets
+from policies.declaration.names import PLAIN, plain_and_way, split_outside_brackets
+from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.shape import ModelShape
 from policies.treatments.deployed import WAYS
 from policies.treatments.options import kind_in

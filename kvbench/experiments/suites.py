@@ -3,17 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from datasets_gen import (
-    FAMILIES,
-    FROM_DATA,
-    RULER,
-    TASKS,
-    Task,
-    by_name,
-    get_task,
-    is_file_of_questions,
-    unknown_name,
-)
+from datasets_gen import FAMILIES, FROM_DATA, RULER, TASKS, Task, by_name, get_task, is_file_of_questions, unknown_name
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE

@@ -3,29 +3,21 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from kvbench.cli.result import Result
 from kvbench.publish.downloads import write_sheets
 from kvbench.publish.site_list import CLAIMS, ROOT, enlist, link_sites, site_of_run
 from kvbench.store.store import Store
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim
-from leaderboards.claims.verdict import VERDICTS, Judgement, judge
+from leaderboards.claims.verdict import VERDICTS, judge
 from leaderboards.downloads.tables import register_rows, register_sheet
 from leaderboards.pages.claims import CLAIMS_PAGE, Run, build_claims, register_folder
+from leaderboards.terminal.verdicts import claims_table
 
 CLAIMS_FILE = "claims.json"
-
-
-@dataclass(frozen=True)
-class Register:
-    """The register of claims of one model, as it was published."""
-
-    judgements: Sequence[Judgement]
-    verdict: str
-    files: Mapping[str, Path]
 
 
 def publish_register(
@@ -36,7 +28,7 @@ def publish_register(
     site: Path | None,
     beside: str | None = None,
     difficulty: str | None = None,
-) -> Register:
+) -> Result:
     """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
     evidence = {
         name: Evidence(
@@ -66,4 +58,4 @@ def publish_register(
     counts = Counter(one.verdict for one in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     verdict = f"{len(claims)} claims in {len(judgements)} statistics on {model}: {summary}"
-    return Register(judgements, verdict, {"page": page, "register": register})
+    return Result([claims_table(judgements)], verdict, files={"page": page, "register": register})

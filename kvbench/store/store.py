@@ -23,22 +23,10 @@ from pydantic import BaseModel
 # These register their tables, so that every store reads them.
 from kvbench.store import interventions, numerics, observed  # noqa: F401
 from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
-from kvbench.store.tables import (
-    CONTEXTS,
-    JOINED,
-    QUESTIONS,
-    RECORDS,
-    SCHEMA_VERSION,
-    TABLES,
-    StoredAnswer,
-    StoredTable,
-    fault_in,
-    fault_of_schema,
-    fault_of_values,
-    missing_metrics,
-)
+from kvbench.store.tables import CONTEXTS, JOINED, QUESTIONS, RECORDS, SCHEMA_VERSION, TABLES, StoredAnswer, StoredTable
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import remove_partial, write_atomically, write_text_atomically
+from leaderboards.metrics import METRICS, Metric
 
 SUMMARY_FILE = "summary.json"
 
@@ -197,7 +185,7 @@ class Store:
         """Reads the rows of one file, as columns of the types of the schema. ``add_metrics``: a score that the version
         which wrote the file did not have is null; else, and for any other metric, that is refused."""
         schema, rows = read_parquet(path, columns)
-        if table is RECORDS and (missing := missing_metrics(schema)):
+        if table is RECORDS and (missing := _missing_metrics(schema)):
             unknown = [metric for metric in missing if not metric.of_stored]
             if unknown or not add_metrics:
                 lacking = f"{path} lacks '{(unknown or missing)[0].name}': the kvbench that wrote it did not have it."
@@ -211,32 +199,32 @@ class Store:
                 column = table.schema.field(metric.name)
                 rows = rows.add_column(table.columns.index(metric.name), column, pa.nulls(len(rows), column.type))
             schema = rows.schema
-        _refuse(path, fault_of_schema(table, schema))
+        _refuse(path, table.fault_of_schema(schema))
         return rows
 
     def record_files_without_metrics(self) -> set[Path]:
         """Finds the record files of an earlier version, which lack metrics of this one."""
-        return {path for path in self.record_files() if missing_metrics(read_parquet(path, ())[0])}
+        return {path for path in self.record_files() if _missing_metrics(read_parquet(path, ())[0])}
 
     def read_rows(self, table: StoredTable, path: Path, add_metrics: bool = False) -> list[Any]:
         """Reads the rows of one file, each checked against its model. ``add_metrics``: as for :meth:`read`."""
         rows = self.read(table, path, add_metrics=add_metrics)
-        _refuse(path, fault_in(table, rows))
+        _refuse(path, table.fault_in(rows))
         return [table.row.model_validate(row) for row in rows.to_pylist()]
 
     def table(self, table: StoredTable, columns: Sequence[str] | None = None) -> pa.Table:
         files = [self.read(table, path, columns) for path in self.files(table)]
         names = [name for name in table.columns if columns is None or name in columns]
         rows = pa.concat_tables([table.schema.empty_table().select(names), *files])
-        if fault_in(table, rows):  # all at once, as it takes as long for one file; then which of them it is
+        if table.fault_in(rows):  # all at once, as it takes as long for one file; then which of them it is
             for path, rows_of_file in zip(self.files(table), files, strict=True):
-                _refuse(path, fault_in(table, rows_of_file))
+                _refuse(path, table.fault_in(rows_of_file))
         return rows
 
     def study_table(self, table: StoredTable) -> pa.Table:
         """Reads a study's table; :class:`KVBenchError` where a row belongs to nothing or has an impossible number."""
         rows = self.table(table)
-        if fault := fault_of_values(table, rows):
+        if fault := table.fault_of_values(rows):
             raise KVBenchError(f"{self.folder} holds a row of {table.name} whose {fault}: run it again")
         if table.parent:
             parent = TABLES[table.parent]
@@ -294,7 +282,7 @@ class Store:
         contexts, questions, records = (self.table(table, needed) for table in (CONTEXTS, QUESTIONS, RECORDS))
         if not records.num_rows:
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
-        if fault := fault_of_values(RECORDS, records):
+        if fault := RECORDS.fault_of_values(records):
             raise KVBenchError(f"{self.folder} holds a record whose {fault}, which no run writes")
         # Lists stay in arrow: few of them are looked at.
         frame = records.to_pandas(types_mapper=lambda kind: pd.ArrowDtype(kind) if pa.types.is_list(kind) else None)
@@ -325,6 +313,12 @@ def together_once(table: StoredTable, parts: Sequence[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(parts)
     keys = pd.MultiIndex.from_arrays([rows[name].to_pandas() for name in table.key])
     return rows.filter(pa.array(~keys.duplicated(), pa.bool_()))
+
+
+def _missing_metrics(schema: pa.Schema) -> list[Metric]:
+    """Lists the metrics for which records have no column, because an earlier version wrote them."""
+    names = set(schema.names)
+    return [metric for name, metric in METRICS.items() if name not in names]
 
 
 def _refuse(path: Path, fault: str) -> None:

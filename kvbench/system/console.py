@@ -1,6 +1,7 @@
 """Messages to people go to standard error, so that standard output holds results alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -42,8 +43,16 @@ def progress_bar(is_kept: bool = False) -> Progress:
 
 def warn(text: str) -> None:
     """Prints a warning, also for a command that is told to be quiet: it may change what a result means."""
-    quiet, console.quiet = console.quiet, False
-    try:
+    with replaced(console, "quiet", False):
         console.print(text, style="yellow", soft_wrap=True)
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    """Gives an attribute, of any object, another value inside a ``with`` block."""
+    former = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
     finally:
-        console.quiet = quiet
+        setattr(owner, name, former)
