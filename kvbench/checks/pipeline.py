@@ -53,39 +53,18 @@ def texts_for_pipeline(
 
 
 @dataclass
-class PolicyComparison:
-    """The comparison of one policy: seconds of kvpress's pipeline, and generations."""
-
-    pipeline_seconds: float = 0.0
-    compared: int = 0
-    equal: int = 0
-
-
-@dataclass
 class PipelineComparison:
     """The engine and the pipeline over the same cells. Times exclude loading and one warm-up of each."""
 
     engine_seconds: float = 0.0
-    policies: dict[str, PolicyComparison] = field(default_factory=dict)
-    unequal: list[Cell] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)  # of the pipeline, by policy
+    cells: dict[Cell, bool] = field(default_factory=dict)  # whether every token is equal
     failed: dict[str, str] = field(default_factory=dict)  # policy: why kvpress's pipeline could not run it
     errors: dict[str, str] = field(default_factory=dict)  # policy: why the engine could not
 
     @property
-    def pipeline_seconds(self) -> float:
-        return sum(policy.pipeline_seconds for policy in self.policies.values())
-
-    @property
-    def compared(self) -> int:
-        return sum(policy.compared for policy in self.policies.values())
-
-    @property
-    def equal(self) -> int:
-        return sum(policy.equal for policy in self.policies.values())
-
-    @property
-    def speedup(self) -> float:
-        return self.pipeline_seconds / self.engine_seconds
+    def unequal(self) -> list[Cell]:
+        return [cell for cell, equal in self.cells.items() if not equal]
 
 
 class SlidingPipeline(KVPressTextGenerationPipeline):
@@ -162,7 +141,7 @@ def compare(
     """Runs every cell both ways and compares every token; the first example warms both up, untimed. The engine has as
     many processes as a run would have by default; the pipeline has one, with all threads."""
     runner = PipelineRunner(model)
-    comparison = PipelineComparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
+    comparison = PipelineComparison(seconds=dict.fromkeys((policy.name for policy in setting.policies), 0.0))
     check_logits(model, build_prompts(model.tokenizer, *work[0], setting.mode)[0])
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
     _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), lambda _: None)
@@ -179,12 +158,7 @@ def compare(
         # The pipeline ends an answer behind an initial ("A. F."), where the engine goes on: they are compared up to it.
         ends = replace(answer_ends(model.tokenizer, task), initials=())
         for cell, ids in theirs.items():
-            equal = cell in ours and ends.until_end(ours[cell])[0] == ends.until_end(ids)[0]
-            counted = comparison.policies[cell[0]]
-            counted.compared += 1
-            counted.equal += equal
-            if not equal:
-                comparison.unequal.append(cell)
+            comparison.cells[cell] = cell in ours and ends.until_end(ours[cell])[0] == ends.until_end(ids)[0]
     return comparison
 
 
@@ -231,8 +205,7 @@ def _run_pipeline(
                 except Exception as error:  # a press is foreign code and may raise anything
                     comparison.failed.setdefault(name, f"{type(error).__name__}: {first_line(error)}")
                     ids = []
-                counted = comparison.policies.setdefault(name, PolicyComparison())
-                counted.pipeline_seconds += runner.model.clock() - started
+                comparison.seconds[name] = comparison.seconds.get(name, 0.0) + runner.model.clock() - started
                 for question, answer in zip(questions, ids, strict=name not in comparison.failed):
                     answers[name, treatment.ratio, question.id] = answer
                 progress(len(questions))

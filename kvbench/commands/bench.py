@@ -60,31 +60,23 @@ def command(
 
 def result_of(comparison: "PipelineComparison") -> Result:
     """Returns the times and the equal generations of each policy; a generation that differs is a fault."""
-
-    columns = (
-        Column("policy"),
-        Column("pipeline_seconds", "kvpress s", _seconds, right=True),
-        Column("engine_seconds", "engine s", _seconds, right=True),
-        Column("equal", right=True),
-        Column("compared", right=True),
-    )
-    rows: list[tuple[object, ...]] = [
-        (name, counted.pipeline_seconds, None, counted.equal, counted.compared)  # the engine has one time for all
-        for name, counted in comparison.policies.items()
+    times = [
+        Column(f"{name}_seconds", title, lambda value: "" if value is None else f"{value:.2f}", right=True)
+        for name, title in (("pipeline", "kvpress s"), ("engine", "engine s"))
     ]
-    rows.append(("all", comparison.pipeline_seconds, comparison.engine_seconds, comparison.equal, comparison.compared))
-    unequal = [f"unequal: {policy} at {ratio}, {question}" for policy, ratio, question in comparison.unequal]
-    failed = [
-        f"not compared: {policy}, on which kvpress's pipeline failed: {reason}"
-        for policy, reason in comparison.failed.items()
-    ]
-    verdict = f"{comparison.speedup:.1f} times faster than kvpress's pipeline; {comparison.equal} of "
-    verdict += f"{comparison.compared} generations are equal"
-    fault = f"{len(comparison.unequal)} of {comparison.compared} generations differ" if comparison.unequal else ""
+    columns = (Column("policy"), *times, Column("equal", right=True), Column("compared", right=True))
+    rows: list[tuple[object, ...]] = []
+    for name, seconds in comparison.seconds.items():
+        equal = [one for cell, one in comparison.cells.items() if cell[0] == name]
+        rows.append((name, seconds, None, sum(equal), len(equal)))  # the engine has one time for all
+    seconds, count, unequal = sum(comparison.seconds.values()), len(comparison.cells), comparison.unequal
+    rows.append(("all", seconds, comparison.engine_seconds, count - len(unequal), count))
+    notes = [f"unequal: {policy} at {ratio}, {question}" for policy, ratio, question in unequal]
+    for policy, reason in comparison.failed.items():
+        notes.append(f"not compared: {policy}, on which kvpress's pipeline failed: {reason}")
+    verdict = f"{seconds / comparison.engine_seconds:.1f} times faster than kvpress's pipeline; "
+    verdict += f"{count - len(unequal)} of {count} generations are equal"
+    fault = f"{len(unequal)} of {count} generations differ" if unequal else ""
     if lost := [error for name, error in comparison.errors.items() if name not in comparison.failed]:
         fault = f"{fault}, as some are not there: {lost[0]}"
-    return Result([ResultTable("bench", columns, rows)], verdict, notes=[*unequal, *failed], fault=fault)
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+    return Result([ResultTable("bench", columns, rows)], verdict, notes=notes, fault=fault)

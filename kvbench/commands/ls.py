@@ -65,11 +65,7 @@ def _suites() -> ResultTable:
 
 
 KINDS: Mapping[str, Callable[[], ResultTable]] = {
-    "tasks": _tasks,
-    "policies": _policies,
-    "metrics": _metrics,
-    "models": _models,
-    "suites": _suites,
+    make.__name__.removeprefix("_"): make for make in (_tasks, _policies, _metrics, _models, _suites)
 }
 
 

@@ -123,13 +123,5 @@ def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Re
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
     files = {"records": store.folder, "page": pages}
-    doubts = lead.unmastered_line(rows)
-    return Result(
-        shown,
-        doubts,
-        is_doubt=bool(doubts),
-        notes=tables.few_contexts(rows),
-        warnings=warnings,
-        files=files,
-        fault=fault or reports.failures_of(rows),
-    )
+    doubts, notes, fault = lead.unmastered_line(rows), tables.few_contexts(rows), fault or reports.failures_of(rows)
+    return Result(shown, doubts, notes, warnings, files, is_doubt=bool(doubts), fault=fault)

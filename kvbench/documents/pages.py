@@ -163,20 +163,9 @@ def performance() -> str:
     return f"{measured['machine']}.\n\n{table(('row', 'measured', 'target', 'met'), rows)}"
 
 
+MADE = (tasks, policies, metrics, commands, press, performance, faults, options_of_faults, quantisations, deployments)
 BLOCKS: Mapping[str, Callable[[], str]] = {
-    "tasks": tasks,
-    "policies": policies,
-    "metrics": metrics,
-    "commands": commands,
-    "press": press,
-    "performance": performance,
-    "faults": faults,
-    "options of faults": options_of_faults,
-    "quantisations": quantisations,
-    "deployments": deployments,
-    "texts": texts,
-    "verdicts": verdicts,
-    "verdicts in short": verdicts_in_short,
+    make.__name__.replace("_", " "): make for make in (*MADE, texts, verdicts, verdicts_in_short)
 }
 
 

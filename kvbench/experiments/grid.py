@@ -84,12 +84,9 @@ class Grid:
             model_fingerprint=model.fingerprint,
             device=device_name(model.device),
             dtype=model.dtype_name,
-            seed=setting.seed,
-            mode=setting.mode,
-            scope=setting.scope,
             held_out=self.held_out,
-            tables=setting.tables,
             options=setting.options_of_tables,
+            **{name: getattr(setting, name) for name in ("seed", "mode", "scope", "tables")},
             tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),
             policies=tuple(self._policy(policy) for policy in setting.policies),
         )

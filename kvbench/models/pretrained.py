@@ -87,14 +87,12 @@ def run_template(tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, s
     """Returns the text of a conversation; raises :class:`KVBenchError` for a template that is broken."""
     try:
         with time_bound(TEMPLATE_SECONDS, "it takes longer than ten seconds"), memory_bound(CPU, TEMPLATE_BYTES):
-            text = str(
-                tokenizer.apply_chat_template(
-                    [dict(turn) for turn in turns],
-                    add_generation_prompt=begin_answer,
-                    tokenize=False,
-                    enable_thinking=False,
-                )
-            )
+            options: dict[str, Any] = {
+                "add_generation_prompt": begin_answer,
+                "tokenize": False,
+                "enable_thinking": False,
+            }
+            text = str(tokenizer.apply_chat_template([dict(turn) for turn in turns], **options))
     except (Exception, TookTooLongError) as error:
         raise KVBenchError(f"the chat template of the tokenizer is broken: {description_of(error)}") from error
     if len(text) > TEMPLATE_CHARACTERS:

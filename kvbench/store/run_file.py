@@ -213,9 +213,9 @@ class RunFile(BaseModel):
 
     schema_version: int
     status: Status
-    reason: str | None  # why it failed
+    reason: str | None = None  # why it failed
     created: str
-    finished: str | None
+    finished: str | None = None
     command: str  # as it was typed
     job: Job | None = None  # none where Python code made the run
     identity: Identity
@@ -236,15 +236,11 @@ def read_run_file(folder: Path) -> RunFile:
         raise KVBenchError(f"{folder} holds no run: {missing} ({hint})")
     content = path.read_bytes()
     try:
-        version = _VersionOnly.model_validate_json(content).schema_version  # another has other fields
-        run = RunFile.model_validate_json(content) if version == SCHEMA_VERSION else None
+        version = _VersionOnly.model_validate_json(content).schema_version
+        if version == SCHEMA_VERSION:  # another has other fields
+            return RunFile.model_validate_json(content)
     except ValidationError as error:
-        raise KVBenchError(
-            f"{path} is damaged ({fault_of_fields(error)}): restore it, or delete the folder and run again"
-        ) from error
-    if run is None:
-        raise KVBenchError(
-            f"{path} was written by kvbench with record schema {version}; this one reads {SCHEMA_VERSION}: run it "
-            "again, or read it with the version that wrote it"
-        )
-    return run
+        advice = "restore it, or delete the folder and run again"
+        raise KVBenchError(f"{path} is damaged ({fault_of_fields(error)}): {advice}") from error
+    written = f"{path} was written by kvbench with record schema {version}; this one reads {SCHEMA_VERSION}"
+    raise KVBenchError(f"{written}: run it again, or read it with the version that wrote it")

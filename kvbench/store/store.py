@@ -90,17 +90,8 @@ class Store:
             return store
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise KVBenchError(f"{folder} exists and is no run of kvbench: choose another name, or another --out")
-        run = RunFile(
-            schema_version=SCHEMA_VERSION,
-            status="started",
-            reason=None,
-            created=_timestamp(),
-            finished=None,
-            command=command,
-            job=job,
-            identity=identity,
-        )
-        store = cls(folder, run)
+        begun = {"schema_version": SCHEMA_VERSION, "status": "started", "created": _timestamp(), "command": command}
+        store = cls(folder, RunFile.model_validate({**begun, "job": job, "identity": identity}))
         store._write()
         return store
 
@@ -189,12 +180,10 @@ class Store:
             unknown = [metric for metric in missing if not metric.of_stored]
             if unknown or not add_metrics:
                 lacking = f"{path} lacks '{(unknown or missing)[0].name}': the kvbench that wrote it did not have it."
+                advice = f"python -m kvbench score {self.folder} computes it from the stored outputs"
                 if unknown:
-                    raise KVBenchError(
-                        f"{lacking} It does not follow from what is stored: run again under another name"
-                    )
-                score = f"python -m kvbench score {self.folder}"
-                raise KVBenchError(f"{lacking} {score} computes it from the stored outputs")
+                    advice = "It does not follow from what is stored: run again under another name"
+                raise KVBenchError(f"{lacking} {advice}")
             for metric in missing:
                 column = table.schema.field(metric.name)
                 rows = rows.add_column(table.columns.index(metric.name), column, pa.nulls(len(rows), column.type))

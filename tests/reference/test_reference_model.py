@@ -157,7 +157,7 @@ def assert_equals_kvpress(
     comparison = compare(loaded(name), work, Setting(policies, at_ratios(ratios), mode=mode))
     assert comparison.unequal == []
     questions = sum(len(example.questions) for _, example in work)
-    assert comparison.compared == questions * (len(ratios) * (len(policies) - 1) + 1)
+    assert len(comparison.cells) == questions * (len(ratios) * (len(policies) - 1) + 1)
 
 
 def test_every_policy_equals_kvpress_token_for_token() -> None:
