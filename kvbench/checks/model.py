@@ -204,17 +204,15 @@ def _percent_text(value: float | None) -> str:
     return "" if value is None else f"{value:.0f}"
 
 
+def _percent(name: str, title: str | None = None) -> Column:
+    return Column(name, title, _percent_text, right=True)
+
+
 def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
-    columns = (
-        Column("task"),
-        Column("mastered", text=lambda mastered: "yes" if mastered else "no"),
-        Column("level"),
-        Column("measure", "by", cut=True),
-        Column("reached", text=_percent_text, right=True),
-        Column("chance", text=_percent_text, right=True),
-        Column("questions", right=True),
-        Column("reason", shown=False),
-    )
+    mastered = Column("mastered", text=lambda is_mastered: "yes" if is_mastered else "no")
+    measured = (Column("measure", "by", cut=True), _percent("reached"), _percent("chance"))
+    more = (Column("questions", right=True), Column("reason", shown=False))
+    columns = (Column("task"), mastered, Column("level"), *measured, *more)
     rows = [
         (m.task, m.reason is None, m.place, m.measure, m.reached, m.chance, m.questions, m.reason) for m in masteries
     ]
@@ -382,13 +380,9 @@ class Examination:
 
 def reads_table(profiles: Sequence[ReadProfile]) -> ResultTable:
     """Returns a line for each part, with the right answers without each layer in turn."""
-    columns = (
-        Column("part", "questions"),
-        Column("undisturbed", text=_percent_text, right=True),
-        Column("layers", "each layer", lambda layers: " ".join(map(_percent_text, layers)), of_sentences=True),
-        Column("upper_half", "upper half", text=_percent_text, right=True),
-        Column("slots", f"{SLOT_SHARE:.0%} of slots", text=_percent_text, right=True),
-    )
+    layers = Column("layers", "each layer", lambda layers: " ".join(map(_percent_text, layers)), of_sentences=True)
+    halves = (_percent("upper_half", "upper half"), _percent("slots", f"{SLOT_SHARE:.0%} of slots"))
+    columns = (Column("part", "questions"), _percent("undisturbed"), layers, *halves)
     rows = [
         (one.part, one.undisturbed, one.without_layer, one.without_upper_half, one.without_slots) for one in profiles
     ]

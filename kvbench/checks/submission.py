@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +136,7 @@ def _check_completeness(submission: Submission) -> Iterator[Finding]:
     planned = {
         (task, policy.name, point, question)
         for policy in submission.store.identity.policies
-        for task in policy.tasks
-        for point in policy.points
+        for task, point in product(policy.tasks, policy.points)
         for question in questions[task]
     }
     stored = Counter((one.task, one.policy, one.point, one.question_id) for one in records)
@@ -167,7 +167,7 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
     yield finding_of("scores", f"{len(rows)} rows of {SUMMARY_FILE} are as the records make them", faults)
 
 
-def _replay(submission: Submission) -> Iterator[Finding]:
+def _check_replay(submission: Submission) -> Iterator[Finding]:
     """Answers some cells again, drawn at random so that nobody knows which: one of every policy first."""
     cells: dict[Cell, list[StoredAnswer]] = defaultdict(list)
     for answer in submission.answers:
@@ -218,11 +218,8 @@ def _faults_of(
 
 
 CHECKS: Mapping[str, Callable[[Submission], Iterator[Finding]]] = {
-    "hashes": _check_hashes,
-    "questions": _check_questions,
-    "completeness": _check_completeness,
-    "scores": _check_scores,
-    "replay": _replay,
+    check.__name__.removeprefix("_check_"): check
+    for check in (_check_hashes, _check_questions, _check_completeness, _check_scores, _check_replay)
 }
 
 

@@ -30,12 +30,10 @@ def publish_register(
     difficulty: str | None = None,
 ) -> Result:
     """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
-    evidence = {
-        name: Evidence(
-            store.frame(), seed, {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
-        )
-        for name, store in stores.items()
-    }
+    evidence = {}
+    for name, store in stores.items():
+        tables = {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
+        evidence[name] = Evidence(store.frame(), seed, tables)
     judgements = judge(claims, evidence)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
     content = {
@@ -49,9 +47,7 @@ def publish_register(
     write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     sheet = register_sheet(judgements)
     write_sheets(folder, [sheet])
-    runs = {
-        name: Run(store.folder.name, site_of_run(folder, store), str(store.folder)) for name, store in stores.items()
-    }
+    runs = {name: Run(one.folder.name, site_of_run(folder, one), str(one.folder)) for name, one in stores.items()}
     write_text_atomically(page, build_claims(model, judgements, runs, [sheet], beside, difficulty))
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)

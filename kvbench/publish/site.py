@@ -110,12 +110,9 @@ def _write(
     groups: Sequence[RunGroup], records: Sequence[DataFrame], folder: Path, every_task: bool = False
 ) -> tuple[list[Path], list[list[SummaryRow]]]:
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
-    is_single = sum(len(group.stores) for group in groups) == 1
-    parts = [
-        _part(number, group, frame, every_task, is_single)
-        for number, (group, frame) in enumerate(zip(groups, records, strict=True), start=1)
-    ]
     stores = [store for group in groups for store in group.stores]
+    numbered = zip(range(1, 1 + len(groups)), groups, records, strict=True)
+    parts = [_part(*one, every_task, is_single=len(stores) == 1) for one in numbered]
     method = method_of({str(store.folder): store.run for store in stores}, records)
     tasks = {str(task) for frame in records for task in frame["task"].unique()}
     pages: dict[str, str] = {}
@@ -150,28 +147,18 @@ def _part(number: int, group: RunGroup, records: DataFrame, every_task: bool, is
     identity = group.identity
     runs = {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
     tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
-    given = StudyInput(
-        model=identity.model,
-        records=records,
-        runs=list(runs.values()),
-        tables={table.name: rows.to_pandas() for table, rows in tables.items()},
-    )
+    frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
+    given = StudyInput(model=identity.model, records=records, runs=list(runs.values()), tables=frames)
     if is_single:
         rows = publish_summary(group.stores[0], records, every_task)
     else:
         rows = summary_rows(records, group, every_task)
         _warn(group.stores, rows)
     chosen = studies_of(given)
-    results = Results.of(
-        records,
-        rows,
-        runs,
-        identity.model,
-        setting=group.setting,
-        families={policy.name: policy.family for policy in identity.policies},
-        studies={study.title: study.file_name(number) for study in chosen},
-    )
-    return _Part(group, given, chosen, results)
+    families = {policy.name: policy.family for policy in identity.policies}
+    names = {study.title: study.file_name(number) for study in chosen}
+    shown = {"setting": group.setting, "families": families, "studies": names}
+    return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, **shown))
 
 
 @dataclass(frozen=True)

@@ -112,11 +112,10 @@ def _noted_failures(store: Store) -> Iterator[None]:
 def _fill(executor: Executor, store: Store) -> None:
     grid = executor.grid
     units = missing_units(grid, store)
-    missing = sum(
-        sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
-        * grid.cells([policy for policy in grid.setting.policies if policy.name in unit.policies])
-        for unit in units
-    )
+    missing = 0
+    for unit in units:
+        cells = grid.cells([policy for policy in grid.setting.policies if policy.name in unit.policies])
+        missing += cells * sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
     if missing < (total := grid.generations()):
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:

@@ -65,10 +65,8 @@ def group_runs(stores: Sequence[Store]) -> list[RunGroup]:
             groups.append([store])
     boards = [(group[0].identity.model, group[0].identity.mode) for group in groups]
     names = [", ".join(store.folder.name for store in group) for group in groups]
-    return [
-        RunGroup(tuple(group), name if boards.count(board) > 1 else "")
-        for group, board, name in zip(groups, boards, names, strict=True)
-    ]
+    settings = [name if boards.count(board) > 1 else "" for name, board in zip(names, boards, strict=True)]
+    return [RunGroup(tuple(group), setting) for group, setting in zip(groups, settings, strict=True)]
 
 
 def _comparable(store: Store, other_store: Store) -> bool:

@@ -100,10 +100,7 @@ def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:
     for answer, step, reading in _readings(answers, "attention"):
         keep, prompt = _keep(answer), answer.trace.prompt
         kept = keep.mean(axis=(1, 2)).tolist()
-        jaccard, kappa = (
-            [None if np.isnan(value) else float(value) for value in of_layers]
-            for of_layers in (agreement.jaccard(keep), agreement.kappa(keep))
-        )
+        jaccard, kappa = agreement.jaccard(keep), agreement.kappa(keep)
         answer_tokens = prompt.questions[answer.number].answer_tokens
         for number, layer in enumerate(reading.layers):
             known = layer.most_share > 0
@@ -119,8 +116,8 @@ def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:
                 retrieves=agreement.reads_span(layer.top, answer_tokens).tolist(),
                 **dict(zip(reading.spans, layer.shares.T.tolist(), strict=True)),
                 kept=kept[number],
-                jaccard=jaccard[number],
-                kappa=kappa[number],
+                jaccard=None if np.isnan(jaccard[number]) else jaccard[number],
+                kappa=None if np.isnan(kappa[number]) else kappa[number],
             )
 
 

@@ -21,10 +21,9 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         with interrupts_held():
             _write(path, write)
     except OSError as error:
-        raise KVBenchError(
-            f"cannot write {path}: {error.strerror or error}. Files written before are kept; "
-            "make room or permit writing there, then start the same command again"
-        ) from error
+        advice = "make room or permit writing there, then start the same command again"
+        reason = f"{error.strerror or error}. Files written before are kept"
+        raise KVBenchError(f"cannot write {path}: {reason}; {advice}") from error
 
 
 def check_writable(option: str, folder: Path) -> None:
@@ -70,9 +69,8 @@ def make_folder(option: str, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial(folder)
     except OSError as error:
-        raise KVBenchError(
-            f"{option} {folder} cannot be written ({error.strerror or error}): name another folder"
-        ) from error
+        reason = error.strerror or error
+        raise KVBenchError(f"{option} {folder} cannot be written ({reason}): name another folder") from error
 
 
 @contextmanager
@@ -87,10 +85,8 @@ def working_in(folder: Path) -> Iterator[None]:
                 raise FileNotFoundError  # its former owner removed it in between, and another may hold a new one
         except OSError as error:
             file.seek(0)
-            owner = file.read(300) or "another process"
-            raise KVBenchError(
-                f"{owner} is at work in {folder}: wait for its end, or end it, then start again; or choose another name"
-            ) from error
+            owner = f"{file.read(300) or 'another process'} is at work in {folder}"
+            raise KVBenchError(f"{owner}: wait for its end, or end it, or choose another name") from error
         file.truncate(0)
         print(f"process {os.getpid()} on {platform.node()}", end="", file=file, flush=True)
         try:
