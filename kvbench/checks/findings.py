@@ -47,11 +47,8 @@ def findings_of(steps: int, examine: Callable[[Begin], Iterator[Finding]]) -> li
 
 def findings_table(title: str, findings: Sequence[Finding]) -> ResultTable:
     """Returns a line for each finding; texts of a run are shown as they are, never as markup."""
-    columns = (
-        Column("check"),
-        Column("outcome", "", style=lambda outcome: STYLES[outcome]),
-        Column("finding", text=printable, of_sentences=True),
-    )
+    outcome = Column("outcome", "", style=lambda outcome: STYLES[outcome])
+    columns = (Column("check"), outcome, Column("finding", text=printable, of_sentences=True))
     return ResultTable("findings", columns, [(one.check, one.outcome, one.text) for one in findings], title)
 
 

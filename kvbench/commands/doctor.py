@@ -48,9 +48,8 @@ def command(
         chosen = asked_of(tasks_of(tasks, model, data), model, answer_prefix)
         return _of_model(model, chosen, contexts, seed, device, dtype)
     if others := options.given_options(context, except_for=("press", "model", "device")):
-        raise KVBenchError(
-            f"--{others[0].replace('_', '-')} is for a model alone, and {press} is a press: leave one of them out"
-        )
+        option = "--" + others[0].replace("_", "-")
+        raise KVBenchError(f"{option} is for a model alone, and {press} is a press: leave one of them out")
     policy = press_alone(press)
     check_ratios("doctor", [policy])
     return _of_press(policy, press, model, device)
@@ -75,11 +74,8 @@ def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
     table = findings_table(policy.name, findings)
     if wrong := faulty_checks(findings):  # what each found stands in the table
         return Result([table], verdict=f"broken: {wrong}", fault=f"{policy.name} is not sound: {wrong}")
-    return Result(
-        [table],
-        verdict="sound",
-        notes=[f"next: python -m kvbench compare {press} --against snapkv,knorm --model {model}"],
-    )
+    next_step = f"next: python -m kvbench compare {press} --against snapkv,knorm --model {model}"
+    return Result([table], verdict="sound", notes=[next_step])
 
 
 def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:

@@ -201,9 +201,12 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
     if name in POLICIES:
         return POLICIES[name]
     plain, way = plain_and_way(name)
-    if way != PLAIN:
-        return _compose(plain, way)
+    if way != PLAIN and not (is_way(way) or is_treatment(way)):
+        kinds = "protection, deployment, quantisation or fault"
+        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}")
     try:
+        if way != PLAIN:
+            return compose(find_policy(plain), way)
         if is_treatment(name):
             return check_alone(treatment_of(name))
         if is_plug_in(name):
@@ -215,13 +218,3 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
         near = nearest(kind_in(name), known)
         raise KVBenchError(f"unknown policy '{name}': {near}python -m kvbench ls policies lists all {len(known)}")
     return known[name]
-
-
-def _compose(plain: str, way: str) -> Policy:
-    if not (is_way(way) or is_treatment(way)):
-        kinds = "protection, deployment, quantisation or fault"
-        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}")
-    try:
-        return compose(find_policy(plain), way)
-    except PolicyError as error:
-        raise KVBenchError(str(error)) from error

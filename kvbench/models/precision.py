@@ -64,9 +64,8 @@ def check_dtypes(names: Sequence[str], device: torch.device) -> None:
                 numbers, numbers, numbers @ torch.ones_like(numbers).mT @ numbers
             )
         except RuntimeError as error:
-            raise KVBenchError(
-                f"--dtypes: this {device.type} has no {name} ({first_line(error)}): leave it out"
-            ) from None
+            reason = f"this {device.type} has no {name} ({first_line(error)})"
+            raise KVBenchError(f"--dtypes: {reason}: leave it out") from None
 
 
 def choose_device(name: str) -> torch.device:

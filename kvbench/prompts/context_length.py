@@ -72,10 +72,8 @@ def check_takes_length(tasks: Sequence[Task]) -> None:
     """Raises :class:`KVBenchError` for a task whose contexts are not generated, nor cut from a longer text."""
     for task in tasks:
         if (task.name in FROM_DATA or task.most is not None) and task.with_length is None:
-            longer = ": give the text with --data" if task.name == PROSE.name else ""
-            raise KVBenchError(
-                f"--context-tokens and --depth are for generated contexts: those of {task.name} are not{longer}"
-            )
+            longer = f"those of {task.name} are not{': give the text with --data' if task.name == PROSE.name else ''}"
+            raise KVBenchError(f"--context-tokens and --depth are for generated contexts: {longer}")
 
 
 def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:

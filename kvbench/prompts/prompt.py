@@ -32,6 +32,7 @@ LONGEST_SHOWN = 300  # characters of a context in a prompt that people look at
 _SENTENCE = re.compile(r"[.!?]+[\"'”’)\]]*")
 _INITIAL = re.compile(r"[A-Z]")
 Role = Literal["user", "system", "text"]
+Texts = Sequence[tuple[Question, str]]  # what is decoded for each question
 Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text
 
 
@@ -266,12 +267,7 @@ def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Examp
 
 
 def _build_prompt(
-    tokenizer: PreTrainedTokenizerBase,
-    task: Task,
-    example: Example,
-    head: str,
-    compressed: str,
-    question_texts: Sequence[tuple[Question, str]],
+    tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, head: str, compressed: str, texts: Texts
 ) -> Prompt:
     encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
     offsets = np.array(encoded["offset_mapping"])  # once: a prompt asks for the tokens of a hundred spans
@@ -280,7 +276,7 @@ def _build_prompt(
         places.setdefault(place.text, []).append(place)
     stated = {value: tokens_of(of_value, offsets, len(head)) for value, of_value in places.items()}
     questions = []
-    for question, text in question_texts:
+    for question, text in texts:
         spans: dict[str, tuple[int, ...]] = {
             kind: tokens_of([span for span in question.spans if span.kind == kind], offsets, len(head))
             for kind in EVIDENCE

@@ -40,9 +40,8 @@ def make_site_folder(option: str, site: Path | None) -> None:
     """Makes the folder that an option gives to a site, or that of all sites; raises :class:`KVBenchError` where that is
     not possible, or where the page of the site would replace the list of all sites."""
     if site is not None and site.resolve() == ROOT.resolve():
-        raise KVBenchError(
-            f"{option} {site} holds the list of all runs and comparisons: give {ROOT}/NAME, or leave {option} out"
-        )
+        advice = f"give {ROOT}/NAME, or leave {option} out"
+        raise KVBenchError(f"{option} {site} holds the list of all runs and comparisons: {advice}")
     make_folder(option, site or ROOT)
 
 

@@ -167,15 +167,8 @@ def _tokens_said(answer: "FinishedAnswer") -> list[int]:
 
 
 SHARE = (0.0, 1.0)
-ATTENTION = register_study(
-    "attention",
-    Attention,
-    ("step", "layer"),
-    3,
-    _attention,
-    observe=_observe,
-    ranges={"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)},
-)
+OF_HEADS = {"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)}
+ATTENTION = register_study("attention", Attention, ("step", "layer"), 3, _attention, observe=_observe, ranges=OF_HEADS)
 # They are large, and random bits to whoever does not know the model.
 STATES = register_study("states", State, ("layer",), 1, _states, observe=_observe, is_download=False)
 WIDTHS = {f"{of}_width": SHARE for of in ("answer", "evidence", "said")}

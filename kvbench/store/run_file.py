@@ -80,13 +80,9 @@ class PolicyIdentity(BaseModel):
 
     def joined_with(self, other: "PolicyIdentity") -> "PolicyIdentity":
         """Returns this policy with the levels, draws and tasks of both."""
-        return self.model_copy(
-            update={
-                "levels": by_kind(point.level for point in (*self.points, *other.points)),
-                "repeats": max(self.repeats, other.repeats),
-                "tasks": tuple(dict.fromkeys((*self.tasks, *other.tasks))),
-            }
-        )
+        levels = by_kind(point.level for point in (*self.points, *other.points))
+        repeats, tasks = max(self.repeats, other.repeats), tuple(dict.fromkeys((*self.tasks, *other.tasks)))
+        return self.model_copy(update={"levels": levels, "repeats": repeats, "tasks": tasks})
 
 
 class Identity(BaseModel):
@@ -174,9 +170,7 @@ class Job(BaseModel):
     profile: str = "quick"
     limit: int | None = None
     phrasings: Literal["common", "held-out"] = "common"
-    context_tokens: int | Literal["usual"] | None = (
-        None  # usual: as many as each task has in a run; None: its own length
-    )
+    context_tokens: int | Literal["usual"] | None = None  # usual: as each task has in a run; None: its own length
     depth: float | None = None
     data: Path | None = None
     defence: Placement | None = None

@@ -82,10 +82,8 @@ class Store:
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
             if names := identity.differences(store.identity):
-                raise KVBenchError(
-                    f"{folder} belongs to another run ({_difference(names[0], store.identity, identity)}): "
-                    "give the run another name, or delete that folder"
-                )
+                other = f"another run ({_difference(names[0], store.identity, identity)})"
+                raise KVBenchError(f"{folder} belongs to {other}: give the run another name, or delete that folder")
             store._set(status="started", reason=None)
             return store
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -281,9 +279,8 @@ class Store:
         for column, entries in (("task", self.identity.tasks), ("policy", self.identity.policies)):
             order = [entry.name for entry in entries]
             if unknown := sorted(set(by[column]) - set(order)):
-                raise KVBenchError(
-                    f"{self.folder} holds records of the {column} '{unknown[0]}', which {RUN_FILE} does not name"
-                )
+                strange = f"records of the {column} '{unknown[0]}'"
+                raise KVBenchError(f"{self.folder} holds {strange}, which {RUN_FILE} does not name")
             by[column] = pd.Categorical(by[column], categories=order, ordered=True)
         rows = by.sort_values(list(by.columns), kind="stable").index
         return frame.loc[rows, [*(JOINED if columns is None else columns)]].reset_index(drop=True)

@@ -48,9 +48,8 @@ def read_gguf_config(path: Path) -> Any:
     header = read_header(path)
     kind = MODEL_TYPES.get(header.architecture)
     if kind is None:
-        raise KVBenchError(
-            f"{path} holds the architecture '{header.architecture}': of GGUF files, {', '.join(MODEL_TYPES)} are known"
-        )
+        known = f"of GGUF files, {', '.join(MODEL_TYPES)} are known"
+        raise KVBenchError(f"{path} holds the architecture '{header.architecture}': {known}")
     names: dict[str, str | None] = {**GGUF_CONFIG_MAPPING[header.architecture], **MORE_FIELDS}  # type: ignore[dict-item]
     fields = {new: header.of_architecture(old) for old, new in names.items() if new}
     fields |= {f"{name}_token_id": header.of_tokenizer(f"{name}_token_id") for name in ("bos", "eos")}
@@ -154,6 +153,5 @@ def _stretch_positions(path: Path, config: Any, divisors: torch.Tensor) -> None:
     config.rope_parameters = LLAMA_3 | {"rope_theta": base, "factor": float(divisors.max())}
     stretched, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
     if not torch.allclose(stretched, frequencies, rtol=CLOSE):
-        raise KVBenchError(
-            f"{path} stretches its positions in a way that is not known here: use the folder of the checkpoint"
-        )
+        advice = "use the folder of the checkpoint"
+        raise KVBenchError(f"{path} stretches its positions in a way that is not known here: {advice}")
