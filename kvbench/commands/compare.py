@@ -65,9 +65,8 @@ def command(
     if name is not None:
         check_name(name)
     tokens = tokens_of_run(context_tokens, None, tasks)
-    job = Job.of(
-        {**context.params, "policies": against, "levels": options.given_levels(context), "context_tokens": tokens}
-    )
+    levels = options.given_levels(context)
+    job = Job.of({**context.params, "policies": against, "levels": levels, "context_tokens": tokens})
     grid = check_job(job)
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
@@ -100,9 +99,7 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     notes += [f"full cache: {', '.join(f'{task} {value:.0f} %' for task, value in lead.full_by_task(rows).items())}"]
     level = comparison.duels[0].level
     look = ["python", "-m", "kvbench", "show", str(folder), "--policy", mine.name, f"--{level.kind}", str(level)]
-    notes += [
-        f"examples of its worst answers: {shlex.join(look)}",
-        f"pages of every task, with examples beside the texts: {comparison.next_step}",
-        "intervals of each cell: the page",
-    ]
+    notes += [f"examples of its worst answers: {shlex.join(look)}"]
+    notes += [f"pages of every task, with examples beside the texts: {comparison.next_step}"]
+    notes += ["intervals of each cell: the page"]
     return Result(shown, notes=notes, warnings=warnings, files=files, fault=fault or reports.failures_of(rows))

@@ -226,10 +226,8 @@ def _with_spans(answer: StoredAnswer, full: Record | None, task: Task | None, id
         generated = next((one for one in example.questions if one.id == answer.question.question_id), None)
         if generated is not None and example.context == answer.context.context:
             return WorstAnswer(*parts, (*example.spans, *generated.spans), True)
-    stored: Mapping[SpanKind, Sequence[int]] = {
-        "answer": answer.question.answer_spans,
-        "fact": answer.question.evidence_spans,
-    }
+    question = answer.question
+    stored: Mapping[SpanKind, Sequence[int]] = {"answer": question.answer_spans, "fact": question.evidence_spans}
     pairs = [Span(kind, *pair) for kind, flat in stored.items() for pair in zip(flat[::2], flat[1::2], strict=True)]
     return WorstAnswer(*parts, tuple(pairs), False)
 

@@ -149,10 +149,9 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
     except KVBenchError:
         raise
     except Exception as error:  # the hub and damaged files raise anything
-        raise KVBenchError(
-            f"the configuration of '{model}' cannot be read ({first_line(error)}): give --layers, --heads, "
-            "--key-heads, --head-size and --parameters instead"
-        ) from error
+        advice = "give --layers, --heads, --key-heads, --head-size and --parameters instead"
+        unread = f"the configuration of '{model}' cannot be read ({first_line(error)})"
+        raise KVBenchError(f"{unread}: {advice}") from error
     return shape_of_network(model, network, bytes_per_number)
 
 

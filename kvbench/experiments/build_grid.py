@@ -19,7 +19,7 @@ from kvbench.store.observed import OBSERVED
 from kvbench.store.run_file import Job, RunFile
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from policies import FULL, POLICIES, LazyModule
+from policies import FULL, KINDS, POLICIES, LazyModule, Level, Policy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -44,8 +44,7 @@ def build_grid(job: Job, count: Count) -> Grid:
     repeats = coverage.repeats if job.repeats is None else job.repeats
     points = options.parse_points(job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None)
     if not job.levels:
-        texts = {policy.name: coverage.own_levels.get(policy.name, coverage.levels) for policy in policies}
-        policies = [catalogue.at_own_levels(policy, texts[policy.name]) for policy in policies]
+        policies = [_at_levels(policy, coverage.own_levels.get(policy.name, coverage.levels)) for policy in policies]
     catalogue.check_donors(policies, tasks)
     names = (job.policies or catalogue.EVERYTHING).strip()
     policies = catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING)
@@ -57,6 +56,12 @@ def build_grid(job: Job, count: Count) -> Grid:
     numerics = options.numerics_options(job, repeats, NUMERICS.name in tables)
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
+
+
+def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
+    """Returns the policy, which runs at these levels alone where some are given, by kind as their options take them."""
+    levels = tuple(Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text))
+    return replace(policy, only=levels) if texts else policy
 
 
 def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:

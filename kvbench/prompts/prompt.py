@@ -149,10 +149,8 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
     """Cuts the chat template around a context. The context begins the user's turn, as in kvpress's pipeline, or it is
     the whole system's turn, and the question is the user's turn. Around running text there is none."""
     if not tokenizer.is_fast:
-        raise KVBenchError(
-            f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs: "
-            "use a checkpoint with a fast tokenizer"
-        )
+        lack = f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs"
+        raise KVBenchError(f"{lack}: use a checkpoint with a fast tokenizer")
     if role == "text":
         return Template(tokenizer.bos_token or "", " ", "")
     if tokenizer.chat_template is None:  # a base model, which answers where a cue stands and else goes on asking
@@ -252,18 +250,14 @@ def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Examp
     """Builds one prompt for the context and all its questions (``agnostic``), or one for each question with the
     question inside the compressed region (``aware``), as kvpress's evaluation does."""
     template = chat_template(tokenizer, task.role)
-    if mode == "agnostic":
-        questions = [
-            (question, split_question(template, task, question, mode)[1] + ending(template, task, question))
-            for question in example.questions
-        ]
-        return [_build_prompt(tokenizer, task, example, template.head, example.context, questions)]
-    prompts = []
+    texts: list[tuple[str, Texts]] = []  # what is compressed behind the context, and what is decoded then
     for question in example.questions:
-        compressed, instruction = split_question(template, task, question, mode)
-        questions = [(question, instruction + ending(template, task, question))]
-        prompts.append(_build_prompt(tokenizer, task, example, template.head, example.context + compressed, questions))
-    return prompts
+        compressed, decoded = split_question(template, task, question, mode)
+        texts.append((compressed, [(question, decoded + ending(template, task, question))]))
+    if mode == "agnostic":  # all behind one context
+        texts = [("", [one for _, questions in texts for one in questions])]
+    head, context = template.head, example.context
+    return [_build_prompt(tokenizer, task, example, head, context + behind, questions) for behind, questions in texts]
 
 
 def _build_prompt(

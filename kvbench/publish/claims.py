@@ -36,13 +36,9 @@ def publish_register(
         evidence[name] = Evidence(store.frame(), seed, tables)
     judgements = judge(claims, evidence)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
-    content = {
-        "model": model,
-        "beside": beside,
-        "difficulty": difficulty,
-        "runs": {name: str(store.folder) for name, store in stores.items()},
-        "claims": register_rows(judgements),
-    }
+    folders = {name: str(store.folder) for name, store in stores.items()}
+    given: dict[str, object] = {"model": model, "beside": beside, "difficulty": difficulty}
+    content = given | {"runs": folders, "claims": register_rows(judgements)}
     register, page = folder / CLAIMS_FILE, folder / CLAIMS_PAGE
     write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     sheet = register_sheet(judgements)

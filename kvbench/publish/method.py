@@ -2,8 +2,6 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
 from pandas import DataFrame, concat
 
@@ -69,9 +67,7 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
     used = _arguments_used(records)
     return Method(
         models=tuple(dict.fromkeys(identity.model for identity in identities)),
-        tasks=tuple(
-            replace(_task(task, stored.get(name)), prompts=prompts.get(name, {})) for name, task in tasks.items()
-        ),
+        tasks=tuple(_task(task, stored.get(name), prompts.get(name, {})) for name, task in tasks.items()),
         policies=tuple(_policy(policy, used.get(name, "")) for name, policy in policies.items()),
         runs=tuple(run_entry(name, run) for name, run in runs.items()),
     )
@@ -87,20 +83,13 @@ def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
 
 
 def _policy(entry: PolicyIdentity, used: str) -> PolicyEntry:
-    known = POLICIES.get(entry.name)
-    return PolicyEntry(
-        name=entry.name,
-        description=known.description if known else "No policy of kvbench: a press of its own file or package",
-        paper=entry.paper.strip("-"),
-        title=TITLES.get(known.paper, "") if known else "",
-        runs=known.ways if known else "plug-in",
-        budget=known.budget if known else "",
-        arguments=used,
-        in_run=True,
-    )
+    words, title, runs, budget = "No policy of kvbench: a press of its own file or package", "", "plug-in", ""
+    if known := POLICIES.get(entry.name):
+        words, title, runs, budget = known.description, TITLES.get(known.paper, ""), known.ways, known.budget
+    return PolicyEntry(entry.name, words, entry.paper.strip("-"), title, runs, budget, used, in_run=True)
 
 
-def _task(entry: TaskIdentity, records: DataFrame | None) -> TaskEntry:
+def _task(entry: TaskIdentity, records: DataFrame | None, prompts: Mapping[str, str]) -> TaskEntry:
     """Describes a task as the run has it, with words of the installed one."""
     known = KNOWN_TASKS.get(entry.name)
     return TaskEntry(
@@ -112,6 +101,7 @@ def _task(entry: TaskIdentity, records: DataFrame | None) -> TaskEntry:
         instruction=entry.instruction,
         contexts=entry.contexts,
         example=None if records is None else _stored_example(records),
+        prompts=prompts,
     )
 
 
@@ -122,15 +112,9 @@ def _stored_example(records: DataFrame) -> TaskExample:
     order = ["other", "hops", "length", "example_id", "question_id"]
     row = ranked.sort_values(order, ascending=[name != "hops" for name in order], kind="stable").iloc[0]
     golds, target = list(row["golds"]), row["target"]
-    return TaskExample(
-        row["context"],
-        row["question"],
-        " / ".join(golds) or "none: leakage and directives are judged",
-        target if target not in golds else "",
-        _ranges(row["evidence_spans"]),
-        _ranges(row["answer_spans"]),
+    evidence, answers = (
+        tuple((int(start), int(end)) for start, end in zip(flat[::2], flat[1::2], strict=True))
+        for flat in (row["evidence_spans"], row["answer_spans"])
     )
-
-
-def _ranges(flat: Any) -> tuple[tuple[int, int], ...]:
-    return tuple((int(start), int(end)) for start, end in zip(flat[::2], flat[1::2], strict=True))
+    gold = " / ".join(golds) or "none: leakage and directives are judged"
+    return TaskExample(row["context"], row["question"], gold, "" if target in golds else target, evidence, answers)

@@ -97,11 +97,9 @@ class Workers:
         except BrokenProcessPool as error:
             # Items are begun in their order: who was killed had one of the first that are not done.
             late = [items[number] for number, future in begun.items() if future.exception() is not None]
-            what = " or ".join(map(str, late[: self.count]))
-            raise KVBenchError(
-                f"a worker process was killed over {what}, most likely for lack of memory: start the same command "
-                "again with a smaller --max-kv-gb, or without what takes most"
-            ) from error
+            fault = f"a worker process was killed over {' or '.join(map(str, late[: self.count]))}"
+            again = "start the same command again with a smaller --max-kv-gb, or without what takes most"
+            raise KVBenchError(f"{fault}, most likely for lack of memory: {again}") from error
 
 
 def _begin(job: Callable[[int], Any], parent: int) -> None:

@@ -103,10 +103,8 @@ class Cluster:
         if gpus == 0 and device == "cuda":
             raise KVBenchError("--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu")
         if gpus > most:
-            raise KVBenchError(
-                f"a worker needs {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}: give another "
-                "--gpus-per-worker, or --device cpu"
-            )
+            lack = f"a worker needs {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}"
+            raise KVBenchError(f"{lack}: give another --gpus-per-worker, or --device cpu")
         return gpus
 
 
@@ -217,10 +215,9 @@ class RayExecutor:
             raise (cause if isinstance(cause, KVBenchError) else unexpected_error(cause)) from None
         except self.ray.exceptions.RayError as error:
             what = f"worked on {unit}" if unit else "loaded the model"
-            raise KVBenchError(
-                f"{ATTEMPTS} workers ended while they {what} ({_reason(error)}), most likely for lack of memory: start "
-                "the same command again with a smaller --max-kv-gb or fewer --workers"
-            ) from error
+            fault = f"{ATTEMPTS} workers ended while they {what} ({_reason(error)}), most likely for lack of memory"
+            again = "start the same command again with a smaller --max-kv-gb or fewer --workers"
+            raise KVBenchError(f"{fault}: {again}") from error
 
 
 def _reason(error: Exception) -> str:

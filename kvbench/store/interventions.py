@@ -82,12 +82,9 @@ def _at_cliffs(lost: "Sequence[Answer]") -> "list[Answer]":
 
 def _cases(answer: "Answer", action: str, mapped: bool) -> list[Any]:
     """Lists what is tried on one answer: everywhere, and where it is mapped, at every place."""
-    draws = DRAWS[action]
     spans = [intervene.QuestionRows(name) for name in SPANS]
-    where = {intervene.EVERYWHERE: [*spans, intervene.QuestionRows("evidence")]}
-    where[intervene.EVERYWHERE] += [
-        intervene.QuestionRows(name, draw + 1) for name in draws for draw in range(draws[name])
-    ]
+    draws = [intervene.QuestionRows(name, draw + 1) for name, many in DRAWS[action].items() for draw in range(many)]
+    where = {intervene.EVERYWHERE: [*spans, intervene.QuestionRows("evidence"), *draws]}
     if mapped:
         in_places = [*spans, intervene.QuestionRows("answer", 1)]
         layers, heads, _ = masks.mask_of(answer.branch).shape
