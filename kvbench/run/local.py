@@ -1,5 +1,4 @@
-"""Loads a job and runs its units on this machine: in the calling process, or for a small model in one process on each
-core."""
+"""Loads a job and runs its units on this machine: in this process, or for a small model in one on each core."""
 
 import os
 import sys

@@ -148,8 +148,6 @@ class Identity(BaseModel):
 
 RUN_FILE = "run.json"
 
-Status = Literal["started", "complete", "failed"]
-
 
 class Job(BaseModel):
     """The options of ``run`` or ``compare`` that decide on records, as they were given; defaults are the commands'."""
@@ -206,7 +204,7 @@ class RunFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     schema_version: int
-    status: Status
+    status: Literal["started", "complete", "failed"]
     reason: str | None = None  # why it failed
     created: str
     finished: str | None = None
