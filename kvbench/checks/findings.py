@@ -1,12 +1,10 @@
 """A finding is the result of one check; ``doctor`` and ``check-submission`` show theirs in the same table."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from kvbench.system.console import console, printable
+from kvbench.system.console import printable, progress_bar
 from leaderboards.terminal.result_table import Column, ResultTable
 
 Outcome = Literal["ok", "note", "unchecked", "wrong"]
@@ -40,37 +38,17 @@ def silent(_: str) -> None:
     """Reports no check."""
 
 
-def progress_bar() -> Progress:
-    """Returns a bar that a terminal shows while something takes long, with the time that is left."""
-    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    left = (TextColumn("left"), TimeRemainingColumn())
-    return Progress(*columns, *left, console=console, disable=not console.is_terminal, transient=True)
-
-
-def findings_of(
-    total: float, examine: Callable[[Begin], Iterator[Finding]], sizes: Mapping[str, float] | None = None
-) -> list[Finding]:
-    """Returns all findings, and shows in a terminal which check runs. ``examine`` reports the name of each check before
-    it runs. ``sizes``: of the checks by name, which take time in proportion and sum up to ``total``; else each is 1."""
+def findings_of(steps: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
+    """Returns all findings, and shows in a terminal which check runs: ``examine`` names each step before it begins."""
     with progress_bar() as progress:
-        task = progress.add_task("", total=total)
-        started = 0.0
-
-        def begin(check: str) -> None:
-            nonlocal started
-            progress.update(task, description=check, completed=started)
-            started += sizes[check] if sizes else 1
-
-        return list(examine(begin))
+        task = progress.add_task("", total=steps)
+        return list(examine(lambda check: progress.update(task, description=check, advance=1)))
 
 
 def findings_table(title: str, findings: Sequence[Finding]) -> ResultTable:
     """Returns a line for each finding; texts of a run are shown as they are, never as markup."""
-    columns = (
-        Column("check"),
-        Column("outcome", "", style=lambda outcome: STYLES[outcome]),
-        Column("finding", text=printable, of_sentences=True),
-    )
+    outcome = Column("outcome", "", style=lambda outcome: STYLES[outcome])
+    columns = (Column("check"), outcome, Column("finding", text=printable, of_sentences=True))
     return ResultTable("findings", columns, [(one.check, one.outcome, one.text) for one in findings], title)
 
 

@@ -1,9 +1,8 @@
 """Finds what a model is fit for: which tasks it masters with the full cache, at which level, and where it reads."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import pandas as pd
 from scipy.stats import binomtest
@@ -47,18 +46,15 @@ def answers_of(
     contexts: int,
     seed: int,
     chosen: Callable[[Question], bool] = lambda question: True,
-    held_out: bool = False,
     begin: Begin = silent,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Returns one row for each answer, with the columns of its context, question and record. All policies share the
-    prefill of a context; ``chosen`` says which questions are asked, ``begin`` hears of each context, and ``first`` is
-    the number of the first. Raises :class:`OverflowingModelError`."""
+    """Returns a row for each answer with its context and question. Raises :class:`OverflowingModelError`."""
     workers, fault = Workers(model, contexts), fault_of_model(model)
     setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
 
     def answers(replica: LoadedModel, index: int) -> list[dict[str, object]]:
-        example = task.example(seed, index, held_out=held_out)
+        example = task.example(seed, index)
         example = replace(example, questions=tuple(filter(chosen, example.questions)))
         if not example.questions:
             return []
@@ -96,13 +92,6 @@ class Mastery:
         return max(LEAST, (self.chance or 0.0) + ABOVE_CHANCE)
 
     @property
-    def line(self) -> str:
-        """Says in a line what was found."""
-        level = f"level {self.place}" if self.top_level else "it has one level"
-        reached = "" if self.reached is None else f", {self.measure.lower()} {self.reached:.0f}"
-        return f"{self.task}: {f'not mastered ({self.reason})' if self.reason else f'{level}{reached}'}"
-
-    @property
     def at_top(self) -> bool:
         return self.reason is None and self.level == self.top_level
 
@@ -121,8 +110,7 @@ class Mastery:
 
 
 def enough(task: Task, contexts: int) -> int:
-    """Returns how many contexts are asked: more than are given where a context has one question, as so few tell
-    nothing."""
+    """Returns how many contexts are asked: more than are given where a context has one question."""
     most = max(contexts, math.ceil(NO_DOUBT / task.questions_per_context))
     return most if task.most is None else min(most, task.most)
 
@@ -146,8 +134,7 @@ def highest_mastered(model: LoadedModel, task: Task, contexts: int, seed: int = 
 def mastery_at(
     model: LoadedModel, task: Task, level: int, contexts: int, seed: int = 0, begin: Begin = silent
 ) -> Mastery:
-    """Asks a task at a level with the full cache, on contexts of its own, until there is no doubt whether it is
-    mastered. A task that cannot be asked is not mastered."""
+    """Asks a task at a level with the full cache until there is no doubt; what cannot be asked is not mastered."""
     at = at_level(task, level) if task.top_level else task
     found = Mastery(task.name, level, task.top_level, "", None, at.chance, 0, None)
     rows: list[pd.DataFrame] = []
@@ -161,39 +148,40 @@ def mastery_at(
             raise
         except KVBenchError as error:
             return replace(found, reason=f"it cannot be asked: {error}")
-        found = _judged(found, at, pd.concat(rows, ignore_index=True))
+        found = _judged(found, at.chance, pd.concat(rows, ignore_index=True))
         if found.is_without_doubt:
             break
     return found
 
 
-def _judged(found: Mastery, task: Task, answers: pd.DataFrame) -> Mastery:
-    chances = {task.name: task.chance} if task.chance > 0 else {}
-    row: SummaryRow = summarise(answers, PlannedCells(MODE, {}, {}, chances))[0]
+def _judged(found: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
+    planned = PlannedCells(MODE, {}, {}, {found.task: chance} if chance > 0 else {})
+    row: SummaryRow = summarise(answers, planned)[0]
     lead = lead_of(row)
     measure = lead.measures[0]
-    value, chance = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
+    value, guessed = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
     reached = None if value is None else value * measure.factor
-    found = replace(found, measure=measure.title, reached=reached, chance=chance, questions=row.n, reason=None)
-    if reached is None:
-        return replace(found, reason=row.reason or "nothing is judged")
-    if reached < found.needed:
-        title = measure.title.lower()
-        return replace(found, reason=f"{title} {reached:.0f} with the full cache, below {found.needed:.0f}")
-    return found
+    found = replace(found, measure=measure.title, reached=reached, chance=guessed, questions=row.n)
+    reason = None if reached is not None else row.reason or "nothing is judged"
+    if reached is not None and reached < found.needed:
+        reason = f"{measure.title.lower()} {reached:.0f} with the full cache, below {found.needed:.0f}"
+    return replace(found, reason=reason)
 
 
 def with_levels_found(job: Job, grid: Grid) -> Job:
-    """Returns the job at the highest levels that its model masters, which are found here before it is run; raises
-    :class:`KVBenchError` for a task that it masters at none."""
+    """Returns a job at the highest levels that its model masters; :class:`KVBenchError` for a task without one."""
     if not any(task.top_level for task, _ in grid.tasks):
         raise KVBenchError("--difficulty auto: none of these tasks has levels: leave it out")
     console.print(f"loading {job.model}, to find the levels that it masters", soft_wrap=True)
     model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map)
     found: list[Mastery] = []
     for task, _ in leave_out_tasks(grid, model.tokenizer, job).tasks:
-        found.append(highest_mastered(model, task, LEVEL_CONTEXTS, job.seed))
-        console.print(found[-1].line, soft_wrap=True)
+        one = highest_mastered(model, task, LEVEL_CONTEXTS, job.seed)
+        found.append(one)
+        level = f"level {one.place}" if one.top_level else "it has one level"
+        reached = "" if one.reached is None else f", {one.measure.lower()} {one.reached:.0f}"
+        mastered = f"not mastered ({one.reason})" if one.reason else f"{level}{reached}"
+        console.print(f"{task.name}: {mastered}", soft_wrap=True)
     if beyond := [one.task for one in found if one.reason]:
         raise KVBenchError(
             f"--difficulty auto: {job.model} masters {', '.join(beyond)} at no level: leave them out of --tasks, or "
@@ -216,17 +204,15 @@ def _percent_text(value: float | None) -> str:
     return "" if value is None else f"{value:.0f}"
 
 
+def _percent(name: str, title: str | None = None) -> Column:
+    return Column(name, title, _percent_text, right=True)
+
+
 def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
-    columns = (
-        Column("task"),
-        Column("mastered", text=lambda mastered: "yes" if mastered else "no"),
-        Column("level"),
-        Column("measure", "by", cut=True),
-        Column("reached", text=_percent_text, right=True),
-        Column("chance", text=_percent_text, right=True),
-        Column("questions", right=True),
-        Column("reason", shown=False),
-    )
+    mastered = Column("mastered", text=lambda is_mastered: "yes" if is_mastered else "no")
+    measured = (Column("measure", "by", cut=True), _percent("reached"), _percent("chance"))
+    more = (Column("questions", right=True), Column("reason", shown=False))
+    columns = (Column("task"), mastered, Column("level"), *measured, *more)
     rows = [
         (m.task, m.reason is None, m.place, m.measure, m.reached, m.chance, m.questions, m.reason) for m in masteries
     ]
@@ -244,7 +230,7 @@ LEAST_BY_UPPER_HALF = 10.0  # with the upper half of its layers
 @dataclass(frozen=True)
 class ReadProfile:
     """Exact match in percent: undisturbed, with the context's rows destroyed in each layer alone, in the upper half of
-    the layers, and in a share of all slots."""
+    the layers, and in a share of all slots. The properties say what these cost, in points."""
 
     part: str
     undisturbed: float
@@ -254,17 +240,14 @@ class ReadProfile:
 
     @property
     def worst_layer(self) -> float:
-        """Returns what the most needed layer costs, in points."""
         return self.undisturbed - min(self.without_layer)
 
     @property
     def upper_half(self) -> float:
-        """Returns what the upper half of the layers costs, in points."""
         return self.undisturbed - self.without_upper_half
 
     @property
     def slots(self) -> float:
-        """Returns what the share of all slots costs, in points."""
         return self.undisturbed - self.without_slots
 
     @property
@@ -310,18 +293,12 @@ class Examination:
     masteries: list[Mastery] = field(default_factory=list)
     profiles: list[ReadProfile] = field(default_factory=list)
 
-    @cached_property
-    def sizes(self) -> Mapping[str, float]:
-        """Returns the tokens of a context of each task, which tell how long it takes."""
-        return {task.name: float(self.model.count_tokens(task.example(self.seed, 0).context)) for task in self.tasks}
-
     @property
-    def size(self) -> float:
-        """Counts the tokens of all contexts that are asked about, at most."""
-        asked = {task.name: (task.top_level + 1) * enough(task, self.contexts) for task in self.tasks}
-        for name, _ in PARTS:
-            asked[name] = asked.get(name, 0) + self.contexts
-        return sum(asked.get(name, 0) * tokens for name, tokens in self.sizes.items())
+    def steps(self) -> int:
+        """Counts the contexts that are asked about, at most."""
+        parts = {name for name, _ in PARTS} & {task.name for task in self.tasks}
+        asked = sum((task.top_level + 1) * enough(task, self.contexts) for task in self.tasks)
+        return asked + len(parts) * self.contexts
 
     def findings(self, begin: Begin) -> Iterator[Finding]:
         """Yields all findings in turn, and measures what they rest on."""
@@ -333,7 +310,12 @@ class Examination:
         yield Finding("slots", *self.slots())
         for task in self.tasks:
             self.masteries.append(highest_mastered(self.model, task, self.contexts, self.seed, begin))
-        yield Finding("masters", *self._masters())
+        beyond = [one.task for one in self.masteries if one.reason]
+        lower = [f"{one.task} at level {one.place}" for one in self.masteries if not (one.reason or one.at_top)]
+        count = len(self.masteries)
+        masters = ", ".join([f"{count - len(beyond)} of {count} tasks with the full cache", *lower])
+        masters += f": a board leaves {', '.join(beyond)} out of its means" if beyond else ""
+        yield Finding("masters", "wrong" if not self.is_fit else "note" if beyond else "ok", masters)
         at_top = {one.task for one in self.masteries if one.at_top}
         by_name = {task.name: task for task in self.tasks}
         for name, hops in PARTS:
@@ -360,10 +342,9 @@ class Examination:
 
     def slots(self) -> tuple[Outcome, str]:
         """Tells how many slots presses compress, and what sliding layers mean for them."""
-        config, network = self.model.network.config.get_text_config(), self.model.network
-        shape = cache_shape(config, self.model.dtype_name)
-        layers = int(config.num_hidden_layers)
-        sliding = sum(attention_window(layer.self_attn) is not None for layer in decoder_of(network).layers)
+        shape = cache_shape(self.model.network.config.get_text_config(), self.model.dtype_name)
+        windows = [attention_window(layer.self_attn) for layer in decoder_of(self.model.network).layers]
+        layers, sliding = len(windows), sum(window is not None for window in windows)
         text = f"{layers} layers with {shape.kv_heads} key heads each: {shape.slots} (layer, head) slots are compressed"
         if not sliding:
             return "ok", f"{text}; no sliding layers"
@@ -374,16 +355,6 @@ class Examination:
             f"{text}, in {layers - len(shape.windows)} of them; {sliding} slide over {max(shape.windows):,} tokens and "
             f"are left whole; cannot run here: {', '.join(unfit_for(list(POLICIES.values()), shape))}"
         )
-
-    def _masters(self) -> tuple[Outcome, str]:
-        beyond = [one.task for one in self.masteries if one.reason]
-        lower = [f"{one.task} at level {one.place}" for one in self.masteries if not (one.reason or one.at_top)]
-        count = len(self.masteries)
-        text = ", ".join([f"{count - len(beyond)} of {count} tasks with the full cache", *lower])
-        if not beyond:
-            return "ok", text
-        outcome: Outcome = "note" if self.is_fit else "wrong"
-        return outcome, f"{text}: a board leaves {', '.join(beyond)} out of its means"
 
     @property
     def is_fit(self) -> bool:
@@ -409,13 +380,9 @@ class Examination:
 
 def reads_table(profiles: Sequence[ReadProfile]) -> ResultTable:
     """Returns a line for each part, with the right answers without each layer in turn."""
-    columns = (
-        Column("part", "questions"),
-        Column("undisturbed", text=_percent_text, right=True),
-        Column("layers", "each layer", lambda layers: " ".join(map(_percent_text, layers)), of_sentences=True),
-        Column("upper_half", "upper half", text=_percent_text, right=True),
-        Column("slots", f"{SLOT_SHARE:.0%} of slots", text=_percent_text, right=True),
-    )
+    layers = Column("layers", "each layer", lambda layers: " ".join(map(_percent_text, layers)), of_sentences=True)
+    halves = (_percent("upper_half", "upper half"), _percent("slots", f"{SLOT_SHARE:.0%} of slots"))
+    columns = (Column("part", "questions"), _percent("undisturbed"), layers, *halves)
     rows = [
         (one.part, one.undisturbed, one.without_layer, one.without_upper_half, one.without_slots) for one in profiles
     ]

@@ -1,7 +1,7 @@
 """Runs the same grid through the engine and through kvpress's own pipeline, cell by cell, in one process."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,15 +20,11 @@ from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import answer_ends, build_prompts, chat_template, ending, split_question
 from kvbench.run.local import Workers
+from kvbench.system.console import replaced
 from kvbench.system.errors import first_line
 from policies.declaration.draws import drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
-Progress = Callable[[int], None]  # is called with the number of questions that were just answered
-
-
-def silent(_: int) -> None:
-    """Shows no progress."""
 
 
 def is_handed_over_whole(model: LoadedModel, task: Task) -> bool:
@@ -37,15 +33,9 @@ def is_handed_over_whole(model: LoadedModel, task: Task) -> bool:
     return task.role == "system" or task.begins_answers or model.tokenizer.chat_template is None
 
 
-@contextmanager
-def as_written(tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
+def as_written(tokenizer: PreTrainedTokenizerBase) -> AbstractContextManager[None]:
     """Replaces the chat template by one that puts nothing around its one turn."""
-    template = tokenizer.chat_template
-    tokenizer.chat_template = "{{ messages[0].content }}"
-    try:
-        yield
-    finally:
-        tokenizer.chat_template = template
+    return replaced(tokenizer, "chat_template", "{{ messages[0].content }}")
 
 
 def texts_for_pipeline(
@@ -63,39 +53,18 @@ def texts_for_pipeline(
 
 
 @dataclass
-class PolicyComparison:
-    """The comparison of one policy: seconds of kvpress's pipeline, and generations."""
-
-    pipeline_seconds: float = 0.0
-    compared: int = 0
-    equal: int = 0
-
-
-@dataclass
 class PipelineComparison:
     """The engine and the pipeline over the same cells. Times exclude loading and one warm-up of each."""
 
     engine_seconds: float = 0.0
-    policies: dict[str, PolicyComparison] = field(default_factory=dict)
-    unequal: list[Cell] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)  # of the pipeline, by policy
+    cells: dict[Cell, bool] = field(default_factory=dict)  # whether every token is equal
     failed: dict[str, str] = field(default_factory=dict)  # policy: why kvpress's pipeline could not run it
     errors: dict[str, str] = field(default_factory=dict)  # policy: why the engine could not
 
     @property
-    def pipeline_seconds(self) -> float:
-        return sum(policy.pipeline_seconds for policy in self.policies.values())
-
-    @property
-    def compared(self) -> int:
-        return sum(policy.compared for policy in self.policies.values())
-
-    @property
-    def equal(self) -> int:
-        return sum(policy.equal for policy in self.policies.values())
-
-    @property
-    def speedup(self) -> float:
-        return self.pipeline_seconds / self.engine_seconds
+    def unequal(self) -> list[Cell]:
+        return [cell for cell, equal in self.cells.items() if not equal]
 
 
 class SlidingPipeline(KVPressTextGenerationPipeline):
@@ -133,10 +102,7 @@ def pipeline_of(model: LoadedModel) -> KVPressTextGenerationPipeline:
 
 
 class PipelineRunner:
-    """kvpress's ``KVPressTextGenerationPipeline``, with the token ids that it decodes kept.
-
-    The pipeline returns text alone; the ids are read where it hands them to the tokenizer.
-    """
+    """Runs kvpress's pipeline, and keeps the token ids of the answers: it returns text alone."""
 
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
@@ -149,49 +115,36 @@ class PipelineRunner:
         and goes on; these tokens are dropped here. It is given the tokens that end a begun answer too, or it would
         write on and take longer; behind an initial ("A. F.") it then ends where the engine goes on."""
         recorded: list[list[int]] = []
-        ends, config = answer_ends(self.model.tokenizer, task), self.pipeline.model.generation_config
-        own = config.eos_token_id
-        whole = is_handed_over_whole(self.model, task)
-        template = as_written(self.pipeline.tokenizer) if whole else nullcontext()
-        with self._record_tokens(recorded), template, attention(self.model.network, implementation):
-            if ends.tokens:
-                config.eos_token_id = [*self.model.end_tokens(), *ends.tokens, *ends.sentence]
-            try:
-                self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
-            finally:
-                config.eos_token_id = own
-        every_end = ends.with_tokens(self.model.end_tokens())
-        return [every_end.until_end(ids)[0] for ids in recorded]
-
-    @contextmanager
-    def _record_tokens(self, into: list[list[int]]) -> Iterator[None]:
-        tokenizer = self.pipeline.tokenizer
+        tokenizer, config = self.pipeline.tokenizer, self.pipeline.model.generation_config
         original: Callable[..., Any] = tokenizer.decode
 
         def decode_and_keep(ids: torch.Tensor, **options: Any) -> Any:
-            into.append(ids.tolist())
+            recorded.append(ids.tolist())
             return original(ids, **options)
 
-        tokenizer.decode = decode_and_keep
-        try:
-            yield
-        finally:
-            del tokenizer.decode
+        ends = answer_ends(self.model.tokenizer, task)
+        stops = [*self.model.end_tokens(), *ends.tokens, *ends.sentence] if ends.tokens else config.eos_token_id
+        template = as_written(tokenizer) if is_handed_over_whole(self.model, task) else nullcontext()
+        decoding, stopping = replaced(tokenizer, "decode", decode_and_keep), replaced(config, "eos_token_id", stops)
+        with decoding, stopping, template, attention(self.model.network, implementation):
+            self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
+        every_end = ends.with_tokens(self.model.end_tokens())
+        return [every_end.until_end(ids)[0] for ids in recorded]
 
 
 def compare(
     model: LoadedModel,
     work: Sequence[tuple[Task, Example]],
     setting: Setting,
-    progress: Progress = silent,
+    progress: Callable[[int], object] = lambda _: None,  # is called with the number of questions just answered
 ) -> PipelineComparison:
     """Runs every cell both ways and compares every token; the first example warms both up, untimed. The engine has as
     many processes as a run would have by default; the pipeline has one, with all threads."""
     runner = PipelineRunner(model)
-    comparison = PipelineComparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
+    comparison = PipelineComparison(seconds=dict.fromkeys((policy.name for policy in setting.policies), 0.0))
     check_logits(model, build_prompts(model.tokenizer, *work[0], setting.mode)[0])
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
-    _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), silent)
+    _run_pipeline(runner, *work[0], warm_up, PipelineComparison(), lambda _: None)
     _run_engine(model, *work[0], setting)  # the whole first example, which touches memory for the first time
     workers = Workers(model, len(work))
     share = setting.shared_by(workers.count, model.device)
@@ -205,20 +158,14 @@ def compare(
         # The pipeline ends an answer behind an initial ("A. F."), where the engine goes on: they are compared up to it.
         ends = replace(answer_ends(model.tokenizer, task), initials=())
         for cell, ids in theirs.items():
-            equal = cell in ours and ends.until_end(ours[cell])[0] == ends.until_end(ids)[0]
-            counted = comparison.policies[cell[0]]
-            counted.compared += 1
-            counted.equal += equal
-            if not equal:
-                comparison.unequal.append(cell)
+            comparison.cells[cell] = cell in ours and ends.until_end(ours[cell])[0] == ends.until_end(ids)[0]
     return comparison
 
 
 def _run_engine(
     model: LoadedModel, task: Task, example: Example, setting: Setting
 ) -> tuple[dict[Cell, list[int]], dict[str, str]]:
-    """Runs prompts, prefill, treatment and decode of one example, which is the work of the pipeline too; returns the
-    answers, and why policies failed."""
+    """Does for one example the whole work of the pipeline; returns the answers, and why policies failed."""
     answers: dict[Cell, list[int]] = {}
     errors: dict[str, str] = {}
     for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
@@ -241,7 +188,7 @@ def _run_pipeline(
     example: Example,
     setting: Setting,
     comparison: PipelineComparison,
-    progress: Progress,
+    progress: Callable[[int], object],
 ) -> dict[Cell, list[int]]:
     """Calls the pipeline once for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}
@@ -258,8 +205,7 @@ def _run_pipeline(
                 except Exception as error:  # a press is foreign code and may raise anything
                     comparison.failed.setdefault(name, f"{type(error).__name__}: {first_line(error)}")
                     ids = []
-                counted = comparison.policies.setdefault(name, PolicyComparison())
-                counted.pipeline_seconds += runner.model.clock() - started
+                comparison.seconds[name] = comparison.seconds.get(name, 0.0) + runner.model.clock() - started
                 for question, answer in zip(questions, ids, strict=name not in comparison.failed):
                     answers[name, treatment.ratio, question.id] = answer
                 progress(len(questions))
@@ -269,8 +215,7 @@ def _run_pipeline(
 def _answer_cell(
     runner: PipelineRunner, task: Task, context: str, parts: Sequence[tuple[str, str]], treatment: Treatment
 ) -> list[list[int]]:
-    """Answers one cell. ``parts`` has two texts for each question: one to compress, the same for all, and one to
-    decode."""
+    """Answers one cell. ``parts``: of each question a text to compress, the same for all, and one to decode."""
     policy = treatment.policy
     build = policy.baseline.build if policy.baseline else policy.press
     implementation = policy.baseline.attention if policy.baseline else "sdpa"

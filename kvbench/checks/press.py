@@ -1,16 +1,13 @@
 """Checks whether a press is sound: it runs the contract of every policy on one press."""
 
-import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import chain, islice
 
-import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, set_seed
 
 from datasets_gen import TASKS
 from kvbench.checks.findings import Begin, Finding, Outcome, silent
@@ -18,7 +15,7 @@ from kvbench.engine.decode.answers import check_logits, decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.experiments.catalogue import covers
+from kvbench.experiments.catalogue import why_not
 from kvbench.models.load import LoadedModel, longest_sequence
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
@@ -69,19 +66,16 @@ class Patient:
     model: LoadedModel
     prompts: Sequence[Prompt]
     long: Prompt  # its press is timed on this one
-    made: list[Trial] = field(default_factory=list)  # at several lengths
 
     @property
     def middle(self) -> float:
         """Returns a middle ratio that the policy reaches."""
         return min(MIDDLE, self.policy.highest_ratio)
 
-    @property
+    @cached_property
     def trials(self) -> list[Trial]:
         """Returns the trials of all lengths, which are made once for all checks."""
-        if not self.made:
-            self.made.extend(trials_of(self, LENGTHS))
-        return self.made
+        return trials_of(self, LENGTHS)
 
     def treat(self, prompt: Prompt, ratios: Sequence[float], *policies: Policy, repeat: int = 0) -> Trace:
         """Treats a prompt by the policy, or by others, which share the prefill."""
@@ -92,7 +86,7 @@ class Patient:
 def admit(policy: Policy, model: LoadedModel) -> Patient:
     """Chooses the prompts on which a policy is examined; raises :class:`KVBenchError` for a model that overflows."""
     mode: Mode = "aware" if policy.needs_question else "agnostic"
-    task = next(task for task in TASKS.values() if covers(policy, task, mode))
+    task = next(task for task in TASKS.values() if not why_not(policy, task, mode))
 
     def prompt(name: str, index: int) -> Prompt:
         return build_prompts(model.tokenizer, TASKS[name], TASKS[name].example(0, index), mode)[0]
@@ -116,23 +110,23 @@ def trials_of(patient: Patient, lengths: Iterable[int], seed: int = 1) -> list[T
 def _try_at(patient: Patient, length: int, seed: int) -> Trial:
     """Treats a context of so many tokens at ratio 0 and all others, in one prefill where the press shares it."""
     policy = patient.policy
-    with _seeded(seed):
-        started = time.process_time()
-        ratios = RATIOS if policy.prefill == "shared" or length < LONG else (patient.middle,)
-        trace = patient.treat(_prompt_of(patient, length), (0.0, *ratios), policy, POLICIES[FULL])
-        seconds = (time.process_time() - started) / len(trace.branches)
-        *branches, full = trace.branches
-        if error := _error_of(branches):
-            return Trial(length, error, {}, (), True, seconds)
-        written = {}
-        if policy.while_decoding:
-            written = {id(one.branch): one.token_ids for one in decode(patient.model, trace, STEPS, None)}
-        left = [f"{branch.digest} {written.get(id(branch))}" for branch in branches]
-        zero = next(branch for branch in branches if branch.treatment.ratio == 0)
-        same = zero.digest == full.digest and not policy.while_decoding
-        if not same:
-            answers = decode(patient.model, replace(trace, branches=[zero, full]), STEPS, None)
-            same = len({one.token_ids for one in answers}) == 1
+    set_seed(seed)  # every generator that a press may draw from without one of its own
+    started = time.process_time()
+    ratios = RATIOS if policy.prefill == "shared" or length < LONG else (patient.middle,)
+    trace = patient.treat(_prompt_of(patient, length), (0.0, *ratios), policy, POLICIES[FULL])
+    seconds = (time.process_time() - started) / len(trace.branches)
+    *branches, full = trace.branches
+    if error := _error_of(branches):
+        return Trial(length, error, {}, (), True, seconds)
+    written = {}
+    if policy.while_decoding:
+        written = {id(one.branch): one.token_ids for one in decode(patient.model, trace, STEPS, None)}
+    left = [f"{branch.digest} {written.get(id(branch))}" for branch in branches]
+    zero = next(branch for branch in branches if branch.treatment.ratio == 0)
+    same = zero.digest == full.digest and not policy.while_decoding
+    if not same:
+        answers = decode(patient.model, replace(trace, branches=[zero, full]), STEPS, None)
+        same = len({one.token_ids for one in answers}) == 1
     kept = {branch.treatment.ratio: _kept(trace, branch) for branch in branches if branch is not zero}
     return Trial(length, "", kept, tuple(left), same, seconds)
 
@@ -146,24 +140,8 @@ def _kept(trace: Trace, branch: Branch) -> float:
     return sum(layer.read_rows * layer.filled for layer in layers) / (len(layers) * trace.keys[0].shape[0])
 
 
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seeds every generator that a press may draw from without one of its own, and leaves them as they were."""
-    before = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed)
-    try:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
-
-
 def _prompt_of(patient: Patient, length: int) -> Prompt:
-    """Returns the first prompt of the patient at so many tokens: its last ones, or with other texts before it. One
-    question is asked."""
+    """Returns the first prompt at so many tokens: its last ones, or with other texts before it; one question."""
     prompt = patient.prompts[0]
     missing = length - len(prompt.token_ids)
     ids = (*_text(patient.model.tokenizer, max(0, missing)), *prompt.token_ids)[-length:]
@@ -207,8 +185,7 @@ def _prefill(patient: Patient) -> Result:
     if patient.policy.random:
         return "note", "not compared: it draws anew in a prefill of its own"
     if digests["shared"] != digests["private"]:
-        outcome: Outcome = "wrong" if patient.policy.prefill == "shared" else "note"
-        return outcome, (
+        return "wrong" if patient.policy.prefill == "shared" else "note", (
             "no: in the shared one it leaves another cache than in its own. Does it draw from torch's generator, or "
             "keep something from one ratio to the next?"
         )
@@ -234,7 +211,6 @@ def _budget(patient: Patient) -> Result:
 
 
 def _nothing_at_zero(patient: Patient) -> Result:
-    """Tells at which lengths ratio 0 does not leave what the full cache is."""
     tried = [trial for trial in patient.trials if not trial.error]
     if broken := [trial for trial in tried if not trial.zero]:
         return "wrong", f"its answers differ from those of the full cache at {_at(broken)}"
@@ -242,8 +218,7 @@ def _nothing_at_zero(patient: Patient) -> Result:
 
 
 def _deterministic(patient: Patient) -> Result:
-    """Tries all lengths once more behind other contexts: what is left must not depend on these, nor on a seed that
-    nobody set."""
+    """Tries all lengths again behind other contexts and with another seed, on which nothing may depend."""
     first = {trial.length: trial for trial in patient.trials if not trial.error}
     again = trials_of(patient, sorted(first, reverse=True), seed=2)
     if broken := [trial for trial in again if trial.left != first[trial.length].left]:
@@ -259,8 +234,7 @@ def _freed(patient: Patient) -> Result:
     trace = patient.treat(patient.prompts[0], [patient.middle])
     held = sum(trace.branches[0].layers[layer].held_rows for layer in trace.compressed)
     rows = len(trace.compressed) * trace.keys[0].shape[0] * trace.length
-    outcome: Outcome = "ok" if held < rows else "note"
-    return outcome, f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}"
+    return "ok" if held < rows else "note", f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}"
 
 
 def _unique(patient: Patient) -> Result:
@@ -303,8 +277,7 @@ def _nearest(patient: Patient, others: Sequence[Policy]) -> str:
 
 
 def _alike(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -> list[Policy]:
-    """Finds the policies that leave the same cache of every prompt. All share one prefill of the first, and the next is
-    read only for those that are the same so far."""
+    """Finds the policies that leave the same cache of every prompt, one prompt after the other."""
     for prompt, digest in zip(patient.prompts, digests, strict=True):
         branches = patient.treat(prompt, [patient.middle], *others).branches if others else []
         # A policy that does not reach the ratio has no branch.
@@ -316,9 +289,8 @@ def _time(patient: Patient) -> Result:
     trace = patient.treat(patient.long, [patient.middle])
     if error := _error_of(trace.branches):
         return "wrong", error
-    seconds, beside = trace.branches[0].seconds, trace.seconds
-    where = f"a context of {trace.length:,} tokens"
-    return "ok", f"{1000 * seconds:.1f} ms on {where}, beside {1000 * beside:.1f} of prefill"
+    press = f"{1000 * trace.branches[0].seconds:.1f} ms on a context of {trace.length:,} tokens"
+    return "ok", f"{press}, beside {1000 * trace.seconds:.1f} of prefill"
 
 
 def _at(trials: Sequence[Trial]) -> str:

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from kvbench.experiments.grid import Grid, Setting, device_name, package_version
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
 from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows
+from kvbench.store.merging import RunGroup
 from kvbench.store.scoring import SCORES, scores_of
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.store.tables import Record, StoredAnswer
@@ -46,6 +48,7 @@ class Submission:
 
     store: Store
     answers: Sequence[StoredAnswer]
+    replayed: int  # how many cells are answered again
 
     @cached_property
     def is_of_this_code(self) -> bool:
@@ -99,12 +102,10 @@ def _check_hashes(submission: Submission) -> Iterator[Finding]:
         yield unchecked("hashes", f"made by other code than is here: {made_by}")
     if not submission.model_is_here:
         yield unchecked("hashes", f"no {identity.model} of fingerprint {identity.model_fingerprint} is on this machine")
-    faults = [
-        fault
-        for planned in identity.tasks
-        if (task := submission.tasks.get(planned.name))
-        for fault in _differences(planned.name, vars(planned), {name: getattr(task, name) for name in TASK_FIELDS})
-    ]
+    faults = []
+    for planned in identity.tasks:
+        if task := submission.tasks.get(planned.name):
+            faults += _differences(planned.name, vars(planned), {name: getattr(task, name) for name in TASK_FIELDS})
     yield finding_of("hashes", f"code {identity.source}, model {identity.model_fingerprint}", faults)
 
 
@@ -135,8 +136,7 @@ def _check_completeness(submission: Submission) -> Iterator[Finding]:
     planned = {
         (task, policy.name, point, question)
         for policy in submission.store.identity.policies
-        for task in policy.tasks
-        for point in policy.points
+        for task, point in product(policy.tasks, policy.points)
         for question in questions[task]
     }
     stored = Counter((one.task, one.policy, one.point, one.question_id) for one in records)
@@ -153,13 +153,13 @@ def _check_completeness(submission: Submission) -> Iterator[Finding]:
 
 def _check_scores(submission: Submission) -> Iterator[Finding]:
     """Scores the stored outputs again, and adds up ``summary.json`` again."""
-    faults = [
-        fault
-        for answer in submission.answers
-        for fault in _differences(_place(answer.record), vars(answer.record), dict.fromkeys(SCORES) | scores_of(answer))
-    ]
+    faults = []
+    for answer in submission.answers:
+        scores = dict.fromkeys(SCORES) | scores_of(answer)
+        faults += _differences(_place(answer.record), vars(answer.record), scores)
     yield finding_of("scores", f"{len(submission.answers):,} outputs have the stored scores", faults)
-    rows = json.loads(json.dumps([row.model_dump() for row in summary_rows(submission.store)]))
+    made_rows = summary_rows(submission.store.frame(), RunGroup((submission.store,)))
+    rows = json.loads(json.dumps([row.model_dump() for row in made_rows]))
     stored = json.loads((submission.store.folder / SUMMARY_FILE).read_text(encoding="utf-8"))
     faults = [] if len(rows) == len(stored) else [f"it has {len(stored)} rows, the records make {len(rows)}"]
     for made, row in zip(rows, stored, strict=False):
@@ -167,9 +167,8 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
     yield finding_of("scores", f"{len(rows)} rows of {SUMMARY_FILE} are as the records make them", faults)
 
 
-def _replay(submission: Submission, count: int) -> Iterator[Finding]:
-    """Lets the model answer so many cells again, drawn at random so that nobody knows which. It finds what nothing else
-    shows, such as answers of one policy under the name of another."""
+def _check_replay(submission: Submission) -> Iterator[Finding]:
+    """Answers some cells again, drawn at random so that nobody knows which: one of every policy first."""
     cells: dict[Cell, list[StoredAnswer]] = defaultdict(list)
     for answer in submission.answers:
         record = answer.record
@@ -179,7 +178,7 @@ def _replay(submission: Submission, count: int) -> Iterator[Finding]:
     draw = random.SystemRandom().sample(sorted(cells), len(cells))
     # One cell of every policy comes first, so that no policy goes unseen in a large run.
     first = set({cell[2]: cell for cell in draw}.values())
-    chosen = sorted(draw, key=lambda cell: cell not in first)[:count]
+    chosen = sorted(draw, key=lambda cell: cell not in first)[: submission.replayed]
     unseen = ", ".join(sorted({one.record.policy for one in submission.answers} - {cell[2] for cell in chosen}))
     if unseen or not chosen:
         why = "model, task or code of a plug-in are not here, or --replay is too small"
@@ -218,12 +217,14 @@ def _faults_of(
         yield from _differences(_place(record), vars(record), records[record.question_id])
 
 
-CHECKS = ("hashes", "questions", "completeness", "scores", "replay")
+CHECKS: Mapping[str, Callable[[Submission], Iterator[Finding]]] = {
+    check.__name__.removeprefix("_check_"): check
+    for check in (_check_hashes, _check_questions, _check_completeness, _check_scores, _check_replay)
+}
 
 
 def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Finding]:
-    """Yields one finding after the other; raises :class:`KVBenchError` where there is no run. ``cells``: how many cells
-    are answered again."""
+    """Yields one finding after the other. ``cells``: how many cells are answered again."""
     begin("files")
     store = Store.open(folder)
     answers: list[StoredAnswer] = []
@@ -236,12 +237,8 @@ def examine(folder: Path, begin: Begin = silent, cells: int = 0) -> Iterator[Fin
     yield finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
     if store.identity.tables:
         yield unchecked("files", f"the numbers of {', '.join(store.identity.tables)} are not made again")
-    submission = Submission(store, answers)
-    checks: tuple[Callable[[Submission], Iterator[Finding]], ...] = (
-        *(_check_hashes, _check_questions, _check_completeness, _check_scores),
-        partial(_replay, count=cells),
-    )
-    for name, check in zip(CHECKS, checks, strict=True):
+    submission = Submission(store, answers, cells)
+    for name, check in CHECKS.items():
         begin(name)
         try:
             yield from check(submission)

@@ -51,11 +51,11 @@ EXAMPLES = {  # of a first use, which a reader can copy
     "import-kvpress": "import-kvpress results",
     "check-submission": "check-submission runs/first",
 }
-OUTPUT_OPTIONS = {  # of every command
-    "--json": "prints one JSON object instead of tables",
-    "--quiet": "prints results, warnings and errors, and no progress",
-}
-OF_EVERY_COMMAND = f"Every command: {'; '.join(f'{name} {text}' for name, text in OUTPUT_OPTIONS.items())}."
+OUTPUT_OPTIONS = ("--json", "--quiet")
+OF_EVERY_COMMAND = (
+    "Every command: --json prints one JSON object instead of tables; --quiet prints results, warnings and errors, and "
+    "no progress."
+)
 
 INTERRUPTED = 130
 LONGEST_LINE = 2000  # characters of an error
@@ -109,8 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check_words(words: Iterable[str]) -> None:
-    """Raises :class:`KVBenchError` for a word that no file, table or terminal can take, and for a number that cannot be
-    computed with."""
+    """Raises :class:`KVBenchError` for a word that cannot be shown, or a number that cannot be computed with."""
     for word in words:
         if len(word) > LONGEST_WORD:
             raise KVBenchError(f"'{word}' has {len(word):,} characters, more than the {LONGEST_WORD:,} that are read")

@@ -31,16 +31,8 @@ class Result:
         tables: dict[str, list[dict[str, Any]]] = {}
         for table in self.tables:
             tables.setdefault(table.name, []).extend(table.plain())
-        content = {
-            "version": VERSION,
-            "command": command,
-            "verdict": self.verdict or None,
-            "tables": tables,
-            "notes": self.notes,
-            "warnings": self.warnings,
-            "files": self.files,
-            "error": self.fault or None,
-        }
+        content = {"version": VERSION, "command": command, "verdict": self.verdict or None, "tables": tables}
+        content |= {"notes": self.notes, "warnings": self.warnings, "files": self.files, "error": self.fault or None}
         # Numbers of numpy become Python's, and those that JSON lacks null.
         text = to_json(content, indent=1, inf_nan_mode="null", fallback=lambda number: number.item()).decode()
         return "".join(one if is_visible(one) else f"\\u{ord(one):04x}" for one in text)

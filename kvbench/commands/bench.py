@@ -1,18 +1,17 @@
-"""``python -m kvbench bench`` measures how much faster the engine is than kvpress's pipeline, and whether every token
-is the same."""
+"""``python -m kvbench bench`` times the engine beside kvpress's own pipeline, and compares every token."""
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from datasets_gen import RULER, TASKS
-from kvbench.checks.findings import progress_bar
 from kvbench.cli.parameters import Device, Dtype, MaxKVGB, Mode, Model, Seed
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies, unfit_for, without
 from kvbench.experiments.grid import Setting
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.prompts.mode import asked_of
+from kvbench.system.console import progress_bar
 from kvbench.system.process import settle
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
@@ -28,20 +27,17 @@ pipeline = LazyModule("kvbench.checks.pipeline")
 
 def command(
     model: Model = "reference",
-    tasks: Annotated[str, typer.Option(help="Task names, comma-separated.")] = "base,hops",
-    policies: Annotated[
-        str | None, typer.Option(help="As in run, but the controls are not added. Default: default.")
-    ] = None,
-    ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = RATIO.default,
-    limit: Annotated[int, typer.Option(help="Contexts per task.")] = 2,
+    tasks: Annotated[str, Option(help="Task names, comma-separated.")] = "base,hops",
+    policies: Annotated[str | None, Option(help="As in run, without controls. Default: default.")] = None,
+    ratios: Annotated[str, Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = RATIO.default,
+    limit: Annotated[int, Option(help="Contexts per task.")] = 2,
     seed: Seed = 0,
     mode: Mode = "agnostic",
     device: Device = "auto",
     dtype: Dtype = "float32",
     max_kv_gb: MaxKVGB = None,
 ) -> Result:
-    """Runs one grid through the engine and through kvpress's pipeline, by default in float32, where every token is to
-    be the same, and compares times and tokens."""
+    """Runs one grid through the engine and through kvpress's pipeline, and compares times and every token."""
     contexts = range(check_count("--limit", limit))
     chosen_tasks = choose("task", tasks, TASKS, RULER)
     chosen = choose_policies(policies, chosen_tasks, mode)
@@ -63,31 +59,23 @@ def command(
 
 def result_of(comparison: "PipelineComparison") -> Result:
     """Returns the times and the equal generations of each policy; a generation that differs is a fault."""
-
-    columns = (
-        Column("policy"),
-        Column("pipeline_seconds", "kvpress s", _seconds, right=True),
-        Column("engine_seconds", "engine s", _seconds, right=True),
-        Column("equal", right=True),
-        Column("compared", right=True),
-    )
-    rows: list[tuple[object, ...]] = [
-        (name, counted.pipeline_seconds, None, counted.equal, counted.compared)  # the engine has one time for all
-        for name, counted in comparison.policies.items()
+    times = [
+        Column(f"{name}_seconds", title, lambda value: "" if value is None else f"{value:.2f}", right=True)
+        for name, title in (("pipeline", "kvpress s"), ("engine", "engine s"))
     ]
-    rows.append(("all", comparison.pipeline_seconds, comparison.engine_seconds, comparison.equal, comparison.compared))
-    unequal = [f"unequal: {policy} at {ratio}, {question}" for policy, ratio, question in comparison.unequal]
-    failed = [
-        f"not compared: {policy}, on which kvpress's pipeline failed: {reason}"
-        for policy, reason in comparison.failed.items()
-    ]
-    verdict = f"{comparison.speedup:.1f} times faster than kvpress's pipeline; {comparison.equal} of "
-    verdict += f"{comparison.compared} generations are equal"
-    fault = f"{len(comparison.unequal)} of {comparison.compared} generations differ" if comparison.unequal else ""
+    columns = (Column("policy"), *times, Column("equal", right=True), Column("compared", right=True))
+    rows: list[tuple[object, ...]] = []
+    for name, seconds in comparison.seconds.items():
+        equal = [one for cell, one in comparison.cells.items() if cell[0] == name]
+        rows.append((name, seconds, None, sum(equal), len(equal)))  # the engine has one time for all
+    seconds, count, unequal = sum(comparison.seconds.values()), len(comparison.cells), comparison.unequal
+    rows.append(("all", seconds, comparison.engine_seconds, count - len(unequal), count))
+    notes = [f"unequal: {policy} at {ratio}, {question}" for policy, ratio, question in unequal]
+    for policy, reason in comparison.failed.items():
+        notes.append(f"not compared: {policy}, on which kvpress's pipeline failed: {reason}")
+    verdict = f"{seconds / comparison.engine_seconds:.1f} times faster than kvpress's pipeline; "
+    verdict += f"{count - len(unequal)} of {count} generations are equal"
+    fault = f"{len(unequal)} of {count} generations differ" if unequal else ""
     if lost := [error for name, error in comparison.errors.items() if name not in comparison.failed]:
         fault = f"{fault}, as some are not there: {lost[0]}"
-    return Result([ResultTable("bench", columns, rows)], verdict, notes=[*unequal, *failed], fault=fault)
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+    return Result([ResultTable("bench", columns, rows)], verdict, notes=notes, fault=fault)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from kvbench.checks.findings import faulty_checks, findings_of, findings_table
 from kvbench.cli.parameters import Run
@@ -14,9 +14,7 @@ submission = LazyModule("kvbench.checks.submission")
 
 def command(
     run: Run,
-    replay: Annotated[
-        int, typer.Option(min=0, help="Cells, drawn at random, that are answered again where the model is at hand.")
-    ] = 20,
+    replay: Annotated[int, Option(min=0, help="Cells, drawn at random, that the model answers again.")] = 20,
 ) -> Result:
     """Generates questions, scores outputs and answers some cells again, and compares hashes; changes nothing."""
     findings = findings_of(1 + len(submission.CHECKS), lambda begin: submission.examine(run, begin, replay))

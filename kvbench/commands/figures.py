@@ -1,6 +1,6 @@
 """``python -m kvbench figures`` draws the curves of a run, for print."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,25 +11,22 @@ from rich.progress import track
 from kvbench.cli.parameters import EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
-from kvbench.publish.downloads import model_name, origin_of, write_tables
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import make_folder
+from kvbench.system.files import make_folder, write_text_atomically
 from leaderboards.aggregate.arguments import adapted_presses, arguments_of_records
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.downloads.print_tables import data_sentences, result_table
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
-from leaderboards.pages.gallery import Gallery, gallery
-from leaderboards.rendering.printed import USUAL, Paper
+from leaderboards.pages.gallery import gallery
+from leaderboards.rendering.printed import Paper
 from leaderboards.rendering.style import line_styles, with_adapted
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
-
-
-Figure = tuple[str, str, Callable[..., None]]  # its name, the stem of its files, and what saves it
+Figure = tuple[str, str, Callable[[Path], None]]  # its name, the stem of its files, and what saves it
 
 
 def command(
@@ -44,7 +41,10 @@ def command(
 ) -> Result:
     """Draws every curve of each task and mode, in each format."""
     suffixes = choose("format", formats, FORMATS)
-    paper = None if width is None and title else _paper(width, title)
+    try:
+        paper = Paper(headed=title) if width is None else Paper.parse(width, title)
+    except LeaderboardError as error:
+        raise KVBenchError(f"--width: {error}") from error
     store = Store.open(run)
     make_folder("--out", out)
     records = store.frame()
@@ -54,8 +54,9 @@ def command(
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
         of_task = [one for one in presses if task in (one.task, ALL_TASKS)]
         styles = with_adapted(line_styles(rows), adapted_presses(of_task))
-        figures += _figures(gallery(rows, task, mode, styles), task, mode, paper)
-    origin = origin_of(store)
+        for picture in gallery(rows, task, mode, styles).pictures:
+            stem = f"{picture.name}-{file_name(task)}-{file_name(mode)}"
+            figures.append((picture.name, stem, partial(picture.plot.save, paper=paper)))
     if only:
         names = choose("figure", only, {name: name for name, _, _ in figures})
         figures = [figure for figure in figures if figure[0] in names]
@@ -66,21 +67,18 @@ def command(
         for mode in dict.fromkeys(row.mode for row in rows):
             tasks = [row.task for row in rows if row.mode == mode]
             task = ALL_TASKS if ALL_TASKS in tasks else tasks[0]
-            data = f"{data_sentences(rows, task, mode, model_name(store))} {origin}"
+            model = Path(store.identity.model)  # of one in a local folder, the folder is named
+            name = printable(model.name if model.is_absolute() else str(model))
+            data = f"{data_sentences(rows, task, mode, name)} {origin_of(store)}"
             table = result_table(rows, mode, adapted_presses(presses), printable(data))
             if len(table.rows) > 1:  # the model can do some task
-                write_tables(out, {f"results-{file_name(mode)}": table})
+                write_text_atomically(out / f"results-{file_name(mode)}.tex", table.latex())
     return Result(files={"figures": out})
 
 
-def _paper(width: str | None, title: bool) -> Paper:
-    try:
-        return Paper(headed=title) if width is None else Paper.parse(width, title)
-    except LeaderboardError as error:
-        raise KVBenchError(f"--width: {error}") from error
-
-
-def _figures(shown: Gallery, task: str, mode: str, paper: Paper | None) -> Iterator[Figure]:
-    place = f"{file_name(task)}-{file_name(mode)}"
-    for picture in shown.pictures:
-        yield picture.name, f"{picture.name}-{place}", partial(picture.plot.save, paper=paper or USUAL)
+def origin_of(store: Store) -> str:
+    """Says of which run the numbers of a table are."""
+    identity = store.identity
+    commit = f", commit {identity.git_revision[:10]}" if identity.git_revision else ""
+    name, began = printable(store.folder.resolve().name), store.run.created[:10]
+    return f"Numbers: run {name} of {began}, kvbench {identity.kvbench_version}{commit}."

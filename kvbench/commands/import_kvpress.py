@@ -26,7 +26,7 @@ from kvbench.system.files import make_folder, write_text_atomically
 from leaderboards.downloads.tables import Imported, imported_sheet
 from leaderboards.metrics.judges.text import exact_match, token_f1
 from leaderboards.pages.imported import IMPORTED, build_imported
-from leaderboards.terminal.result_table import Column, ResultTable
+from leaderboards.terminal.result_table import ResultTable
 
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")
 SETTINGS = ("fraction", "max_context_length", "max_new_tokens", "compress_questions", "needle_depth")
@@ -46,8 +46,7 @@ def command(
     write_sheets(site, [sheet])
     write_text_atomically(site / IMPORTED, build_imported(str(results), rows, broken, [sheet]))
     link_pages(site)
-    view = Text(f"{len(rows)} rows of kvpress")
-    table = ResultTable(sheet.name, [Column(name) for name in sheet.columns], sheet.rows, view=view)
+    table = ResultTable.of_sheet(sheet.name, sheet, Text(f"{len(rows)} rows of kvpress"))
     fault = f"{len(broken)} folders could not be read and are left out, all others are on the page" if broken else ""
     left_out = [f"left out: {line}" for line in broken]
     return Result([table], warnings=left_out, files={"page": site / IMPORTED}, fault=fault)
@@ -71,17 +70,13 @@ class _Config(BaseModel):
     @property
     def setting(self) -> str:
         """Names the entries that make another setting of the same data set."""
-        usual = {name: type(self).model_fields[name].default for name in SETTINGS}
-        return ", ".join(
-            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, default in usual.items()
-            if (value := getattr(self, name)) != default
-        )
+        unusual = self.model_dump(include={*SETTINGS}, exclude_defaults=True)
+        texts = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in unusual.items()}
+        return ", ".join(f"{name} {texts[name]}" for name in SETTINGS if name in texts)
 
 
 def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
-    """Reads all results in a folder and below it, and describes each unreadable one in a line. Raises
-    :class:`KVBenchError` if there is no result."""
+    """Reads all results in a folder and below it, and describes each unreadable one in a line."""
     if not folder.is_dir():
         raise KVBenchError(f"there is no folder {folder}: give the one that kvpress's evaluation wrote (output_dir)")
     rows, broken = [], []

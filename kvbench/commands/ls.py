@@ -27,22 +27,14 @@ def _tasks() -> ResultTable:
         Column("chance, percent", text=lambda chance: "-" if chance is None else f"{chance:.1f}"),
         Column("what it stresses", of_sentences=True),
     )
-    rows = [
-        (t.name, t.version, t.family, None if t.name in FROM_DATA else t.chance, t.description)
-        for t in KNOWN_TASKS.values()
-    ]
+    tasks = KNOWN_TASKS.values()
+    rows = [(t.name, t.version, t.family, None if t.name in FROM_DATA else t.chance, t.description) for t in tasks]
     return ResultTable("tasks", columns, rows)
 
 
 def _policies() -> ResultTable:
-    columns = (
-        Column("policy"),
-        Column("family", shown=False),
-        Column("paper", shown=False),
-        Column("how it runs", shown=False),
-        Column("what it keeps", cut=True),
-        Column("budget", shown=False),
-    )
+    hidden = [Column(name, shown=False) for name in ("family", "paper", "how it runs")]
+    columns = (Column("policy"), *hidden, Column("what it keeps", cut=True), Column("budget", shown=False))
     rows = [(p.name, p.family, p.paper, p.ways, p.description, p.budget) for p in known_policies().values()]
     caption = "paper, budget and how each runs: --json"
     return ResultTable("policies", columns, rows, caption=caption, headed=False, grouped_by="family")
@@ -56,43 +48,25 @@ def _metrics() -> ResultTable:
 
 def _models() -> ResultTable:
     natural = [(model.name, model.description) for model in NATURAL_MODELS.values()]
-    others = (
-        "a path or hub name",
-        "also a GGUF file, or a LoRA adapter of peft: any causal language model that kvpress supports",
-    )
+    any_other = "also a GGUF file, or a LoRA adapter of peft: any causal language model that kvpress supports"
+    others = ("a path or hub name", any_other)
     rows = [*REFERENCE_MODELS.items(), *natural, *ADAPTERS.items(), others]
     return ResultTable("models", (Column("model"), Column("what it is", of_sentences=True)), rows)
 
 
 def _suites() -> ResultTable:
-    rows = [
-        (
-            suite.name,
-            ", ".join([*(task.name for task in suite.tasks), *(f"{task.name} if named" for task in suite.if_named)]),
-            str(suite.policies),
-            suite.description,
-        )
-        for suite in SUITES.values()
-    ]
+    rows = []
+    for suite in SUITES.values():
+        tasks = [*(task.name for task in suite.tasks), *(f"{task.name} if named" for task in suite.if_named)]
+        rows.append((suite.name, ", ".join(tasks), str(suite.policies), suite.description))
     view = Group(*(Text(f"{name}\n  {asks}\n  tasks: {tasks}\n  policies: {of}") for name, tasks, of, asks in rows))
-    return ResultTable(
-        "suites", [Column(name) for name in ("suite", "tasks", "policies", "what it asks")], rows, view=view
-    )
+    columns = [Column(name) for name in ("suite", "tasks", "policies", "what it asks")]
+    return ResultTable("suites", columns, rows, view=view)
 
 
 KINDS: Mapping[str, Callable[[], ResultTable]] = {
-    "tasks": _tasks,
-    "policies": _policies,
-    "metrics": _metrics,
-    "models": _models,
-    "suites": _suites,
+    make.__name__.removeprefix("_"): make for make in (_tasks, _policies, _metrics, _models, _suites)
 }
-
-
-def listing(kind: str) -> ResultTable:
-    if kind not in KINDS:
-        raise KVBenchError(unknown_name("listing", kind, KINDS))
-    return KINDS[kind]()
 
 
 def command(
@@ -100,7 +74,9 @@ def command(
     family: Annotated[str | None, typer.Option(help="Only policies or tasks of this family.", metavar="NAME")] = None,
 ) -> Result:
     """Lists what a run can be made of."""
-    table = listing(kind)
+    if kind not in KINDS:
+        raise KVBenchError(unknown_name("listing", kind, KINDS))
+    table = KINDS[kind]()
     if family is None:
         return Result([table])
     names = [column.name for column in table.columns]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from datasets_gen import unknown_name
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.estimate import plan as plans
@@ -40,16 +41,15 @@ def command(
     bits: options.Bits = None,
     repeats: options.Repeats = None,
     mode: options.Mode = "agnostic",
-    machine: Annotated[
-        str, typer.Option(help=f"{', '.join(plans.MACHINES)}, or {plans.THIS}: this processor, which is measured.")
-    ] = "h100",
+    machine: Annotated[str, typer.Option(help=f"{', '.join(plans.MACHINES)}, or {plans.THIS}, measured.")] = "h100",
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
     tokens = tokens_of_run(context_tokens, suite, tasks)
     job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": None})
     model_source(model)
     check_job(job)
-    plans.check_machine(machine)
+    if machine not in (known := (*plans.MACHINES, plans.THIS)):
+        raise KVBenchError(unknown_name("machine", machine, known))
     size = precision.faster_dtype().itemsize if machine == plans.THIS else 2  # bytes of a number, as in run
     given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
     missing = [option for option, value in given.items() if value is None]

@@ -1,7 +1,5 @@
 """``python -m kvbench run`` runs the main job."""
 
-import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -37,6 +35,8 @@ site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
 tables = LazyModule("leaderboards.terminal.table")
 
+OBSERVE_HELP = f"Of the first {SAMPLE} contexts of each task: attention, states, routes; comma-separated."
+
 
 def command(
     context: typer.Context,
@@ -65,10 +65,7 @@ def command(
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
     compress: options.Compress = None,
-    observe: Annotated[
-        str | None,
-        typer.Option(help=f"Of the first {SAMPLE} contexts of each task: attention, states, routes; comma-separated."),
-    ] = None,
+    observe: Annotated[str | None, typer.Option(help=OBSERVE_HELP)] = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     device_map: options.DeviceMap = None,
@@ -97,15 +94,14 @@ def command(
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     with _executor(executor, job, begun is None, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
-        store = runs.complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+        store = runs.complete(chosen, folder)
     return publish(store, chosen.grid.setting.policies, site)
 
 
 def _executor(
     name: str, job: Job, is_new: bool, address: str | None, workers: int | None, cpus: float | None, gpus: float | None
 ) -> "AbstractContextManager[Executor]":
-    """Returns the executor ``local``, which forecasts a new run, or ``ray``; raises :class:`KVBenchError` for
-    an option of Ray with ``local``."""
+    """Returns the executor ``local``, which forecasts a new run, or ``ray``, which alone takes Ray's options."""
     if name == "ray":
         cluster = ray.Cluster(address, workers, 1.0 if cpus is None else cpus, gpus)
         on_ray: AbstractContextManager[Executor] = ray.on_ray(job, cluster)
@@ -127,13 +123,5 @@ def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Re
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
     files = {"records": store.folder, "page": pages}
-    doubts = lead.unmastered_line(rows)
-    return Result(
-        shown,
-        doubts,
-        is_doubt=bool(doubts),
-        notes=tables.few_contexts(rows),
-        warnings=warnings,
-        files=files,
-        fault=fault or reports.failures_of(rows),
-    )
+    doubts, notes, fault = lead.unmastered_line(rows), tables.few_contexts(rows), fault or reports.failures_of(rows)
+    return Result(shown, doubts, notes, warnings, files, is_doubt=bool(doubts), fault=fault)

@@ -1,5 +1,6 @@
 """``python -m kvbench show`` shows one example of a task, or the worst answers of a run, with their spans marked."""
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,16 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from datasets_gen import (
-    KNOWN_TASKS,
-    Question,
-    Span,
-    SpanKind,
-    Task,
-    get_task,
-    is_file_of_questions,
-    unknown_name,
-)
+from datasets_gen import KNOWN_TASKS, Question, Span, SpanKind, Task, get_task, is_file_of_questions, unknown_name
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.build_grid import tasks_as_run
@@ -34,7 +26,7 @@ from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.prompts.mode import asked_of
 from kvbench.store.run_file import Identity
 from kvbench.store.store import Store
-from kvbench.store.tables import Record, StoredAnswer
+from kvbench.store.tables import RECORDS, Record, StoredAnswer
 from kvbench.system.console import printable
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.answers import JUDGED, worst_first
@@ -64,7 +56,6 @@ def command(
     context: typer.Context,
     what: Annotated[str, typer.Argument(help="Name of a task, file of questions, or folder of a run, such as runs/x.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
-    question: Annotated[int | None, typer.Option(help="Mark the evidence of one question; default: of all.")] = None,
     context_tokens: options.ShownTokens = None,
     depth: options.Depth = None,
     tokenizer: options.Tokenizer = None,
@@ -96,19 +87,11 @@ def command(
     (task,) = with_data([get_task(what)], data, defence)
     chosen = lengthen_by_tokenizer(tokenizer if context_tokens else None, task, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
-    shown = list(enumerate(example.questions))
-    if question is not None:
-        if not 0 <= question < len(example.questions):
-            raise KVBenchError(f"--question {question}: the example has questions 0 to {len(example.questions) - 1}")
-        shown = [shown[question]]
-    spans = [*example.spans, *(span for _, one in shown for span in one.spans)]
+    spans = [*example.spans, *(span for one in example.questions for span in one.spans)]
     columns = [Column(name) for name in ("task", "index", "context", "spans")]
     row = (chosen.name, index, example.context, spans)
-    marked = mark_spans(example.context, spans, protected={one.protected for _, one in shown})
-    result = [
-        ResultTable("examples", columns, [row], view=marked),
-        questions_table(shown),
-    ]
+    marked = mark_spans(example.context, spans, protected={one.protected for one in example.questions})
+    result = [ResultTable("examples", columns, [row], view=marked), questions_table(example.questions)]
     if tokenizer is not None:
         asked = asked_of([chosen], tokenizer)[0]
         sent = prompts.prompt_as_sent(models.load_tokenizer(tokenizer), asked, example, "agnostic")
@@ -121,7 +104,7 @@ def mark_spans(
     spans: Sequence[Span],
     stretches: Sequence[tuple[int, int]] = (),
     protected: Collection[str] = (),
-    kept: Callable[[Span], str] = lambda span: "",
+    kept: Callable[[int, int], str] = lambda start, end: "",
 ) -> Text:
     """Writes the spans of a context in brackets with their kinds, ``[fact Ada lives in [answer Rome].]``, and in
     colours where the output has any. ``stretches``: what is shown of the context, or nothing for all of it.
@@ -131,15 +114,15 @@ def mark_spans(
     marks: list[tuple[int, int, int, str, str]] = []
     kept_secret: set[tuple[int, int]] = set()
     for kind, style in STYLES.items():
-        for span in dict.fromkeys(span for span in spans if span.kind == kind):
-            name = "protected" if context[span.start : span.end] in protected else kind
-            if (span.start, span.end) in kept_secret:
+        for start, end in dict.fromkeys((span.start, span.end) for span in spans if span.kind == kind):
+            if (start, end) in kept_secret:
                 continue
+            name = "protected" if context[start:end] in protected else kind
             if name == "protected":
-                kept_secret.add((span.start, span.end))
-            text.stylize(style, span.start, span.end)
-            marks.append((span.start, 1, -span.end, f"[{name}{kept(span)} ", style))
-            marks.append((span.end, 0, -span.start, "]", style))  # before what opens at the same place
+                kept_secret.add((start, end))
+            text.stylize(style, start, end)
+            marks.append((start, 1, -end, f"[{name}{kept(start, end)} ", style))
+            marks.append((end, 0, -start, "]", style))  # before what opens at the same place
     marks.sort()
     parts = []
     for start, end in stretches or [(0, len(text))]:
@@ -153,9 +136,9 @@ def mark_spans(
     return shown if not stretches or stretches[-1][1] == len(text) else shown + Text(" …")
 
 
-def questions_table(numbered: list[tuple[int, Question]]) -> ResultTable:
+def questions_table(questions: Sequence[Question]) -> ResultTable:
     """Lists the questions of an example, with the expected text where it is not the gold (directives, steps)."""
-    differs = any(question.perfect_output != (question.golds or ("",))[0] for _, question in numbered)
+    differs = any(question.perfect_output != (question.golds or ("",))[0] for question in questions)
     columns = (
         Column("number", ""),
         Column("question", of_sentences=True),
@@ -166,7 +149,7 @@ def questions_table(numbered: list[tuple[int, Question]]) -> ResultTable:
     )
     rows = [
         (number, one.text, one.golds, one.perfect_output, one.type if one.answerable else "unanswerable", one.hops)
-        for number, one in numbered
+        for number, one in enumerate(questions)
     ]
     return ResultTable("questions", columns, rows)
 
@@ -187,8 +170,7 @@ class WorstAnswer(StoredAnswer):
 
 
 def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> Result:
-    """Returns the worst answers of a policy in a run; where no policy or level is named, of the first that is no
-    control, and at the level that boards show first."""
+    """Shows the worst answers, if nothing else is named of the first policy that is no control."""
     names = [entry.name for entry in store.identity.policies]
     policy = policy or next((name for name in names if name not in CONTROLS), names[-1])
     level = chosen_level(store.identity, policy, given)
@@ -202,8 +184,7 @@ def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> R
 
 
 def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Level:
-    """Finds the level of the policy that the options name, or else the one that boards show first; raises
-    :class:`KVBenchError` with the levels of the run if it is not among them."""
+    """Finds the level that the options name, or the one that boards show first, among those of the policy."""
     policies = {entry.name: entry for entry in identity.policies}
     if policy not in policies:
         raise KVBenchError(unknown_name("policy", policy, policies))
@@ -219,35 +200,27 @@ def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Lev
 
 
 def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[WorstAnswer], int]:
-    """Returns the answers that lose most against the full cache, in the order of
-    :func:`~leaderboards.aggregate.comparison.paired.worst_first`, and counts those that failed."""
+    """Returns the answers in the order of :func:`worst_first`, and counts those that failed."""
     answers = [one for one in _answers(store, policy) if one.record.point.level == level]
     if not answers:
         raise KVBenchError(f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again")
     full = {one.record.question_id: one.record for one in _answers(store, FULL)}
     answered = [one for one in answers if one.record.output_text is not None]
-    ranked = [(one.record, place) for place, one in enumerate(answered)]
-    table = DataFrame(
-        [
-            {"policy": record.policy, "mode": "", "example_id": "", "question_id": record.question_id, "place": place}
-            | {name: getattr(record, name) for name in JUDGED}
-            for record, place in [*ranked, *((record, None) for record in full.values())]
-        ]
-    )
-    ordered = worst_first(table)["place"].dropna() if answered else []
+    records = [*(one.record for one in answered), *full.values()]
+    table = DataFrame([vars(record) for record in records], columns=["policy", "question_id", *JUDGED])
+    places = worst_first(table.assign(mode="", example_id="")).index if answered else []
     tasks = tasks_as_run(store.run, local_source(store.identity.model) is not None)
-    chosen = [answered[int(place)] for place in ordered][:count]
-    worst = [
-        _with_spans(one, full.get(one.record.question_id), tasks.get(one.context.task), store.identity)
-        for one in chosen
-    ]
+    worst = []
+    for one in [answered[place] for place in places if place < len(answered)][:count]:
+        full_record = full.get(one.record.question_id)
+        worst.append(_with_spans(one, full_record, tasks.get(one.context.task), store.identity))
     return worst, len(answers) - len(answered)
 
 
 def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
     """Yields all answers of one policy, in the order of the tasks."""
     for task in store.identity.tasks:
-        name = store.record_file(task.name, 0, policy).name
+        name = store.path(RECORDS, task.name, 0, policy).name
         for path in store.record_files():
             if (path.parent.parent.name, path.name) == (task.name, name):
                 yield from store.read_answers(path)
@@ -260,10 +233,8 @@ def _with_spans(answer: StoredAnswer, full: Record | None, task: Task | None, id
         generated = next((one for one in example.questions if one.id == answer.question.question_id), None)
         if generated is not None and example.context == answer.context.context:
             return WorstAnswer(*parts, (*example.spans, *generated.spans), True)
-    stored: Mapping[SpanKind, Sequence[int]] = {
-        "answer": answer.question.answer_spans,
-        "fact": answer.question.evidence_spans,
-    }
+    question = answer.question
+    stored: Mapping[SpanKind, Sequence[int]] = {"answer": question.answer_spans, "fact": question.evidence_spans}
     pairs = [Span(kind, *pair) for kind, flat in stored.items() for pair in zip(flat[::2], flat[1::2], strict=True)]
     return WorstAnswer(*parts, tuple(pairs), False)
 
@@ -272,29 +243,24 @@ def answers_table(answers: Sequence[WorstAnswer]) -> ResultTable:
     """Lists stored answers with what was asked, what the full cache wrote, and what was kept."""
     of_record = ("question_id", "policy", "output_text", "f1", "em", "ger", "slot_coverage", "realised_ratio")
     names = (*of_record, "question", "golds", "full_cache_output", "verdict")
-    rows = [
-        (
-            *(getattr(one.record, name) for name in of_record),
-            *(one.question.question, one.question.golds),
-            *(one.full.output_text if one.full else None, verdict(one.record)),
-        )
-        for one in answers
-    ]
+    rows = []
+    for one in answers:
+        of_question = (one.question.question, one.question.golds, one.full.output_text if one.full else None)
+        rows.append((*(getattr(one.record, name) for name in of_record), *of_question, verdict(one.record)))
     return ResultTable("answers", [Column(name) for name in names], rows, view=render_answers(answers))
 
 
 def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
-    """Shows answers, those about one context together, and below them the context with what they needed; prose between
-    is left out."""
+    """Shows answers about one context together, and below them the context around what they needed."""
     by_context: dict[str, list[WorstAnswer]] = {}
     for answer in answers:
         by_context.setdefault(answer.context.example_id, []).append(answer)
     parts: list[RenderableType] = []
-    number = 0
+    numbers = itertools.count(1)
     for of_context in by_context.values():
         for answer in of_context:
-            number += 1
-            parts += [Rule(Text(printable(f"{number}. {answer.record.question_id}")), align="left"), _exchange(answer)]
+            heading = Text(printable(f"{next(numbers)}. {answer.record.question_id}"))
+            parts += [Rule(heading, align="left"), _exchange(answer)]
         spans = [span for answer in of_context for span in answer.spans]
         evidence = [(span.start, span.end) for span in dict.fromkeys(spans) if span.kind != "distractor"]
         text = of_context[0].context.context
@@ -308,12 +274,12 @@ def render_answers(answers: Sequence[WorstAnswer]) -> RenderableType:
     return Group(*parts)
 
 
-def _kept_of(answer: WorstAnswer, span: Span) -> str:
+def _kept_of(answer: WorstAnswer, start: int, end: int) -> str:
     """Says how much of a span the cache kept, over its tokens and all layers and heads."""
     if answer.record.token_kept is None:
         return ""
     ends = np.frombuffer(answer.context.token_ends, dtype="<u4")
-    first, last = np.searchsorted(ends, (span.start, span.end - 1), side="right")
+    first, last = np.searchsorted(ends, (start, end - 1), side="right")
     shares = np.frombuffer(answer.record.token_kept, dtype=np.uint8)[first : last + 1]
     return f", {shares.mean() / 255:.0%} kept:" if len(shares) else ""
 

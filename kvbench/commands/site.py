@@ -17,8 +17,7 @@ def command(
     site: Annotated[Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")] = None,
     every_task: EveryTask = False,
 ) -> Result:
-    """Builds the pages of one or more runs. What may be compared stands on one board: runs that differ in nothing but
-    tasks and policies."""
+    """Builds the pages of one or more runs. Those on one board differ in nothing but tasks and policies."""
     stores = [Store.open(run) for run in {run.resolve(): run for run in runs}.values()]
     site_list.make_site_folder("--site", site)
     return Result(files={"page": publish_sites(stores, site, every_task)})

@@ -7,13 +7,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
 from datasets_gen import unknown_name
 from kvbench.cli.program import COMMANDS
-from kvbench.commands.ls import listing
+from kvbench.commands.ls import KINDS
 from kvbench.models.names import CLAIMS
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
@@ -35,52 +34,42 @@ def items(of_name: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"- {name}: {text}" for name, text in of_name)
 
 
-NO_OPTIONS = "-"
-
-
 def faults() -> str:
     """Returns what a damaged row is under every kind of fault, with the options that are its own."""
-    options = {kind.name: _options(kind.options, FaultOptions) for kind in FAULTS.values()}
-    own = {name: "" if text == NO_OPTIONS else f" ({text})" for name, text in options.items()}
-    return items((f"`{kind.name}`{own[kind.name]}", kind.description) for kind in FAULTS.values())
+    own = {kind.name: _options(kind.options, FaultOptions) for kind in FAULTS.values()}
+    names = {name: f"`{name}`" + (f" ({options})" if options else "") for name, options in own.items()}
+    return items((names[kind.name], kind.description) for kind in FAULTS.values())
 
 
 def quantisations() -> str:
     """Returns every kind of quantisation with its options and their defaults; kinds with equal ones share a line."""
     names: dict[str, list[str]] = {}
     for kind in QUANTISATIONS.values():
-        names.setdefault(_options(kind.options, QuantisationOptions), []).append(f"`{kind.name}`")
+        names.setdefault(_options(kind.options, QuantisationOptions) or "-", []).append(f"`{kind.name}`")
     return items((", ".join(kinds), options) for options, kinds in names.items())
 
 
 def deployments() -> str:
     """Returns every way to deploy a policy, as it is written behind the name of one."""
     rows = (
-        (f"`+{way.name}`", way.description, _options(way.options, BaseModel), way.paper) for way in DEPLOYMENTS.values()
+        (f"`+{way.name}`", way.description, _options(way.options) or "-", way.paper) for way in DEPLOYMENTS.values()
     )
     return table(("way", "what is kept", "options", "paper"), rows)
 
 
 def options_of_faults() -> str:
-    return ", ".join(f"{name} {default}" for name, default in _pairs(FaultOptions, BaseModel)) + "."
+    return _options(FaultOptions) + "."
 
 
-def _options(declared: type[BaseModel], common: type[BaseModel]) -> str:
-    return ", ".join(f"{name}={default}" for name, default in _pairs(declared, common)) or NO_OPTIONS
+def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> str:
+    """Lists the options with their defaults that are not the same among the common ones."""
+    shared, own = common.model_fields, declared.model_fields
+    new = {name: one.default for name, one in own.items() if name not in shared or shared[name].default != one.default}
+    return ", ".join(f"{name}={'none' if default is None else text_of(default)}" for name, default in new.items())
 
 
-def _pairs(declared: type[BaseModel], common: type[BaseModel]) -> Iterable[tuple[str, str]]:
-    """Returns names and defaults of the options that are not the same among the common ones."""
-    shared = common.model_fields
-    for name, field in declared.model_fields.items():
-        if name not in shared or shared[name].default != field.default:
-            yield (
-                f"`{name}`" if common is BaseModel else name,
-                "none" if field.default is None else text_of(field.default),
-            )
-
-
-MEASURED = Path(__file__).parents[2] / "docs" / "claims"  # the register of each model, as the command wrote it
+DOCS = Path(__file__).parents[2] / "docs"
+MEASURED = DOCS / "claims"  # the register of each model, as the command wrote it
 NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
 COUNTED = {"holds": "hold", "does not hold": "do not", IN_PART: "do in part", "undecided": "are undecided"}
@@ -106,10 +95,10 @@ def verdicts_in_short() -> str:
 def verdicts() -> str:
     """Returns the names of the models, and an item for each claim: the verdict on each, and what the text says."""
     by_model = {model: _verdicts(model) for model in examined()}
-    lines = items(
-        (f"{name} {' '.join(SIGNS.get(of.get(name, ''), NOT_MEASURED) for of in by_model.values())}", claim.words)
-        for name, claim in claims().items()
-    )
+    signs = {
+        name: " ".join(SIGNS[of[name]] if name in of else NOT_MEASURED for of in by_model.values()) for name in claims()
+    }
+    lines = items((f"{name} {signs[name]}", claim.words) for name, claim in claims().items())
     return f"On {', '.join(f'`{model}`' for model in by_model)}:\n\n{lines}"
 
 
@@ -118,47 +107,40 @@ def examined() -> list[str]:
     return [model for model in CLAIMS if (MEASURED / f"{model}.json").is_file()]
 
 
-def _rows(model: str) -> Sequence[Mapping[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads((MEASURED / f"{model}.json").read_text(encoding="utf-8"))["claims"]
-    return [row for row in rows if row["claim"] in claims()]
-
-
 def _verdicts(model: str) -> dict[str, str]:
     """Returns the verdict on each claim; one whose parts have several holds in part."""
     kinds: dict[str, set[str]] = {}
-    for row in _rows(model):
-        kinds.setdefault(row["claim"], set()).add(row["claim_verdict"])
+    for row in json.loads((MEASURED / f"{model}.json").read_text(encoding="utf-8"))["claims"]:
+        if row["claim"] in claims():
+            kinds.setdefault(row["claim"], set()).add(row["claim_verdict"])
     return {claim: of_parts.pop() if len(of_parts) == 1 else IN_PART for claim, of_parts in kinds.items()}
 
 
-DOCS = Path(__file__).parents[2] / "docs"
 PRESS = DOCS / "loud_values.py"
 OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
 BUILT_ON_OTHERS = ("protection", "deployed")  # families whose policies are another one with a suffix
 
 
 def metrics() -> str:
-    return items((f"`{row['metric']}`", row["definition"]) for row in listing("metrics").plain())
+    return items((f"`{row['metric']}`", row["definition"]) for row in KINDS["metrics"]().plain())
 
 
 def tasks() -> str:
     """Returns what each task stresses, and its chance level."""
-    rows = [(row["task"], row["chance, percent"], row["what it stresses"]) for row in listing("tasks").plain()]
+    rows = [(row["task"], row["chance, percent"], row["what it stresses"]) for row in KINDS["tasks"]().plain()]
     return items((f"`{name}`" if chance is None else f"`{name}` ({chance:.1f})", text) for name, chance, text in rows)
 
 
 def policies() -> str:
     """Lists the policies of each family that evicts, with their papers; those of a default run are bold."""
     by_family: dict[str, list[str]] = {}
-    for row in listing("policies").plain():
+    for row in KINDS["policies"]().plain():
         name = f"**`{row['policy']}`**" if "default" in row["how it runs"].split(", ") else f"`{row['policy']}`"
-        has_paper = row["paper"] != "-" and row["family"] not in BUILT_ON_OTHERS
-        by_family.setdefault(row["family"], []).append(
-            f"{name} ({row['paper'].removeprefix('arXiv ')})" if has_paper else name
-        )
-    return "\n".join(
-        f"- **{family}**: {', '.join(names)}" for family, names in by_family.items() if family not in OF_FAULTS_PAGE
-    )
+        if row["paper"] != "-" and row["family"] not in BUILT_ON_OTHERS:
+            name += f" ({row['paper'].removeprefix('arXiv ')})"
+        if row["family"] not in OF_FAULTS_PAGE:
+            by_family.setdefault(f"**{row['family']}**", []).append(name)
+    return items((family, ", ".join(names)) for family, names in by_family.items())
 
 
 def commands() -> str:
@@ -173,32 +155,17 @@ def press() -> str:
 def performance() -> str:
     """Returns the rows that ``make suite`` measured, with the machine."""
     measured = json.loads((DOCS / "performance.json").read_text(encoding="utf-8"))
-    rows = (
-        (
-            row["name"],
-            f"{row['measured']:.3g} {row['unit']}".strip() + (f", {row['note']}" if row["note"] else ""),
-            f"{'≥' if row['at_least'] else '≤'} {row['target']:g}",
-            "yes" if row["met"] else "**no**",
-        )
-        for row in measured["rows"]
-    )
+    rows = []
+    for row in measured["rows"]:
+        number = f"{row['measured']:.3g} {row['unit']}".strip() + (f", {row['note']}" if row["note"] else "")
+        target = f"{'≥' if row['at_least'] else '≤'} {row['target']:g}"
+        rows.append((row["name"], number, target, "yes" if row["met"] else "**no**"))
     return f"{measured['machine']}.\n\n{table(('row', 'measured', 'target', 'met'), rows)}"
 
 
+MADE = (tasks, policies, metrics, commands, press, performance, faults, options_of_faults, quantisations, deployments)
 BLOCKS: Mapping[str, Callable[[], str]] = {
-    "tasks": tasks,
-    "policies": policies,
-    "metrics": metrics,
-    "commands": commands,
-    "press": press,
-    "performance": performance,
-    "faults": faults,
-    "options of faults": options_of_faults,
-    "quantisations": quantisations,
-    "deployments": deployments,
-    "texts": texts,
-    "verdicts": verdicts,
-    "verdicts in short": verdicts_in_short,
+    make.__name__.replace("_", " "): make for make in (*MADE, texts, verdicts, verdicts_in_short)
 }
 
 

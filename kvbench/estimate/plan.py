@@ -5,15 +5,15 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import ceil
 from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from datasets_gen import Task, unknown_name
+from datasets_gen import Task
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
 from kvbench.models.names import model_source
@@ -37,9 +37,9 @@ columns = LazyModule("kvbench.engine.decode.columns")
 execute = LazyModule("kvbench.run.execute")
 local = LazyModule("kvbench.run.local")
 models = LazyModule("kvbench.models.load")
+precision = LazyModule("kvbench.models.precision")
 pretrained = LazyModule("kvbench.models.pretrained")
 prompt = LazyModule("kvbench.prompts.prompt")
-shapes = LazyModule("kvbench.models.pretrained")
 torch = LazyModule("torch")
 transformers = LazyModule("transformers")
 
@@ -75,8 +75,7 @@ class Machine:
     copied: float | None = None  # bytes a second, where copies are faster than products of few rows read
 
     def seconds(self, operations: float, read: float, layers: float) -> float:
-        """Returns the time of work that is bound by its operations or by the bytes that it reads, beside that of the
-        calls of so many layers in all its passes."""
+        """Returns the time of work that its operations or the bytes it reads bound, and of the calls of its layers."""
         return max(operations / self.flops, read / self.bandwidth) + layers * self.layer_seconds
 
 
@@ -90,24 +89,19 @@ MACHINES: Mapping[str, Machine] = {
 }
 
 
-def check_machine(name: str) -> None:
-    if name not in (*MACHINES, THIS):
-        raise KVBenchError(unknown_name("machine", name, [*MACHINES, THIS]))
-
-
 def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
     """Measures in a second what products of a model's width, copies and calls take here: their processor time, and the
     share of the processor that this process gets. By the clock a busy machine would seem ten times as slow as it is."""
-    started, spent = time.perf_counter(), _processor_seconds()
+    started, spent = time.perf_counter(), precision.processor_seconds()
     dtype = torch.float32 if bytes_per_number > 2 else torch.bfloat16
     left, right = torch.ones(ROWS, hidden_size, dtype=dtype), torch.ones(hidden_size, 4 * hidden_size, dtype=dtype)
     weights = torch.ones(LARGE // hidden_size, hidden_size, dtype=dtype)
     target, few = torch.empty_like(weights), torch.ones(FEW_ROWS)
-    call = _best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
-    product = _best_seconds(lambda: torch.mm(left, right))
-    reading = _best_seconds(lambda: torch.mm(left[:FEW_ROWS], weights.t()))
-    copying = _best_seconds(lambda: target.copy_(weights))
-    share = min(1.0, (_processor_seconds() - spent) / (time.perf_counter() - started))
+    call = precision.best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
+    product = precision.best_seconds(lambda: torch.mm(left, right))
+    reading = precision.best_seconds(lambda: torch.mm(left[:FEW_ROWS], weights.t()))
+    copying = precision.best_seconds(lambda: target.copy_(weights))
+    share = min(1.0, (precision.processor_seconds() - spent) / (time.perf_counter() - started))
     return Machine(
         THIS,
         share * 2.0 * ROWS * hidden_size * 4 * hidden_size / product,
@@ -118,21 +112,6 @@ def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
         call / share,
         share * 2 * weights.nbytes / copying,
     )
-
-
-def _processor_seconds() -> float:
-    """Returns the processor time of this process so far; with several threads, of which some wait, the clock's."""
-    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
-
-
-def _best_seconds(work: Callable[[], object]) -> float:
-    """Times work in its best of five attempts, after one that prepares it."""
-    times = []
-    for _ in range(6):
-        started = _processor_seconds()
-        work()
-        times.append(_processor_seconds() - started)
-    return min(times[1:])
 
 
 @dataclass(frozen=True)
@@ -164,8 +143,7 @@ class DecoderShape:
         return 2 * self.layers * self.key_heads * self.head_size * self.bytes_per_number
 
     def operations(self, tokens: float, pairs: float) -> float:
-        """Counts two operations for each parameter and token, and two products over all pairs of a token that reads
-        and a token that is read."""
+        """Counts two operations for each parameter and token, and two products over all pairs of tokens."""
         return 2.0 * self.parameters * tokens + 4.0 * self.layers * self.heads * self.head_size * pairs
 
 
@@ -182,10 +160,9 @@ def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
     except KVBenchError:
         raise
     except Exception as error:  # the hub and damaged files raise anything
-        raise KVBenchError(
-            f"the configuration of '{model}' cannot be read ({first_line(error)}): give --layers, --heads, "
-            "--key-heads, --head-size and --parameters instead"
-        ) from error
+        advice = "give --layers, --heads, --key-heads, --head-size and --parameters instead"
+        unread = f"the configuration of '{model}' cannot be read ({first_line(error)})"
+        raise KVBenchError(f"{unread}: {advice}") from error
     return shape_of_network(model, network, bytes_per_number)
 
 
@@ -193,7 +170,7 @@ def shape_of_network(name: str, network: "PreTrainedModel", bytes_per_number: in
     text: Any = network.config.get_text_config()
     heads = text.num_attention_heads
     key_heads = getattr(text, "num_key_value_heads", None) or heads
-    sizes = text.num_hidden_layers, heads, key_heads, shapes.head_size_of(text), network.num_parameters()
+    sizes = text.num_hidden_layers, heads, key_heads, pretrained.head_size_of(text), network.num_parameters()
     return DecoderShape(name, *sizes, bytes_per_number, models.longest_read(network))
 
 
@@ -212,15 +189,16 @@ class PressCost(NamedTuple):
         score = self.long * tokens / TABLE["lengths"][1] if grows else max(self.short, self.long)
         return score + levels * self.level
 
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """Returns the cost of a policy's press: as it was measured, or the median of the presses of its kind."""
+        if policy.name in PRESSES:
+            return cls(*PRESSES[policy.name])
+        kind = [press for press in PRESSES.values() if (press[-1] > 0) == (policy.prefill == "private")]
+        return cls(*map(median, zip(*kind, strict=True)))
 
-PRESSES = {name: PressCost(*numbers) for name, numbers in TABLE["presses"].items()}
 
-
-def press_cost(policy: Policy) -> PressCost:
-    """Returns the cost of a policy's press. If it was not measured, that is the median of its kind: of the presses with
-    a prefill of their own, or of the others."""
-    kind = [press for press in PRESSES.values() if (press.prefills > 0) == (policy.prefill == "private")]
-    return PRESSES.get(policy.name) or PressCost(*map(median, zip(*kind, strict=True)))
+PRESSES: Mapping[str, Sequence[float]] = TABLE["presses"]
 
 
 @dataclass(frozen=True)
@@ -255,11 +233,10 @@ def load_of(
     # Where its sentence does not end an answer, a chat model writes on; the lines of a base model end.
     ends_early = (task.begins_answers and task.answer_end == "sentence") or tokenizer.chat_template is None
     tokens = tokens or round(mean(len(one.token_ids) for one in prompts))
-    branches = []
-    for policy in grid.policies_on(task):
-        shares = [point.level.share(tokens) or 0.0 for point in grid.points(policy)]
-        # A press that masks frees nothing.
-        branches.append((policy, [1 - share if policy.frees else 1.0 for share in shares]))
+    branches = [  # a press that masks frees nothing
+        (policy, [1 - (point.level.share(tokens) or 0.0) if policy.frees else 1.0 for point in grid.points(policy)])
+        for policy in grid.policies_on(task)
+    ]
     questions = len(tokenized) / len(examples)
     return Load(
         task=task.name,
@@ -276,8 +253,7 @@ def load_of(
 
 @dataclass(frozen=True)
 class RunCost:
-    """The time and the bytes of a run. A worker holds the weights and has as many devices as it needs for
-    that; their layers work one after the other."""
+    """The time and the bytes of a run. A worker has as many devices as it needs, whose layers work in turn."""
 
     loads: Sequence[Load]
     shape: DecoderShape
@@ -289,16 +265,16 @@ class RunCost:
         return max(load.tokens for load in self.loads) * self.shape.token_bytes
 
     @property
-    def masks(self) -> int:
-        """Returns the bytes of the keep masks of all branches of a context: one for each token, layer and head."""
+    def held(self) -> int:
+        """Returns the bytes of weights, the longest context, and the keep masks of all branches of a context: a byte
+        for each token, layer and head."""
         most = max(load.tokens * sum(len(shares) for _, shares in load.branches) for load in self.loads)
-        return most * self.shape.layers * self.shape.key_heads
+        return self.shape.weight_bytes + self.context + most * self.shape.layers * self.shape.key_heads
 
     @property
     def needed(self) -> int:
-        """Counts the bytes that a worker needs at least: weights, the longest context, its largest branch beside it,
-        and the keep masks."""
-        return self.shape.weight_bytes + 2 * self.context + self.masks
+        """Counts the bytes that a worker needs at least: what it holds, and beside it the largest branch."""
+        return self.held + self.context
 
     @property
     def devices(self) -> int:
@@ -330,7 +306,7 @@ class RunCost:
         prefill = self._seconds(size, size**2 / 2, 1)
         yield "prefill", "", prefill
         for policy, shares in load.branches:
-            press = press_cost(policy)
+            press = PressCost.of(policy)
             copied = press.readings(size, len(shares)) * size * self.shape.token_bytes
             copies = copied / (self.machine.copied or self.machine.bandwidth)
             yield "compression", policy.name, copies + len(shares) * press.prefills * prefill
@@ -345,8 +321,7 @@ class RunCost:
         # Each wave reads the weights and its own cache for the start that questions share, for each portion of the
         # questions, for each portion of the right answers, and for each token of the answers.
         kept = sum(together) * size
-        room = self.machine.memory * USABLE * self.devices - self.shape.weight_bytes - self.context - self.masks
-        waves = ceil(kept * self.shape.token_bytes / room)
+        waves = ceil(kept * self.shape.token_bytes / (self.machine.memory * USABLE * self.devices - self.held))
         portions = [ceil(asked * part / columns.PLACES_AT_ONCE) for part in (load.question_tokens, load.gold_tokens)]
         tokens, passes = asked * (load.question_tokens + load.answer_tokens + load.gold_tokens), 1 + load.answer_tokens
         passes += sum(portions)
@@ -360,8 +335,7 @@ def hours(seconds: float) -> str:
 
 
 def forecast_of(model: "LoadedModel", grid: Grid) -> str:
-    """Says in one line about how long a run takes, by the speed of this machine as it is now. Of a GPU it says nothing:
-    none was at hand to try it on."""
+    """Says in one line how long a run takes, by the speed of this machine now; nothing of a GPU."""
     if model.device.type != "cpu":
         return ""
     network, threads = model.network, torch.get_num_threads()
@@ -396,13 +370,11 @@ def store_bytes(cost: RunCost) -> float:
     total = 0.0
     for load in cost.loads:
         units = len(execute.chunks(load.contexts))
-        for table, files, rows in (
-            ("contexts", units, load.contexts),
-            ("questions", units, load.contexts * load.questions),
-            ("records", units * len(load.branches), load.answers),
-        ):
+        rows = {"contexts": load.contexts, "questions": load.contexts * load.questions, "records": load.answers}
+        for table, count in rows.items():
             file, row, token = TABLE["store"][table]
-            total += files * file + rows * (row + load.tokens * token)
+            files = units * (len(load.branches) if table == "records" else 1)
+            total += files * file + count * (row + load.tokens * token)
     return total
 
 

@@ -7,30 +7,9 @@ from typing import TYPE_CHECKING
 
 from datasets_gen import DatasetError, Task
 from kvbench.engine.options import TimeLimit
-from kvbench.experiments.catalogue import (
-    EVERYTHING,
-    at_own_levels,
-    at_some_level,
-    check_donors,
-    check_names,
-    check_scope,
-    choose_policies,
-    press_and_others,
-    with_references,
-    without,
-)
+from kvbench.experiments import catalogue, options
 from kvbench.experiments.data import check_judges, is_here, with_data, with_essays
 from kvbench.experiments.grid import Grid, Setting
-from kvbench.experiments.options import (
-    at_levels,
-    check_above_zero,
-    choose,
-    contexts_of,
-    kv_bytes,
-    numerics_options,
-    parse_points,
-    with_answers_of,
-)
 from kvbench.experiments.suites import Suite, coverage_of, task_of_version
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen
@@ -40,7 +19,7 @@ from kvbench.store.observed import OBSERVED
 from kvbench.store.run_file import Job, RunFile
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from policies import FULL, POLICIES, LazyModule
+from policies import FULL, KINDS, POLICIES, LazyModule, Level, Policy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,41 +28,46 @@ prompts = LazyModule("kvbench.prompts.prompt")  # which imports transformers, an
 
 
 def build_grid(job: Job, count: Count) -> Grid:
-    """Builds the grid; ``count`` counts tokens of the model when an example is made. It raises :class:`KVBenchError`
-    for options that make no sense."""
+    """Builds the grid; :class:`KVBenchError` for options that make no sense. ``count``: of the model's tokens."""
     coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
     tasks = _tasks_of(job, coverage, count)
     check_judges(tasks, job.mode)
-    check_scope(tasks, job.mode, coverage.scope)
-    counts = [(task, contexts_of(task, job.profile, job.limit, coverage.limit)) for task in tasks]
+    catalogue.check_scope(tasks, job.mode, coverage.scope)
+    counts = [(task, options.contexts_of(task, job.profile, job.limit, coverage.limit)) for task in tasks]
     if job.press is None:
-        chosen = choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True)
-        policies = with_references(chosen, job.controls)
+        chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True)
+        policies = catalogue.with_references(chosen, job.controls)
     else:
-        press, others = press_and_others(job.press, coverage.policies, tasks, job.mode)
+        press, others = catalogue.press_and_others(job.press, coverage.policies, tasks, job.mode)
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
-        check_names(policies)
+        catalogue.check_names(policies)
     repeats = coverage.repeats if job.repeats is None else job.repeats
-    points = parse_points(job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None)
+    points = options.parse_points(job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None)
     if not job.levels:
-        texts = {policy.name: coverage.own_levels.get(policy.name, coverage.levels) for policy in policies}
-        policies = [at_own_levels(policy, texts[policy.name]) for policy in policies]
-    check_donors(policies, tasks)
-    policies = at_some_level(policies, points, (job.policies or EVERYTHING).strip() == EVERYTHING)
-    time_limit = TimeLimit(check_above_zero("--cell-seconds", job.cell_seconds))
-    bound = kv_bytes(job.max_kv_gb)
+        policies = [_at_levels(policy, coverage.own_levels.get(policy.name, coverage.levels)) for policy in policies]
+    catalogue.check_donors(policies, tasks)
+    names = (job.policies or catalogue.EVERYTHING).strip()
+    policies = catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING)
+    time_limit = TimeLimit(options.check_above_zero("--cell-seconds", job.cell_seconds))
+    bound = options.kv_bytes(job.max_kv_gb)
     known = {table.name: table.name for table in OBSERVED}
-    observed = choose("table", job.observe, known) if job.observe is not None else []
+    observed = options.choose("table", job.observe, known) if job.observe is not None else []
     tables = tuple(dict.fromkeys((*coverage.tables, *observed)))
-    numerics = numerics_options(job, repeats, NUMERICS.name in tables)
+    numerics = options.numerics_options(job, repeats, NUMERICS.name in tables)
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, numerics, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
 
 
+def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
+    """Returns the policy, which runs at these levels alone where some are given, by kind as their options take them."""
+    levels = tuple(Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text))
+    return replace(policy, only=levels) if texts else policy
+
+
 def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
     tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
-    tasks = lengthen(at_levels(tasks, job.difficulty), job.context_tokens, job.depth, count, job.model)
-    return with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
+    tasks = lengthen(options.at_levels(tasks, job.difficulty), job.context_tokens, job.depth, count, job.model)
+    return options.with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
 
 
 def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
@@ -95,19 +79,15 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
         with suppress(KVBenchError, DatasetError):  # of data that is not here, or that a stranger wrote into run.json
             coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
             made = _tasks_of(job, coverage, count_by(job.model))
-    found: dict[str, Task] = {}
-    for planned in run.identity.tasks:
-        native = task_of_version(planned.name, planned.version)
-        asked = asked_of([native], model, "on" if planned.begins_answers else "off") if native is not None else []
-        same = (one for one in (*made, *asked) if (one.name, one.full_version) == (planned.name, planned.version))
-        if (task := next(same, None)) is not None:
-            found[planned.name] = task
-    return found
+    for planned in run.identity.tasks:  # those of their own length need no model
+        if (native := task_of_version(planned.name, planned.version)) is not None:
+            made += asked_of([native], model, "on" if planned.begins_answers else "off")
+    versions = {planned.name: planned.version for planned in run.identity.tasks}
+    return {task.name: task for task in reversed(made) if task.full_version == versions.get(task.name)}
 
 
 def check_job(job: Job) -> Grid:
-    """Returns the grid of a job, which counts tokens without the model; raises :class:`KVBenchError` for options that
-    make no sense, before anything heavy is imported."""
+    """Returns the grid of a job, before anything heavy is imported."""
     model_source(job.model)
     return build_grid(job, count_by(job.model))
 
@@ -126,4 +106,5 @@ def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) 
 
 def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:
     """Leaves out the policies that cannot run on the model (:func:`without`)."""
-    return replace(grid, setting=grid.setting.only(without(grid.setting.policies, missing, job.policies)))
+    left = catalogue.without(grid.setting.policies, missing, job.policies)
+    return replace(grid, setting=replace(grid.setting, policies=left))

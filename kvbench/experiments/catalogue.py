@@ -1,31 +1,15 @@
 """Chooses the policies of a run: those that are named, as far as the tasks and the mode allow them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 from datasets_gen import Task, nearest, unknown_name
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from policies import (
-    FULL,
-    KINDS,
-    PLAIN,
-    POLICIES,
-    REFERENCES,
-    TO_BEAT,
-    Level,
-    Point,
-    Policy,
-    PolicyError,
-    is_plug_in,
-    load_even_if_broken,
-    load_plug_in,
-    plain_and_way,
-    plug_ins,
-)
+from policies import FULL, KINDS, POLICIES, REFERENCES, TO_BEAT, Point, Policy, PolicyError
 from policies.composition import TREATMENTS, check_alone, compose, is_treatment, is_way, treatment_of
-from policies.declaration.names import split_outside_brackets
+from policies.declaration.names import PLAIN, plain_and_way, split_outside_brackets
+from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.shape import ModelShape
 from policies.treatments.deployed import WAYS
 from policies.treatments.options import kind_in
@@ -34,12 +18,9 @@ EVERYTHING = "all"
 DEFAULT = "default"
 
 
-def covers(policy: Policy, task: Task, mode: Mode) -> bool:
-    return not why_not(policy, task, mode)
-
-
-def policies_for(policies: Sequence[Policy], task: Task, mode: Mode) -> list[Policy]:
-    return [policy for policy in policies if covers(policy, task, mode)]
+def policies_for(policies: Iterable[Policy], task: Task, mode: Mode) -> list[Policy]:
+    """Keeps the policies that mean something on a task in this mode."""
+    return [policy for policy in policies if not why_not(policy, task, mode)]
 
 
 def why_not(policy: Policy, task: Task, mode: Mode) -> str:
@@ -56,9 +37,8 @@ def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
     if scope == "system":
         if mode == "aware":
             raise KVBenchError("--compress system leaves the user's turn as it is: use --mode agnostic")
-        without = [task.name for task in tasks if task.role != "system"]
-        if without:
-            raise KVBenchError(f"{without[0]} has no system prompt: leave it out, or use --compress context")
+        if other := next((task for task in tasks if task.role != "system"), None):
+            raise KVBenchError(f"{other.name} has no system prompt: leave it out, or use --compress context")
 
 
 def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_if_broken: bool = False) -> list[Policy]:
@@ -70,20 +50,15 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
     if names is None or names.strip() == DEFAULT:
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
     elif names.strip() == EVERYTHING:
-        chosen = [
-            policy
-            for policy in known_policies().values()
-            if policy.name not in TREATMENTS and any(covers(policy, task, mode) for task in tasks)
-        ]
+        known = [policy for policy in known_policies().values() if policy.name not in TREATMENTS]
+        chosen = [policy for policy in known if not all(why_not(policy, task, mode) for task in tasks)]
     else:
         chosen = [find_policy(name, even_if_broken) for name in dict.fromkeys(split_outside_brackets(names))]
         if not chosen:
-            raise KVBenchError(
-                f"no policy given: name policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
-            )
+            known_names = f"policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
+            raise KVBenchError(f"no policy given: name {known_names}")
     for policy in chosen:
-        reasons = [why_not(policy, task, mode) for task in tasks]
-        if all(reasons):
+        if all(reasons := [why_not(policy, task, mode) for task in tasks]):
             raise KVBenchError(f"{policy.name} cannot be run here: {reasons[0]}")
     check_names(chosen)
     return chosen
@@ -91,10 +66,9 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
 
 def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mode: Mode) -> tuple[Policy, list[Policy]]:
     """Returns the press that a comparison is about, and the policies that it is compared with."""
-    presses = choose_policies(press, tasks, mode)
-    if len(presses) != 1:
-        raise KVBenchError(f"compare takes one press, and '{press}' names {len(presses)}: name others with --against")
-    (mine,) = presses
+    mine, *more = choose_policies(press, tasks, mode)
+    if more:
+        raise KVBenchError(f"compare takes one press, and '{press}' names {1 + len(more)}: name others with --against")
     check_is_press(mine)
     chosen = choose_policies(against, tasks, mode)
     others = [policy for policy in chosen if (policy.name, policy.origin) != (mine.name, mine.origin)]
@@ -104,10 +78,9 @@ def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mod
     if not met or (len(met) < len(others) and against not in (EVERYTHING, DEFAULT)):
         other = next(other for other in others if other not in met)
         takes = [f"{one.name} takes {' or '.join(KINDS[kind].plural for kind in one.kinds)}" for one in (mine, other)]
-        raise KVBenchError(
-            f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}; name with --against what takes "
-            "the same, or what is treated on both sides, as compare snapkv+int4 --against snapkv"
-        )
+        fault = f"{mine.name} and {other.name} have no level in common: {', '.join(takes)}"
+        advice = "what takes the same, or what is treated on both sides, as compare snapkv+int4 --against snapkv"
+        raise KVBenchError(f"{fault}; name with --against {advice}")
     named = {mine.name, *(policy.name for policy in met)}
     to_beat = [POLICIES[name] for name in TO_BEAT if name not in named]
     return mine, [*met, *(other for other in to_beat if _can_meet(mine, other))]
@@ -124,11 +97,15 @@ def check_is_press(policy: Policy) -> None:
         raise KVBenchError(f"{FULL} is the whole cache and no press: name a press of python -m kvbench ls policies")
 
 
-def check_is_press_alone(policy: Policy) -> None:
-    """Raises :class:`KVBenchError` too for what is, or is followed by, a quantisation or a fault."""
+def press_alone(names: str) -> Policy:
+    """Finds the one press that is named; :class:`KVBenchError` for none, or one that quantises or damages."""
+    if len(parts := split_outside_brackets(names)) != 1:
+        raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
+    policy = find_policy(parts[0])
     check_is_press(policy)
     if policy.prefill_treatment or policy.step_treatment or policy.corrupts:
         raise KVBenchError(f"{policy.name} quantises or damages the cache, and only a press can be examined")
+    return policy
 
 
 def check_donors(policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
@@ -151,15 +128,8 @@ def unfit_for(policies: Sequence[Policy], shape: ModelShape) -> dict[str, str]:
     return reasons
 
 
-def check_model(policies: Sequence[Policy], shape: ModelShape) -> None:
-    """Raises :class:`KVBenchError` for a policy that cannot treat a model of that shape."""
-    if reasons := unfit_for(policies, shape):
-        raise KVBenchError(next(iter(reasons.values())))
-
-
 def without(policies: Sequence[Policy], missing: Mapping[str, str], names: str | None) -> list[Policy]:
-    """Leaves out the policies that cannot run on a model, by name with a reason each, and prints the reasons; raises
-    :class:`KVBenchError` with the reason if policies were named."""
+    """Leaves out policies by name, and prints the reasons; :class:`KVBenchError` with the reason if any were named."""
     if missing and (names or DEFAULT).strip() not in (DEFAULT, EVERYTHING):
         raise KVBenchError(f"{next(iter(missing.values()))}: leave it out")
     for reason in missing.values():
@@ -201,14 +171,6 @@ def at_some_level(policies: Sequence[Policy], points: Sequence[Point], everythin
     return reached
 
 
-def at_own_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
-    """Returns the policy, which runs at these levels alone where some are given, by kind as their options take them."""
-    if not texts:
-        return policy
-    levels = [Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text)]
-    return replace(policy, only=tuple(levels))
-
-
 def known_policies() -> Mapping[str, Policy]:
     """Returns the policies of the registry and of installed packages, by name."""
     installed = plug_ins()
@@ -225,23 +187,18 @@ def check_ratios(command: str, policies: Sequence[Policy]) -> None:
             raise KVBenchError(f"{command} works with ratios alone, and {policy.name} takes {options}: use run for it")
 
 
-def single_policy(names: str) -> Policy:
-    """Finds the one policy that is named; raises :class:`KVBenchError` if it is none, or cannot be used."""
-    parts = split_outside_brackets(names)
-    if len(parts) != 1:
-        raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
-    return find_policy(parts[0])
-
-
 def find_policy(name: str, even_if_broken: bool = False) -> Policy:
     """Finds a policy of the registry, of an installed package, a plug-in, a quantisation or fault with its options, or
     one of them protected or treated, once or more often: ``name+way``."""
     if name in POLICIES:
         return POLICIES[name]
     plain, way = plain_and_way(name)
-    if way != PLAIN:
-        return _compose(plain, way)
+    if way != PLAIN and not (is_way(way) or is_treatment(way)):
+        kinds = "protection, deployment, quantisation or fault"
+        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}")
     try:
+        if way != PLAIN:
+            return compose(find_policy(plain), way)
         if is_treatment(name):
             return check_alone(treatment_of(name))
         if is_plug_in(name):
@@ -253,13 +210,3 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
         near = nearest(kind_in(name), known)
         raise KVBenchError(f"unknown policy '{name}': {near}python -m kvbench ls policies lists all {len(known)}")
     return known[name]
-
-
-def _compose(plain: str, way: str) -> Policy:
-    if not (is_way(way) or is_treatment(way)):
-        kinds = "protection, deployment, quantisation or fault"
-        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}")
-    try:
-        return compose(find_policy(plain), way)
-    except PolicyError as error:
-        raise KVBenchError(str(error)) from error

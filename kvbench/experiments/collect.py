@@ -1,14 +1,14 @@
 """Turns examples into rows of the store: prefill, treat, decode, score."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from datasets_gen import Example, Question, Span, Task
+from datasets_gen import Example, Question, Task
 from kvbench.engine.decode.answers import check_length, decode, decode_all
 from kvbench.engine.decode.loop import Generation, Observer
 from kvbench.engine.decode.waves import token_bytes_of
@@ -78,8 +78,11 @@ class FinishedAnswer:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A prompt with what the store says of it."""
+    """A prompt with what the store says of it, and how it is answered."""
 
+    model: LoadedModel
+    task: Task
+    setting: Setting
     prompt: Prompt
     context: StoredContext
     questions: Sequence[StoredQuestion]
@@ -93,8 +96,7 @@ def collect(
     setting: Setting,
     donor_of: Callable[[Example], Example] | None = None,
 ) -> RowsByTable:
-    """Collects the rows that a store holds of some examples. ``donor_of`` makes another example of the task, which is
-    read if a policy takes rows of it."""
+    """Collects the rows of some examples. ``donor_of`` makes another example, whose rows a policy may take."""
     rows = RowsByTable()
     asked: list[_Asked] = []
     for example in examples:
@@ -110,9 +112,9 @@ def collect(
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
             questions = [_question(task, prompt, question) for question in prompt.questions]
             rows.add(QUESTIONS.name, questions)
-            asked.append(_Asked(prompt, context, questions, donor))
-    for together in _batches(model, setting, asked):
-        for answers in _answer(model, task, setting, together):
+            asked.append(_Asked(model, task, setting, prompt, context, questions, donor))
+    for together in _batches(asked):
+        for answers in _answer(together):
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
                 if fill := TABLES[name].fill:
@@ -120,10 +122,11 @@ def collect(
     return rows
 
 
-def _batches(model: LoadedModel, setting: Setting, asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
+def _batches(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
     """Divides prompts into those that are decoded together. What watches the decoding watches one prompt."""
     if not asked:
         return
+    model, setting = asked[0].model, asked[0].setting
     branches = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
     longest = max(len(one.prompt.token_ids) for one in asked) * token_bytes_of(model)
     count = min(BRANCHES_TOGETHER // max(1, branches), setting.kv_bound(model.device) // (HELD_SHARE * longest))
@@ -142,19 +145,15 @@ def _donor(
 
 
 def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> StoredQuestion:
-    counts = {
-        "context_tokens": len(prompt.token_ids),
-        "answer_tokens": len(question.answer_tokens),
-        "evidence_tokens": len(question.evidence_tokens),
-    }
+    counts = {name: len(getattr(question, name)) for name in ("answer_tokens", "evidence_tokens")}
+    counts["context_tokens"] = len(prompt.token_ids)
     return StoredQuestion.model_validate(described_question(task, prompt.example, question.question) | counts)
 
 
-def _answer(
-    model: LoadedModel, task: Task, setting: Setting, together: Sequence[_Asked]
-) -> Iterator[list[FinishedAnswer]]:
+def _answer(together: Sequence[_Asked]) -> Iterator[list[FinishedAnswer]]:
     """Treats and decodes prompts together and yields the answers of each; raises :class:`ModelChangedError` if a press
     wrote to the model meanwhile."""
+    model, task, setting = together[0].model, together[0].task, together[0].setting
     by_table = {name: observe for name in setting.tables if (observe := TABLES[name].observe)}
     # Where something watches, there is one prompt.
     made = {observe: observe(model, together[0].prompt) for observe in dict.fromkeys(by_table.values())}
@@ -168,17 +167,11 @@ def _answer(
     if change := model.snapshot.first_change():
         raise ModelChangedError([policy.name for policy in setting.policies if policy.origin], change)
     for asked, trace, generations in zip(together, traces, of_traces, strict=True):
-        yield list(_finished(model, task, setting, asked, trace, generations, observers))
+        yield list(_finished(asked, trace, generations, observers))
 
 
 def _finished(
-    model: LoadedModel,
-    task: Task,
-    setting: Setting,
-    asked: _Asked,
-    trace: Trace,
-    generations: Sequence[Generation],
-    observers: Mapping[str, Observer],
+    asked: _Asked, trace: Trace, generations: Sequence[Generation], observers: Mapping[str, Observer]
 ) -> Iterator[FinishedAnswer]:
     answers = {(id(generation.branch), generation.question): generation for generation in generations}
     of_full = {one.question: one for one in generations if one.branch.treatment.policy.name == FULL}
@@ -190,14 +183,13 @@ def _finished(
             generation = answers.get((id(branch), number))
             if generation and generation.final_cache:
                 survival = _survival(generation.final_cache.keep or ())
-            outcome = _outcome(model, trace, branch, generation) if generation else {}
+            outcome = _outcome(asked.model, trace, branch, generation) if generation else {}
             values = _values(trace, branch, number, survival, outcome)
             full, question = of_full.get(number), asked.questions[number]
             values |= _against_full(generation, full, bool(question.golds or question.directives or question.protected))
-            values |= {"task": task.name} | text_scores(values["output_text"], question, asked.context)
-            record = Record.model_validate(values)
-            known = (model, task, setting, trace, branch, number, generation, full, question, asked.context)
-            yield FinishedAnswer(*known, record, observers)
+            values |= {"task": asked.task.name} | text_scores(values["output_text"], question, asked.context)
+            known = (asked.model, asked.task, asked.setting, trace, branch, number, generation, full, question)
+            yield FinishedAnswer(*known, asked.context, Record.model_validate(values), observers)
 
 
 def _compressed(trace: Trace, branch: Branch) -> list[LayerCache]:
@@ -252,8 +244,7 @@ def _against_full(generation: Generation | None, full: Generation | None, judged
 
 
 def _stored_bytes(trace: Trace, branch: Branch) -> int:
-    """Counts the bytes that an allocator holds for a branch once the context is read, head by head, with the windows of
-    sliding layers that presses leave whole."""
+    """Counts the bytes that an allocator holds for a branch after its prefill, windows that are left whole included."""
     heads, _, size = trace.keys[0].shape
     treatment, number_bytes = branch.treatment, trace.keys[0].element_size()
     stored = treatment.policy.stored_bytes
@@ -311,28 +302,23 @@ def described_context(task: Task, example: Example) -> dict[str, object]:
 def described_question(task: Task, example: Example, question: Question) -> dict[str, object]:
     """Describes a question by column: what is said of it once."""
     directives = [str(directive) for directive in question.directives]
-    return {
+    same = ("every_gold", "answerable", "direction", "answer_type", "hops", "protected")
+    answer, evidence = (
+        [place for span in question.spans if (span.kind == "answer") is wanted for place in (span.start, span.end)]
+        for wanted in (True, False)
+    )
+    return {name: getattr(question, name) for name in same} | {
         "task": task.name,
         "question_id": question.id,
         "example_index": example.index,
         "question": question.text,
         "golds": list(question.golds),
-        "every_gold": question.every_gold,
         "answer_prefix": question.answer_prefix if task.begins_answers else "",
         "target": question.perfect_output,
-        "answerable": question.answerable,
-        "direction": question.direction,
-        "answer_type": question.answer_type,
         "question_type": question.type,
-        "hops": question.hops,
-        "answer_spans": _characters(span for span in question.spans if span.kind == "answer"),
-        "evidence_spans": _characters(span for span in question.spans if span.kind != "answer"),
+        "answer_spans": answer,
+        "evidence_spans": evidence,
         "other_values": list(question.others),
         "directives": directives,
         "directive_families": families(directives),
-        "protected": question.protected,
     }
-
-
-def _characters(spans: Iterable[Span]) -> list[int]:
-    return [place for span in spans for place in (span.start, span.end)]

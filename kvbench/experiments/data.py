@@ -24,8 +24,7 @@ PYTHON = Path("python")  # named likewise: the reference of Python's language, w
 def with_data(
     tasks: Sequence[Task], data: Path | None, defence: Placement | None, otherwise: Placement = "none"
 ) -> list[Task]:
-    """Returns the tasks, with rows in those whose rows come from elsewhere. ``otherwise`` is the place of the defence
-    if none is given."""
+    """Returns the tasks with rows that come from elsewhere. ``otherwise``: the defence if none is given."""
     taking = [task.name for task in tasks if task.name in FROM_DATA]
     names = ", ".join(task.name for task in tasks)
     if data is not None and not taking:
@@ -41,13 +40,11 @@ def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
     if task.name == IFEVAL.name:
         return ifeval_of(read_rows(data) if data is not None else rows_of(hub_entries(HUB), HUB), defence)
     if task.name == prose.PROSE.name:
-        if data is None:
-            return task
         if data == WIKITEXT and not data.exists():
             return prose.prose_of(prose.articles_of(hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test")))
         if data == PYTHON and not data.exists():
             return prose.prose_of(python_reference())
-        return prose.prose_of(prose.read_texts(data))
+        return task if data is None else prose.prose_of(prose.read_texts(data))
     if data is not None:
         return gsm8k.gsm8k_of(gsm8k.read_rows(data))
     shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")
@@ -110,8 +107,6 @@ def hub_entries(hub: str, split: str = "train", **named: str) -> list[tuple[str,
     try:
         loaded = datasets.load_dataset(hub, split=split, **named)
     except Exception as error:  # the network, the hub and the cache raise anything
-        raise KVBenchError(
-            f"{hub} cannot be loaded ({fault or f'{type(error).__name__}: {first_line(error)}'}): "
-            "give a local file of its rows with --data"
-        ) from error
+        reason = fault or f"{type(error).__name__}: {first_line(error)}"
+        raise KVBenchError(f"{hub} cannot be loaded ({reason}): give a local file of its rows with --data") from error
     return [(f"{hub}, row {number}", row) for number, row in enumerate(loaded, 1)]

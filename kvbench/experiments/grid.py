@@ -46,22 +46,13 @@ class Setting:
     numerics: NumericsOptions = field(default_factory=NumericsOptions)  # where its tables are among those filled
     tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
 
-    @property
-    def options_of_tables(self) -> dict[str, str]:
-        """Returns the options that decide what its tables hold, as texts."""
-        return self.numerics.as_texts() if any(name.startswith("numerics") for name in self.tables) else {}
-
-    def only(self, policies: Sequence[Policy]) -> Self:
-        return replace(self, policies=policies)
-
     def shared_by(self, workers: int, device: "torch.device") -> Self:
         """Returns the same for each of several workers on a device: together they stay within the bound."""
         return replace(self, max_kv_bytes=self.kv_bound(device) // workers)
 
     def kv_bound(self, device: "torch.device") -> int:
         """Returns the bound in bytes, now."""
-        share: int = memory.kv_share(device) if self.max_kv_bytes is None else self.max_kv_bytes
-        return share
+        return int(memory.kv_share(device)) if self.max_kv_bytes is None else self.max_kv_bytes
 
 
 @dataclass(frozen=True)
@@ -88,35 +79,30 @@ class Grid:
             model_fingerprint=model.fingerprint,
             device=device_name(model.device),
             dtype=model.dtype_name,
-            seed=setting.seed,
-            mode=setting.mode,
-            scope=setting.scope,
             held_out=self.held_out,
-            tables=setting.tables,
-            options=setting.options_of_tables,
+            options=setting.numerics.as_texts() if any(one.startswith("numerics") for one in setting.tables) else {},
+            **{name: getattr(setting, name) for name in ("seed", "mode", "scope", "tables")},
             tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),
             policies=tuple(self._policy(policy) for policy in setting.policies),
         )
 
     def _task(self, task: Task, contexts: int, model: "LoadedModel") -> TaskIdentity:
-        return TaskIdentity(
-            name=task.name,
-            version=task.full_version,
-            contexts=contexts,
-            chance=task.chance,
-            instruction=task.instruction,
-            max_new_tokens=task.max_new_tokens,
-            level=task.level,
-            begins_answers=task.begins_answers,
-            prompt=prompts.prompt_as_sent(model.tokenizer, task, self.example(task, 0), self.setting.mode),
-        )
+        prompt = prompts.prompt_as_sent(model.tokenizer, task, self.example(task, 0), self.setting.mode)
+        same = ("name", "chance", "instruction", "max_new_tokens", "level", "begins_answers")
+        fields = {name: getattr(task, name) for name in same}
+        return TaskIdentity(version=task.full_version, contexts=contexts, prompt=prompt, **fields)
 
     def _policy(self, policy: Policy) -> PolicyIdentity:
+        try:
+            situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
+            arguments = arguments_of(policy.build(situation)) | policy.arguments_in(situation)
+        except Exception:  # a plug-in's, which each record tells of
+            arguments = {}
         return PolicyIdentity(
             name=policy.name,
             family=policy.family,
             paper=policy.paper,
-            arguments=arguments_at(policy, ARGUMENTS_AT),
+            arguments=arguments,
             origin=policy.origin,
             arguments_at_tokens=ARGUMENTS_AT,
             levels=by_kind(policy.levels_among(self.setting.points)),
@@ -190,17 +176,7 @@ def package_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
-def arguments_at(policy: Policy, tokens: int) -> dict[str, int | float | str]:
-    """Reads the arguments of a press for a context of so many tokens at a typical level; none if it cannot be built."""
-    try:
-        situation = policy.typical_situation(tokens, tokens // 8)
-        return arguments_of(policy.build(situation)) | policy.arguments_in(situation)
-    except Exception:  # a plug-in's, which each record tells of
-        return {}
-
-
 ROOT = Path(__file__).parents[2]  # the folder that holds the four packages
-
 SOURCES = (  # folders and files from whose code the values of a run's tables follow
     "datasets_gen/examples",
     "datasets_gen/writing",
@@ -212,19 +188,13 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
     "kvbench/prompts",
     "kvbench/engine",
     "kvbench/experiments",
-    "kvbench/store/interventions.py",
-    "kvbench/store/numerics.py",
-    "kvbench/store/observed.py",
-    "kvbench/store/scoring.py",
-    "kvbench/store/tables.py",
+    *(f"kvbench/store/{name}.py" for name in ("interventions", "numerics", "observed", "scoring", "tables")),
 )
 
 
 def source_files(root: Path = ROOT) -> list[Path]:
-    """Lists the files that results depend on, relative to the folder that holds the packages: code, and the words and
-    phrasings of texts."""
-    places = [root / name for name in SOURCES]
-    paths = [path for place in places for path in (place.rglob("*") if place.is_dir() else [place])]
+    """Lists the files that results depend on, code and words, relative to the folder of the packages."""
+    paths = [path for name in SOURCES for path in (root / name, *(root / name).rglob("*"))]
     return sorted(path.relative_to(root) for path in paths if path.suffix in (".py", ".json"))
 
 

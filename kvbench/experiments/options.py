@@ -26,22 +26,20 @@ def parse_points(
     random policies; ``comparing``: with the few default levels of a comparison. :class:`KVBenchError` for a text that
     names no levels, two kinds that one policy would take both, and a policy that takes none of what is given."""
     try:
-        given = [Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text)]
         # Controls stand beside what is named: their levels are run for their own sake only where nothing else is.
         named = [policy for policy in policies if policy.kinds and policy.name not in CONTROLS] or policies
         kinds = tuple(texts) or tuple(dict.fromkeys(policy.kinds[0] for policy in named if policy.kinds))
-        if not given:
-            defaults = {kind: _default_levels(kind, policies, comparing) for kind in kinds}
-            if needed := [kind for kind, text in defaults.items() if not text]:
-                raise KVBenchError(f"say at which levels: give {KINDS[needed[0]].option}")
-            given = [Level(kind, value) for kind, text in defaults.items() for value in KINDS[kind].parse(text)]
+        given = texts or {kind: _default_levels(kind, policies, comparing) for kind in kinds}
+        if not texts and (needed := [kind for kind, text in given.items() if not text]):
+            raise KVBenchError(f"say at which levels: give {KINDS[needed[0]].option}")
+        levels = [Level(kind, value) for kind, text in given.items() for value in KINDS[kind].parse(text)]
     except LevelError as error:
         raise KVBenchError(str(error)) from error
     for policy in sorted(policies, key=lambda policy: policy.name in CONTROLS):  # controls last: nobody named them
         _check_kinds(policy, kinds)
     if not 1 <= repeats <= MOST_REPEATS:
         raise KVBenchError(f"--repeats is 1 or more and at most {MOST_REPEATS}, not {repeats}")
-    return points_of(given, repeats)
+    return points_of(levels, repeats)
 
 
 def _default_levels(kind: str, policies: Sequence[Policy], comparing: bool) -> str:
@@ -53,15 +51,13 @@ def _default_levels(kind: str, policies: Sequence[Policy], comparing: bool) -> s
 
 
 def _check_kinds(policy: Policy, kinds: Sequence[str]) -> None:
-    taken = [kind for kind in kinds if kind in policy.kinds]
+    given = {kind: KINDS[kind].option for kind in kinds}
+    taken = [option for kind, option in given.items() if kind in policy.kinds]
     if len(taken) > 1:
-        options = " and ".join(KINDS[kind].option for kind in taken)
-        raise KVBenchError(f"{options} are two ways to ask {policy.name} for the same: give one of them")
+        raise KVBenchError(f"{' and '.join(taken)} are two ways to ask {policy.name} for the same: give one of them")
     if policy.kinds and not taken and policy.name not in CONTROLS:
         options = " or ".join(KINDS[kind].option for kind in policy.kinds)
-        raise KVBenchError(
-            f"{policy.name} takes none of {', '.join(KINDS[kind].option for kind in kinds)}: give {options}"
-        )
+        raise KVBenchError(f"{policy.name} takes none of {', '.join(given.values())}: give {options}")
 
 
 def choose(
@@ -93,8 +89,7 @@ def check_count(option: str, value: int) -> int:
 
 
 def contexts_of(task: Task, profile: str, limit: int | None, of_suite: int | None = None) -> int:
-    """Counts the contexts of a task that a profile takes, or a limit where one is given; the limit of a suite takes all
-    of a task that has fewer."""
+    """Counts the contexts of a task by its profile, or by a limit; that of a suite may be more than there are."""
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
     if limit is not None:
@@ -119,27 +114,17 @@ def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
     that has fewer levels is asked at its highest, and so is one that is not named."""
     if difficulty in (None, AUTO):
         return list(tasks)
-    levels = _levels_in(difficulty, tasks)
-    return [
-        at_level(task, min(level, task.top_level)) if (level := levels.get(task.name)) is not None else task
-        for task in tasks
-    ]
-
-
-def _levels_in(difficulty: str, tasks: Sequence[Task]) -> dict[str, int]:
-    """Reads levels by the name of a task; those without levels have none."""
     leveled = {task.name: task for task in tasks if task.top_level > 0}
-    if re.fullmatch(r"\d{1,3}", difficulty.strip()):
-        return dict.fromkeys(leveled, int(difficulty))
-    levels = {}
-    for part in difficulty.split(","):
+    levels: dict[str, int] = {}
+    is_of_all = re.fullmatch(r"\d{1,3}", difficulty.strip())
+    for part in [f"{name}={difficulty}" for name in leveled] if is_of_all else difficulty.split(","):
         name, equals, level = (text.strip() for text in part.partition("="))
         if not equals or not re.fullmatch(r"\d{1,3}", level):
             raise KVBenchError(f"--difficulty is a level, {AUTO}, or task=level,task=level, not '{difficulty}'")
         if name not in leveled:
             raise KVBenchError(f"--difficulty {part.strip()}: {unknown_name('task with levels', name, leveled)}")
-        levels[name] = int(level)
-    return levels
+        levels[name] = min(int(level), leveled[name].top_level)
+    return [at_level(task, levels[task.name]) if task.name in levels else task for task in tasks]
 
 
 def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:

@@ -3,17 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from datasets_gen import (
-    FAMILIES,
-    FROM_DATA,
-    RULER,
-    TASKS,
-    Task,
-    by_name,
-    get_task,
-    is_file_of_questions,
-    unknown_name,
-)
+from datasets_gen import FAMILIES, FROM_DATA, RULER, TASKS, Task, by_name, get_task, is_file_of_questions, unknown_name
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
@@ -201,8 +191,7 @@ SUITES: Mapping[str, Suite] = {
 
 
 def coverage_of(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Suite:
-    """Combines ``--suite``, ``--tasks``, ``--policies`` and ``--compress``: a suite brings its tasks, and whatever else
-    is not named."""
+    """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its own."""
     if suite is None:
         scope = compress or "context"
         known = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}

@@ -16,26 +16,14 @@ from typing import Any
 import torch
 from huggingface_hub import logging as hub_logging
 from kvpress import SUPPORTED_MODELS
-from transformers import (
-    AutoModelForCausalLM,
-    Gemma3ForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForCausalLM, Gemma3ForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import adapter_of, model_source
 from kvbench.models.precision import choose_device, choose_dtype
-from kvbench.models.pretrained import (
-    NO_CODE,
-    Ends,
-    check_fields,
-    end_of_turn,
-    read_config,
-    read_tokenizer,
-)
+from kvbench.models.pretrained import NO_CODE, Ends, check_fields, end_of_turn, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
@@ -60,14 +48,12 @@ class LoadedModel:
 
     @cached_property
     def device(self) -> torch.device:
-        """Returns the device of the network and remembers it: the network searches its modules, and :meth:`clock` asks
-        very often."""
+        """Returns the device of the network, which would search its modules each time."""
         return self.network.device
 
     @cached_property
     def windows(self) -> tuple[int | None, ...]:
-        """Returns by layer how many tokens back a sliding layer sees that presses leave whole, ``None`` for a layer
-        that presses compress."""
+        """Returns by layer how far back a sliding layer sees that presses leave whole; ``None`` for all others."""
         layers = [layer.self_attn for layer in decoder_of(self.network).layers]
         return tuple(attention_window(layer) if is_left_whole(layer) else None for layer in layers)
 
@@ -98,9 +84,7 @@ class LoadedModel:
 
 def decoder_of(network: PreTrainedModel) -> Any:
     """Returns the stack of decoder layers, where kvpress looks for it (Gemma 3 has it inside a multi-modal model)."""
-    decoder = network.model
-    inner = getattr(decoder, "language_model", None)
-    return decoder if inner is None else inner
+    return getattr(network.model, "language_model", None) or network.model
 
 
 def embeddings_of(network: PreTrainedModel) -> int:
@@ -136,12 +120,10 @@ def check_places(what: str, model: str, tokens: int, limit: int) -> None:
 
 
 def rotation_switch(model: LoadedModel) -> int | None:
-    """Returns the tokens beyond which a model with longrope turns all keys of a pass by other angles; None for any
-    other model."""
+    """Returns the tokens beyond which longrope turns all keys of a pass by other angles, if a model has it."""
     parameters = getattr(model.network.config.get_text_config(), "rope_parameters", None) or {}
-    if parameters.get("rope_type") != "longrope":
-        return None
-    return int(parameters["original_max_position_embeddings"])
+    is_longrope = parameters.get("rope_type") == "longrope"
+    return int(parameters["original_max_position_embeddings"]) if is_longrope else None
 
 
 @contextmanager
@@ -156,12 +138,13 @@ def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
 
 
 def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None) -> LoadedModel:
-    """Loads a causal language model that kvpress supports, with the fused attention that every policy runs on. The
-    ``device_map`` ``auto`` spreads its layers over all GPUs that the process sees."""
+    """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of the process."""
     source, adapter = model_source(name), adapter_of(name)
     where = choose_device(device)
-    if device_map is not None:
-        check_spreading(where)
+    if device_map is not None and where.type != "cuda":
+        raise KVBenchError("--device-map auto spreads weights over GPUs, and there is none: leave it out")
+    if device_map is not None and find_spec("accelerate") is None:
+        raise KVBenchError("--device-map auto needs accelerate, which is not installed: pip install accelerate")
     precision = choose_dtype(dtype, where, name)
     transformers_logging.set_verbosity_error()
     logging.getLogger("kvpress").setLevel(logging.ERROR)  # some presses say for each context how slow they are
@@ -174,10 +157,12 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         check_architecture(name, config.architectures or [])
         text = config.get_text_config()
         check_heads(text.num_attention_heads, getattr(text, "num_key_value_heads", None))
-        options = {"dtype": precision, "attn_implementation": "sdpa"}
-        if device_map is not None:
-            options["device_map"] = device_map
-        network, report = _read_network(source, config, options)
+        options = {"dtype": precision, "attn_implementation": "sdpa", "device_map": device_map}
+        if is_gguf(Path(source)):
+            loaded: Any = load_gguf(Path(source), config, **options)
+        else:
+            loaded = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **NO_CODE, **options)
+        network, report = loaded
         check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
         _check_weights(name, report)
         tokenizer = read_tokenizer(source)
@@ -189,11 +174,10 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         raise
     except Exception as error:  # damaged files raise anything
         hint = "" if Path(source).exists() else " (--model reference needs no network)"
-        raise KVBenchError(
-            f"cannot load the model '{name}': {type(error).__name__}: {first_line(error)}{hint}"
-        ) from error
+        reason = f"{type(error).__name__}: {first_line(error)}{hint}"
+        raise KVBenchError(f"cannot load the model '{name}': {reason}") from error
     if device_map is None:
-        network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
+        network = network.to(where)
     else:
         check_spread(name, {parameter: weight.device.type for parameter, weight in network.named_parameters()})
     for parameter, weight in network.named_parameters():
@@ -202,95 +186,61 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     return wrap_model(name, network, tokenizer, fingerprint_of(source, config, adapter))
 
 
-def _read_network(source: str, config: Any, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Mapping[str, Any]]:
-    """Reads the weights of a model; returns the network, and what transformers reports of it."""
-    if is_gguf(Path(source)):
-        loaded: Any = load_gguf(Path(source), config, **options)
-    else:
-        loaded = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **NO_CODE, **options)
-    network, report = loaded
-    return network, report
-
-
 def check_heads(heads: int, key_heads: int | None) -> None:
-    """Raises :class:`KVBenchError` where query heads cannot share the heads that have keys, of which a layer has as
-    many as query heads if none are given."""
+    """Raises :class:`KVBenchError` where query heads cannot share the heads that have keys."""
     if key_heads and heads % key_heads:
         raise KVBenchError(f"{heads} heads cannot share {key_heads} key heads evenly")
-
-
-def check_spreading(device: torch.device) -> None:
-    """Raises :class:`KVBenchError` if weights cannot be spread over GPUs here."""
-    if device.type != "cuda":
-        raise KVBenchError("--device-map auto spreads weights over GPUs, and there is none: leave it out")
-    if find_spec("accelerate") is None:
-        raise KVBenchError("--device-map auto needs accelerate, which is not installed: pip install accelerate")
 
 
 def check_spread(name: str, kinds: Mapping[str, str]) -> None:
     """Raises :class:`KVBenchError` if a weight is not on a GPU: it would be fetched for every token, and presses read
     it where it is. ``kinds`` maps weights to kinds of device; accelerate puts weights on the disk on ``meta``."""
-    elsewhere = [weight for weight, kind in kinds.items() if kind != "cuda"]
-    if elsewhere:
-        raise KVBenchError(
-            f"'{name}' does not fit on the GPUs ({elsewhere[0]} and {len(elsewhere) - 1} more weights would "
-            "stay outside): use more or larger ones (on Ray: --gpus-per-worker), or --dtype bfloat16"
-        )
+    if elsewhere := [weight for weight, kind in kinds.items() if kind != "cuda"]:
+        outside = f"{elsewhere[0]} and {len(elsewhere) - 1} more weights would stay outside"
+        advice = "use more or larger ones (on Ray: --gpus-per-worker), or --dtype bfloat16"
+        raise KVBenchError(f"'{name}' does not fit on the GPUs ({outside}): {advice}")
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """Loads the tokenizer alone: a process that only sends work to others needs no weights."""
     try:
-        tokenizer = read_tokenizer(model_source(name))
+        return read_tokenizer(model_source(name))
     except KVBenchError:
         raise
     except Exception as error:
         raise KVBenchError(f"cannot load the tokenizer of '{name}': {first_line(error)}") from error
-    return tokenizer
 
 
 def check_architecture(name: str, architectures: Sequence[str]) -> None:
-    """Refuses an architecture before any weight is read."""
-    known = [model.__name__ for model in RUNNABLE_MODELS]
+    """Raises :class:`KVBenchError` for an architecture that kvpress does not know, before any weight is read."""
+    known = sorted(model.__name__ for model in RUNNABLE_MODELS)
     if architectures and not set(architectures) & set(known):
-        raise _unsupported_error(name, architectures[0])
-
-
-def _unsupported_error(name: str, architecture: str) -> KVBenchError:
-    known = ", ".join(sorted(model.__name__ for model in RUNNABLE_MODELS))
-    return KVBenchError(f"kvpress does not support {architecture} ('{name}'): use one of {known}")
+        raise KVBenchError(f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(known)}")
 
 
 def _check_weights(name: str, report: Mapping[str, Any]) -> None:
-    """Refuses weights that do not match the configuration: transformers draws missing weights at random, and ignores
-    layers that the configuration does not count."""
+    """Refuses weights that do not match the configuration, which transformers ignores or draws at random."""
     surplus = [key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key]
-    wrong = {"lacks": sorted(report["missing_keys"]), "has, beyond its config,": sorted(surplus)}
-    for what, keys in wrong.items():
+    for what, keys in (("lacks", report["missing_keys"]), ("has, beyond its config,", surplus)):
         if keys:
-            raise KVBenchError(
-                f"the checkpoint '{name}' {what} {keys[0]} ({len(keys)} in all): its config.json and its weights "
-                "do not belong together"
-            )
+            strange = f"the checkpoint '{name}' {what} {min(keys)} ({len(keys)} in all)"
+            raise KVBenchError(f"{strange}: its config.json and its weights do not belong together")
 
 
 def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuses a damaged tokenizer: for a folder without one, transformers makes an empty tokenizer, which turns every
     context into one token."""
     words = "Where does the mentor of Ana live?"
-    count = len(tokenizer.encode(words, add_special_tokens=False))
-    if count < len(words.split()):
-        raise KVBenchError(
-            f"the tokenizer of '{name}' makes {count} tokens of '{words}': its files are missing or damaged"
-        )
+    if (count := len(tokenizer.encode(words, add_special_tokens=False))) < len(words.split()):
+        made = f"the tokenizer of '{name}' makes {count} tokens of '{words}'"
+        raise KVBenchError(f"{made}: its files are missing or damaged")
 
 
 def wrap_model(
     name: str, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fingerprint: str
 ) -> LoadedModel:
     """Wraps a network that is in memory; raises :class:`KVBenchError` if kvpress does not know its architecture."""
-    if not isinstance(network, RUNNABLE_MODELS):
-        raise _unsupported_error(name, type(network).__name__)
+    check_architecture(name, [type(network).__name__])
     network = network.eval()
     return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network))
 
@@ -340,8 +290,6 @@ def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str,
         try:
             policy.build(policy.typical_situation(1024)).post_init_from_model(model.network)
         except Exception as error:  # the hub's, a press's
-            missing[policy.name] = (
-                f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded "
-                f"({type(error).__name__}: {first_line(error)[:100]})"
-            )
+            needed = f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded"
+            missing[policy.name] = f"{needed} ({type(error).__name__}: {first_line(error)[:100]})"
     return missing

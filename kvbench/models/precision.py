@@ -2,7 +2,8 @@
 
 import copy
 import time
-from collections.abc import Sequence
+import timeit
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import torch
@@ -14,7 +15,6 @@ from kvbench.system.errors import KVBenchError, first_line
 # Rows, columns and what is summed over: a question in a layer of a small model. A processor without instructions for
 # bfloat16 takes 0.1 s for it and 2 s for four times a context, as torch then converts number by number.
 PRODUCT = (64, 512, 1024)
-ATTEMPTS = 3
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 MULTIPLIED = {  # by dtype, what tells whether this processor multiplies it
     "bfloat16": torch.ops.mkldnn._is_mkldnn_bf16_supported,
@@ -53,7 +53,12 @@ def _rounded(weight: torch.Tensor, bias: torch.Tensor | None, given: torch.Tenso
 @cache
 def faster_dtype() -> torch.dtype:
     """Measures once in a process, in milliseconds, whether this processor multiplies bfloat16 faster than float32."""
-    return faster_of(_seconds_of_product(torch.float32), _seconds_of_product(torch.bfloat16))
+    rows, columns, inner = PRODUCT
+    seconds = []
+    for dtype in (torch.float32, torch.bfloat16):
+        left, right = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, columns, dtype=dtype)
+        seconds.append(best_seconds(lambda left=left, right=right: torch.mm(left, right)))  # type: ignore[misc]
+    return faster_of(*seconds)
 
 
 def faster_of(float32_seconds: float, bfloat16_seconds: float) -> torch.dtype:
@@ -62,15 +67,14 @@ def faster_of(float32_seconds: float, bfloat16_seconds: float) -> torch.dtype:
     return torch.bfloat16 if float32_seconds >= WORTH * bfloat16_seconds else torch.float32
 
 
-def _seconds_of_product(dtype: torch.dtype) -> float:
-    """Times a product in its best of a few attempts; the first prepares the product and is not counted."""
-    rows, columns, inner = PRODUCT
-    left, right = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, columns, dtype=dtype)
-    times = []
-    for _ in range(1 + ATTEMPTS):
-        started = time.perf_counter()
-        torch.mm(left, right)
-        times.append(time.perf_counter() - started)
+def processor_seconds() -> float:
+    """Returns the processor time of this process so far; with several threads, of which some wait, the clock's."""
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
+def best_seconds(work: Callable[[], object]) -> float:
+    """Times work in its best of five attempts, after one that prepares it."""
+    times = timeit.repeat(work, number=1, repeat=6, timer=processor_seconds)
     return min(times[1:])
 
 
@@ -83,9 +87,8 @@ def check_dtypes(names: Sequence[str], device: torch.device) -> None:
                 numbers, numbers, numbers @ torch.ones_like(numbers).mT @ numbers
             )
         except RuntimeError as error:
-            raise KVBenchError(
-                f"--dtypes: this {device.type} has no {name} ({first_line(error)}): leave it out"
-            ) from None
+            reason = f"this {device.type} has no {name} ({first_line(error)})"
+            raise KVBenchError(f"--dtypes: {reason}: leave it out") from None
 
 
 def choose_device(name: str) -> torch.device:

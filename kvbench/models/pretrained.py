@@ -59,8 +59,7 @@ class Ends(BaseModel):
 
 
 def read_config(source: str) -> Any:
-    """Reads a configuration; raises :class:`KVBenchError` for a size that no model has, and whatever transformers
-    raises of files that it cannot read."""
+    """Reads a configuration; :class:`KVBenchError` for a size that no model has, and any error of transformers."""
     place = Path(source)
     config = read_gguf_config(place) if is_gguf(place) else AutoConfig.from_pretrained(source, **NO_CODE)
     what = f"the header of '{source}'" if is_gguf(place) else f"config.json of '{source}'"
@@ -88,14 +87,12 @@ def run_template(tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, s
     """Returns the text of a conversation; raises :class:`KVBenchError` for a template that is broken."""
     try:
         with time_bound(TEMPLATE_SECONDS, "it takes longer than ten seconds"), memory_bound(CPU, TEMPLATE_BYTES):
-            text = str(
-                tokenizer.apply_chat_template(
-                    [dict(turn) for turn in turns],
-                    add_generation_prompt=begin_answer,
-                    tokenize=False,
-                    enable_thinking=False,
-                )
-            )
+            options: dict[str, Any] = {
+                "add_generation_prompt": begin_answer,
+                "tokenize": False,
+                "enable_thinking": False,
+            }
+            text = str(tokenizer.apply_chat_template([dict(turn) for turn in turns], **options))
     except (Exception, TookTooLongError) as error:
         raise KVBenchError(f"the chat template of the tokenizer is broken: {description_of(error)}") from error
     if len(text) > TEMPLATE_CHARACTERS:
@@ -104,8 +101,7 @@ def run_template(tokenizer: PreTrainedTokenizerBase, turns: Sequence[dict[str, s
 
 
 def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Returns the special token that the chat template writes behind an answer, which a checkpoint's
-    generation_config.json may not name; nothing where there is none."""
+    """Returns the special token, if any, that the chat template writes behind an answer: a checkpoint may lack it."""
     if tokenizer.chat_template is None:
         return ()
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": ANSWER}]
@@ -119,35 +115,21 @@ def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
 
 
 def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShape | None:
-    """Returns the shape of the cache, in the dtype that the model is loaded in; ``None`` for a configuration that
-    cannot be read, of which loading tells."""
+    """Returns the shape of the cache; ``None`` for a configuration that cannot be read, of which loading tells."""
     numbers = str(choose_dtype(dtype, choose_device(device), model)).removeprefix("torch.")
     try:
-        config = read_config(model_source(model)).get_text_config()
-        return cache_shape(config, numbers)
+        return cache_shape(read_config(model_source(model)).get_text_config(), numbers)
     except Exception:  # damaged files raise anything
         return None
 
 
-def has_one_key_head(model: str) -> bool:
-    """Tells whether each layer of a model has one key head; of one whose configuration cannot be read it is not
-    known to have."""
-    shape = shape_of(model)
-    return shape is not None and shape.kv_heads == 1
-
-
 def cache_shape(config: Any, dtype: str) -> ModelShape:
-    """Returns the shape of a cache of such numbers; ``config``: that of a decoder of text."""
-    heads = config.num_key_value_heads
-    return ModelShape(config.num_hidden_layers, heads, head_size_of(config), dtype, windows_of(config))
-
-
-def windows_of(config: Any) -> tuple[int, ...]:
-    """Returns the windows of the sliding layers that presses leave whole (:func:`is_left_whole`); ``config``: that of a
-    decoder of text."""
-    if not isinstance(config, Gemma3TextConfig) or config.layer_types is None or config.sliding_window is None:
-        return ()
-    return (config.sliding_window,) * config.layer_types.count("sliding_attention")
+    """Returns the shape of a cache of such numbers, with the windows of the sliding layers that presses leave whole
+    (:func:`is_left_whole`); ``config``: that of a decoder of text."""
+    windows: tuple[int, ...] = ()
+    if isinstance(config, Gemma3TextConfig) and config.layer_types is not None and config.sliding_window is not None:
+        windows = (config.sliding_window,) * config.layer_types.count("sliding_attention")
+    return ModelShape(config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), dtype, windows)
 
 
 def head_size_of(config: Any) -> int:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel
 
 from kvbench.system.errors import KVBenchError
@@ -58,37 +57,27 @@ class Snapshot:
     """The state of a model when it was loaded."""
 
     parts: Mapping[str, Any]  # modules and the configuration, by name
-    attributes: Mapping[str, Mapping[str, Any]]  # plain values of each part, such as a scale, and a replaced forward
-    children: Mapping[str, Mapping[str, nn.Module | None]]  # the modules inside each module
+    # Of each part its plain values, such as a scale, the modules inside it, and a replaced forward.
+    attributes: Mapping[str, Mapping[str, Any]]
     tensors: Mapping[str, TensorState]  # weights and buffers by name
 
     @classmethod
     def of(cls, network: PreTrainedModel) -> Self:
         parts = dict(_parts(network))
-        modules = {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
-        return cls(
-            parts,
-            {name: _attributes(part) for name, part in parts.items()},
-            {name: dict(module._modules) for name, module in modules.items()},
-            {
-                f"{name}.{key}": TensorState.of(place, key, tensor)
-                for name, module in modules.items()
-                for place in (module._parameters, module._buffers)
-                for key, tensor in place.items()
-                if tensor is not None
-            },
-        )
+        tensors = {
+            f"{name}.{key}": TensorState.of(place, key, tensor)
+            for name, part in parts.items()
+            for place in (getattr(part, "_parameters", {}), getattr(part, "_buffers", {}))
+            for key, tensor in place.items()
+            if tensor is not None
+        }
+        return cls(parts, {name: _attributes(part) for name, part in parts.items()}, tensors)
 
     def first_change(self, by_content: bool = True) -> str:
         """Names the first part that has changed; an empty text if none has.
 
         Without ``by_content`` no weight is read, which is fast; then only a write through ``.data`` is not seen.
         """
-        for name, children in self.children.items():
-            present = self.parts[name]._modules
-            for key, child in children.items():
-                if present.get(key) is not child:
-                    return f"{name}.{key}"
         for name, part in self.parts.items():
             if hook := _strange_hook(part):
                 return f"{name}.{hook}"
@@ -103,34 +92,28 @@ def _parts(network: PreTrainedModel) -> Iterator[tuple[str, Any]]:
     """Yields modules and the configuration, except rotary embeddings that may change with the longest context."""
     yield "config", network.config
     yield "text config", network.config.get_text_config()
-    yield from ((name or "network", part) for name, part in network.named_modules() if not _is_dynamic(part))
-
-
-def _is_dynamic(module: nn.Module) -> bool:
-    return getattr(module, "rope_type", "default") not in ("default", "linear", "llama3", "yarn")
+    for name, part in network.named_modules():
+        if getattr(part, "rope_type", "default") in ("default", "linear", "llama3", "yarn"):
+            yield name or "network", part
 
 
 def _attributes(part: Any) -> dict[str, Any]:
-    """Returns the plain values of a part, and its forward pass if it is not that of its class.
+    """Returns the plain values of a part, its modules, and its forward pass if it is not that of its class.
 
     A press that puts its own in place and then the old one back leaves the class's own on the part itself.
     """
     values = {name: value for name, value in vars(part).items() if isinstance(value, PLAIN)}
+    values |= vars(part).get("_modules", {})
     forward = vars(part).get("forward", OF_CLASS)
     is_own = forward is OF_CLASS or getattr(forward, "__func__", None) is type(part).forward
     return values if is_own else {**values, "forward": forward or "none"}
 
 
-def _is_expected(hook: Any) -> bool:
-    """Tells whether a hook belongs to kvbench, or to transformers, which adds one when a model first returns hidden
-    states."""
-    return str(getattr(hook, "__module__", "")).startswith(("kvbench.", "transformers."))
-
-
 def _strange_hook(part: Any) -> str:
-    """Names the kind of the first hook that is not expected."""
+    """Names the kind of the first hook that is neither kvbench's nor that of transformers for hidden states."""
     hooks = ((kind, hook) for kind in HOOKS for hook in getattr(part, kind, {}).values())
-    return next((kind for kind, hook in hooks if not _is_expected(hook)), "")
+    expected = ("kvbench.", "transformers.")
+    return next((kind for kind, hook in hooks if not str(getattr(hook, "__module__", "")).startswith(expected)), "")
 
 
 def _sum(tensor: torch.Tensor) -> int:

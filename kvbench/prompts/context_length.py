@@ -23,8 +23,7 @@ Tokens = int | Literal["usual"] | None  # of a context; usual: what each task ha
 
 
 def default_tokens(suite: str | None, tasks: str | None) -> Tokens:
-    """Returns the tokens of a context where none are given: None in a suite, and where a task has texts that are not
-    generated."""
+    """Returns the tokens of a context where none are given: None in a suite, and for texts that are not generated."""
     names = [name.strip() for name in (tasks or "").split(",")]
     given = any(name in FROM_DATA or is_file_of_questions(name) for name in names)
     return None if suite or given else USUAL
@@ -34,10 +33,8 @@ def tokens_of_run(given: str | None, suite: str | None, tasks: str | None) -> To
     """Returns the tokens of every context of a run, as ``--context-tokens`` takes them."""
     if given is None:
         return default_tokens(suite, tasks)
-    if given == NATIVE:
-        return None
-    if given == USUAL:
-        return USUAL
+    if given in (NATIVE, USUAL):
+        return None if given == NATIVE else USUAL
     if not re.fullmatch(r"-?\d{1,9}", given):
         raise KVBenchError(f"--context-tokens is a number of tokens or {NATIVE}, not '{given}'")
     return int(given)
@@ -51,8 +48,16 @@ def lengthen(
     tokens."""
     if tokens is not None or depth is not None:
         check_takes_length(tasks)
-    name = Path(counted_by).name
-    return [_lengthen(task, tokens_of(task, tokens), depth, count, name) for task in tasks]
+    longer = []
+    for task in tasks:
+        if (of_task := tokens_of(task, tokens)) is not None:
+            length = Length(of_task, count, depth, Path(counted_by).name)
+            longer.append((task.with_length or partial(in_prose, task))(length))
+        elif depth is not None:
+            raise KVBenchError("--depth needs a length: give --context-tokens too")
+        else:
+            longer.append(task)
+    return longer
 
 
 def tokens_of(task: Task, tokens: Tokens) -> int | None:
@@ -63,27 +68,16 @@ def tokens_of(task: Task, tokens: Tokens) -> int | None:
     return task.usual_tokens if tokens == USUAL or task.name in RULER else None
 
 
-def _lengthen(task: Task, tokens: int | None, depth: float | None, count: Count, counted_by: str) -> Task:
-    if tokens is not None:
-        return (task.with_length or partial(in_prose, task))(Length(tokens, count, depth, counted_by))
-    if depth is not None:
-        raise KVBenchError("--depth needs a length: give --context-tokens too")
-    return task
-
-
 def check_takes_length(tasks: Sequence[Task]) -> None:
     """Raises :class:`KVBenchError` for a task whose contexts are not generated, nor cut from a longer text."""
     for task in tasks:
         if (task.name in FROM_DATA or task.most is not None) and task.with_length is None:
-            longer = ": give the text with --data" if task.name == PROSE.name else ""
-            raise KVBenchError(
-                f"--context-tokens and --depth are for generated contexts: those of {task.name} are not{longer}"
-            )
+            longer = f"those of {task.name} are not{': give the text with --data' if task.name == PROSE.name else ''}"
+            raise KVBenchError(f"--context-tokens and --depth are for generated contexts: {longer}")
 
 
 def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:
-    """Lengthens one task by the tokens of a model of kvbench (by default ``reference``), a local one or a hub model.
-    The tokenizer is loaded when it counts the first text."""
+    """Lengthens one task by the tokens of a model (default ``reference``), loaded when it counts the first text."""
     if tokenizer is not None and tokens is None:
         raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
     if tokens is None and depth is None:

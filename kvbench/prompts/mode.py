@@ -22,16 +22,12 @@ SENTENCE_TOKENS = 32  # that an answer may have which is a sentence: 16, enough 
 def asked_of(tasks: Sequence[Task], model: str, answer_prefix: AnswerPrefix = "auto") -> list[Task]:
     """Returns the tasks as they are asked of a model of that name. ``auto`` begins the answers of every model but the
     shipped ones, which were taught without; where these are adapters, in the tasks that they were taught."""
-    return [
-        task
-        if task.role == "text" or (answer_prefix != "on" and _is_taught(model, task))
-        else _asked(task, answer_prefix != "off")
-        for task in tasks
-    ]
-
-
-def _is_taught(model: str, task: Task) -> bool:
-    return model in REFERENCE_MODELS or (model in ADAPTERS and task.name in TASKS)
+    asked = []
+    for task in tasks:
+        is_taught = model in REFERENCE_MODELS or (model in ADAPTERS and task.name in TASKS)
+        as_it_is = task.role == "text" or (answer_prefix != "on" and is_taught)
+        asked.append(task if as_it_is else _asked(task, answer_prefix != "off"))
+    return asked
 
 
 def _asked(task: Task, begins: bool) -> Task:

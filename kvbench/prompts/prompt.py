@@ -32,6 +32,7 @@ LONGEST_SHOWN = 300  # characters of a context in a prompt that people look at
 _SENTENCE = re.compile(r"[.!?]+[\"'”’)\]]*")
 _INITIAL = re.compile(r"[A-Z]")
 Role = Literal["user", "system", "text"]
+Texts = Sequence[tuple[Question, str]]  # what is decoded for each question
 Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text
 
 
@@ -66,8 +67,7 @@ NO_ENDS = AnswerEnds()
 
 
 def answer_ends(tokenizer: PreTrainedTokenizerBase, task: Task) -> AnswerEnds:
-    """Returns what ends the answers of a task; nothing for a chat model that begins its answers itself, or for a task
-    whose answers take all of their tokens."""
+    """Returns what ends answers; nothing where a chat model begins them itself, or where they take all tokens."""
     base = tokenizer.chat_template is None
     if task.role == "text" or task.answer_end == "tokens" or not (task.begins_answers or base):
         return NO_ENDS
@@ -79,11 +79,10 @@ def answer_ends(tokenizer: PreTrainedTokenizerBase, task: Task) -> AnswerEnds:
 @lru_cache(maxsize=8)  # a vocabulary has up to 262,144 tokens
 def _ends_of(tokenizer: Tokenizer) -> AnswerEnds:
     texts: Sequence[str] = tokenizer.decode_batch([[token] for token in range(tokenizer.get_vocab_size())])
-    numbered = list(enumerate(texts))
     return AnswerEnds(
-        tuple(token for token, text in numbered if "\n" in text),
-        tuple(token for token, text in numbered if _SENTENCE.fullmatch(text.strip())),
-        tuple(token for token, text in numbered if _INITIAL.fullmatch(text.strip())),
+        tuple(token for token, text in enumerate(texts) if "\n" in text),
+        tuple(token for token, text in enumerate(texts) if _SENTENCE.fullmatch(text.strip())),
+        tuple(token for token, text in enumerate(texts) if _INITIAL.fullmatch(text.strip())),
     )
 
 
@@ -150,10 +149,8 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
     """Cuts the chat template around a context. The context begins the user's turn, as in kvpress's pipeline, or it is
     the whole system's turn, and the question is the user's turn. Around running text there is none."""
     if not tokenizer.is_fast:
-        raise KVBenchError(
-            f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs: "
-            "use a checkpoint with a fast tokenizer"
-        )
+        lack = f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs"
+        raise KVBenchError(f"{lack}: use a checkpoint with a fast tokenizer")
     if role == "text":
         return Template(tokenizer.bos_token or "", " ", "")
     if tokenizer.chat_template is None:  # a base model, which answers where a cue stands and else goes on asking
@@ -163,16 +160,12 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
     if role == "system":
         turns = [{"role": "system", "content": context}, {"role": "user", "content": question}]
     text = run_template(tokenizer, turns)
+    broken = "the chat template of the tokenizer"
     for mark, whose in ((context, role), (question, "user")):
         if text.count(mark) != 1:
-            raise KVBenchError(
-                f"the chat template of the tokenizer holds the {whose}'s turn {text.count(mark)} times, "
-                "where once is needed"
-            )
+            raise KVBenchError(f"{broken} holds the {whose}'s turn {text.count(mark)} times, where once is needed")
     if text.index(question) < text.index(context):
-        raise KVBenchError(
-            "the chat template of the tokenizer puts the question before the context: what is compressed is read first"
-        )
+        raise KVBenchError(f"{broken} puts the question before the context: what is compressed is read first")
     head, _, rest = text.partition(context)
     between, _, tail = rest.partition(question)
     return Template(head, between, tail)
@@ -188,8 +181,8 @@ def without_system_turn(tokenizer: PreTrainedTokenizerBase, tasks: Sequence[Task
     try:
         chat_template(tokenizer, "system")
     except KVBenchError as error:
-        reason = f"the chat template has no turn of a system, which the contexts of {{}} are ({error})"
-        return {name: f"{name}: {reason.format(name)}" for name in of_system}
+        reason = "the chat template has no turn of a system, which the contexts of"
+        return {name: f"{name}: {reason} {name} are ({error})" for name in of_system}
     return {}
 
 
@@ -205,8 +198,7 @@ def split_question(template: Template, task: Task, question: Question, mode: Mod
 
 
 def ending(template: Template, task: Task, question: Question) -> str:
-    """Returns what stands behind a question: the tail of the template and, where the task begins answers, the answer
-    prefix, in the assistant's turn."""
+    """Returns what stands behind a question: the template's tail and the answer prefix, if any."""
     if not (task.begins_answers and question.answer_prefix):
         return template.tail
     joint = "" if template.tail[-1:].isspace() else " "
@@ -258,27 +250,18 @@ def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Examp
     """Builds one prompt for the context and all its questions (``agnostic``), or one for each question with the
     question inside the compressed region (``aware``), as kvpress's evaluation does."""
     template = chat_template(tokenizer, task.role)
-    if mode == "agnostic":
-        questions = [
-            (question, split_question(template, task, question, mode)[1] + ending(template, task, question))
-            for question in example.questions
-        ]
-        return [_build_prompt(tokenizer, task, example, template.head, example.context, questions)]
-    prompts = []
+    texts: list[tuple[str, Texts]] = []  # what is compressed behind the context, and what is decoded then
     for question in example.questions:
-        compressed, instruction = split_question(template, task, question, mode)
-        questions = [(question, instruction + ending(template, task, question))]
-        prompts.append(_build_prompt(tokenizer, task, example, template.head, example.context + compressed, questions))
-    return prompts
+        compressed, decoded = split_question(template, task, question, mode)
+        texts.append((compressed, [(question, decoded + ending(template, task, question))]))
+    if mode == "agnostic":  # all behind one context
+        texts = [("", [one for _, questions in texts for one in questions])]
+    head, context = template.head, example.context
+    return [_build_prompt(tokenizer, task, example, head, context + behind, questions) for behind, questions in texts]
 
 
 def _build_prompt(
-    tokenizer: PreTrainedTokenizerBase,
-    task: Task,
-    example: Example,
-    head: str,
-    compressed: str,
-    question_texts: Sequence[tuple[Question, str]],
+    tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, head: str, compressed: str, texts: Texts
 ) -> Prompt:
     encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
     offsets = np.array(encoded["offset_mapping"])  # once: a prompt asks for the tokens of a hundred spans
@@ -287,13 +270,14 @@ def _build_prompt(
         places.setdefault(place.text, []).append(place)
     stated = {value: tokens_of(of_value, offsets, len(head)) for value, of_value in places.items()}
     questions = []
-    for question, text in question_texts:
+    for question, text in texts:
         spans: dict[str, tuple[int, ...]] = {
             kind: tokens_of([span for span in question.spans if span.kind == kind], offsets, len(head))
             for kind in EVIDENCE
         }
         evidence = tokens_of(question.spans, offsets, len(head))
-        spans["distractor"] = _distractors(question, stated, evidence)
+        others = {token for value, tokens in stated.items() if value not in question.golds for token in tokens}
+        spans["distractor"] = tuple(sorted(others - set(evidence)))
         ids = encode(tokenizer, text)
         questions.append(
             TokenizedQuestion(question, ids, spans["answer"], evidence, gold_ids(tokenizer, question, text), spans)
@@ -303,12 +287,6 @@ def _build_prompt(
     ends = tuple(min(int(offsets[position][1]) - len(head), len(example.context)) for position in context)
     stretches = _stretches(example, offsets, len(head))
     return Prompt(example, token_ids, context, tuple(questions), stretches, ends, stated, answer_ends(tokenizer, task))
-
-
-def _distractors(question: Question, stated: Mapping[str, tuple[int, ...]], evidence: Sequence[int]) -> tuple[int, ...]:
-    """Returns the positions of all stated values that are no right answer to a question and not in its evidence."""
-    others = {position for value, positions in stated.items() if value not in question.golds for position in positions}
-    return tuple(sorted(others - set(evidence)))
 
 
 def _stretches(example: Example, offsets: Offsets, shift: int) -> tuple[Stretch, ...]:

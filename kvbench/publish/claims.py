@@ -3,29 +3,21 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from kvbench.cli.result import Result
 from kvbench.publish.downloads import write_sheets
 from kvbench.publish.site_list import CLAIMS, ROOT, enlist, link_sites, site_of_run
 from kvbench.store.store import Store
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim
-from leaderboards.claims.verdict import VERDICTS, Judgement, judge
+from leaderboards.claims.verdict import VERDICTS, judge
 from leaderboards.downloads.tables import register_rows, register_sheet
 from leaderboards.pages.claims import CLAIMS_PAGE, Run, build_claims, register_folder
+from leaderboards.terminal.verdicts import claims_table
 
 CLAIMS_FILE = "claims.json"
-
-
-@dataclass(frozen=True)
-class Register:
-    """The register of claims of one model, as it was published."""
-
-    judgements: Sequence[Judgement]
-    verdict: str
-    files: Mapping[str, Path]
 
 
 def publish_register(
@@ -37,35 +29,27 @@ def publish_register(
     beside: str | None = None,
     difficulty: str | None = None,
     data: Path | None = None,
-) -> Register:
+) -> Result:
     """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
-    evidence = {
-        name: Evidence(
-            store.frame(), seed, {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
-        )
-        for name, store in stores.items()
-    }
+    evidence = {}
+    for name, store in stores.items():
+        tables = {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
+        evidence[name] = Evidence(store.frame(), seed, tables)
     judgements = judge(claims, evidence)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
-    content = {
-        "model": model,
-        "beside": beside,
-        "difficulty": difficulty,
-        "data": None if data is None else str(data),
-        "runs": {name: str(store.folder) for name, store in stores.items()},
-        "claims": register_rows(judgements),
-    }
+    folders = {name: str(store.folder) for name, store in stores.items()}
+    given: dict[str, object] = {"model": model, "beside": beside, "difficulty": difficulty}
+    given["data"] = None if data is None else str(data)
+    content = given | {"runs": folders, "claims": register_rows(judgements)}
     register, page = folder / CLAIMS_FILE, folder / CLAIMS_PAGE
     write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     sheet = register_sheet(judgements)
     write_sheets(folder, [sheet])
-    runs = {
-        name: Run(store.folder.name, site_of_run(folder, store), str(store.folder)) for name, store in stores.items()
-    }
+    runs = {name: Run(one.folder.name, site_of_run(folder, one), str(one.folder)) for name, one in stores.items()}
     write_text_atomically(page, build_claims(model, judgements, runs, [sheet], beside, difficulty, data))
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)
     counts = Counter(one.verdict for one in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     verdict = f"{len(claims)} claims in {len(judgements)} statistics on {model}: {summary}"
-    return Register(judgements, verdict, {"page": page, "register": register})
+    return Result([claims_table(judgements)], verdict, files={"page": page, "register": register})

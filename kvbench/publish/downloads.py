@@ -8,9 +8,7 @@ from pandas import DataFrame
 
 from kvbench.store.store import Store, together_once, write_parquet
 from kvbench.store.tables import TABLES, StoredTable, joined_schema
-from kvbench.system.console import printable
 from kvbench.system.files import write_text_atomically
-from leaderboards.downloads.print_tables import PrintTable
 from leaderboards.downloads.sheets import Sheet
 
 FOLDER = "data"
@@ -24,8 +22,7 @@ def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> None:
 
 
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:
-    """Writes all records as one file; returns how many there are. ``parts``: with columns that are the same in each of
-    the records of a part, as the sheets have them."""
+    """Writes all records as one file, with the labels of each part; returns how many there are."""
     schema = joined_schema()
     tables = [_add_labels(pa.Table.from_pandas(frame, schema, preserve_index=False), labels) for labels, frame in parts]
     together = pa.concat_tables(tables).replace_schema_metadata(schema.metadata)
@@ -34,8 +31,7 @@ def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFra
 
 
 def join_study_tables(stores: Sequence[Store], names: Collection[str] | None = None) -> dict[StoredTable, pa.Table]:
-    """Reads the tables of studies that any of the stores has, each row once. ``names``: those to read, or None for
-    all."""
+    """Reads the tables of studies that any of the stores has, each row once; all, or those of some names."""
     tables = dict.fromkeys(table for store in stores for table in store.study_tables)
     return {
         table: together_once(table, [store.study_table(table) for store in stores if table in store.study_tables])
@@ -60,25 +56,3 @@ def _add_labels(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:
     for place, (name, label) in enumerate(labels.items()):
         rows = rows.add_column(place, name, pa.array([label] * len(rows), pa.string()))
     return rows
-
-
-def write_tables(folder: Path, tables: Mapping[str, PrintTable]) -> list[Path]:
-    """Writes tables in LaTeX, by the stems of their files, and returns the files."""
-    files = {folder / f"{stem}.tex": table for stem, table in tables.items()}
-    for path, table in files.items():
-        write_text_atomically(path, table.latex())
-    return list(files)
-
-
-def model_name(store: Store) -> str:
-    """Returns the name of the model; of a model in a local folder that of the folder."""
-    model = store.identity.model
-    return printable(Path(model).name if Path(model).is_absolute() else model)
-
-
-def origin_of(store: Store) -> str:
-    """Says of which run the numbers of a figure or a table are."""
-    identity = store.identity
-    commit = f", commit {identity.git_revision[:10]}" if identity.git_revision else ""
-    name, began = printable(store.folder.resolve().name), store.run.created[:10]
-    return f"Numbers: run {name} of {began}, kvbench {identity.kvbench_version}{commit}."

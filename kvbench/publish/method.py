@@ -2,9 +2,6 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
 
 from pandas import DataFrame, concat
 
@@ -19,27 +16,20 @@ from policies.treatments.deployed import WAYS, Way
 from policies.treatments.options import kind_in
 
 
-@dataclass(frozen=True)
-class Reproduction:
-    """The command that makes a run again."""
-
-    command: str  # one line for a shell
-    unknown: tuple[str, ...] = ()  # what the reader has to bring along, a sentence each
-
-
-def reproduction(run: RunFile) -> Reproduction:
-    """Tells the command, with the device and the type of numbers that the run had."""
+def run_entry(name: str, run: RunFile) -> RunEntry:
+    """Describes a run, with the command that makes it again on the kind of device and the type of numbers it had."""
+    content = run.model_dump(mode="json", exclude={"job"})
     if run.job is None:
-        return Reproduction(run.command, ("it was started by Python code and not by a command of kvbench",))
+        without = ("it was started by Python code and not by a command of kvbench",)
+        return RunEntry(name, run.command, without, run.command, content)
     device = run.identity.device.partition(" ")[0]
     job = run.job.model_copy(update={"device": device, "dtype": run.identity.dtype})
-    return Reproduction(shlex.join(["python", "-m", "kvbench", *words_of(job)]))
+    return RunEntry(name, shlex.join(["python", "-m", "kvbench", *_words_of(job)]), (), run.command, content)
 
 
-def words_of(job: Job) -> list[str]:
-    """Lists the words of the command: of its options those that are not as they are without being given, and the
-    model, the seed, the mode, the device and the type of numbers always. A run without controls is made again with
-    them."""
+def _words_of(job: Job) -> list[str]:
+    """Lists the words of the command: the options that are not as they are without being given, and the model, the
+    seed, the mode, the device and the type of numbers always. A run without controls is made again with them."""
     always = ("model", "seed", "mode", "device", "dtype")
     options = {
         "--against" if job.press and name == "policies" else f"--{name.replace('_', '-')}": value
@@ -80,17 +70,10 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
     used = _arguments_used(records)
     return Method(
         models=tuple(dict.fromkeys(identity.model for identity in identities)),
-        tasks=tuple(
-            replace(_task(task, stored.get(name)), prompts=prompts.get(name, {})) for name, task in tasks.items()
-        ),
+        tasks=tuple(_task(task, stored.get(name), prompts.get(name, {})) for name, task in tasks.items()),
         policies=tuple(_policy(policy, used.get(name, "")) for name, policy in policies.items()),
         runs=tuple(run_entry(name, run) for name, run in runs.items()),
     )
-
-
-def run_entry(name: str, run: RunFile) -> RunEntry:
-    again = reproduction(run)
-    return RunEntry(name, again.command, again.unknown, run.command, run.model_dump(mode="json", exclude={"job"}))
 
 
 def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
@@ -103,16 +86,11 @@ def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
 
 
 def _policy(entry: PolicyIdentity, used: str) -> PolicyEntry:
-    known = POLICIES.get(entry.name)
+    title, runs, budget = "", "plug-in", ""
+    if known := POLICIES.get(entry.name):
+        title, runs, budget = TITLES.get(known.paper, ""), known.ways, known.budget
     return PolicyEntry(
-        name=entry.name,
-        description=_description(entry.name),
-        paper=entry.paper.strip("-"),
-        title=TITLES.get(known.paper, "") if known else "",
-        runs=known.ways if known else "plug-in",
-        budget=known.budget if known else "",
-        arguments=used,
-        in_run=True,
+        entry.name, _description(entry.name), entry.paper.strip("-"), title, runs, budget, used, in_run=True
     )
 
 
@@ -126,7 +104,7 @@ def _description(name: str) -> str:
     return "; ".join(known[kind] for kind in kinds)
 
 
-def _task(entry: TaskIdentity, records: DataFrame | None) -> TaskEntry:
+def _task(entry: TaskIdentity, records: DataFrame | None, prompts: Mapping[str, str]) -> TaskEntry:
     """Describes a task as the run has it, with words of the installed one."""
     known = KNOWN_TASKS.get(entry.name)
     return TaskEntry(
@@ -138,6 +116,7 @@ def _task(entry: TaskIdentity, records: DataFrame | None) -> TaskEntry:
         instruction=entry.instruction,
         contexts=entry.contexts,
         example=None if records is None else _stored_example(records),
+        prompts=prompts,
     )
 
 
@@ -148,15 +127,9 @@ def _stored_example(records: DataFrame) -> TaskExample:
     order = ["other", "hops", "length", "example_id", "question_id"]
     row = ranked.sort_values(order, ascending=[name != "hops" for name in order], kind="stable").iloc[0]
     golds, target = list(row["golds"]), row["target"]
-    return TaskExample(
-        row["context"],
-        row["question"],
-        " / ".join(golds) or "none: leakage and directives are judged",
-        target if target not in golds else "",
-        _ranges(row["evidence_spans"]),
-        _ranges(row["answer_spans"]),
+    evidence, answers = (
+        tuple((int(start), int(end)) for start, end in zip(flat[::2], flat[1::2], strict=True))
+        for flat in (row["evidence_spans"], row["answer_spans"])
     )
-
-
-def _ranges(flat: Any) -> tuple[tuple[int, int], ...]:
-    return tuple((int(start), int(end)) for start, end in list(pairwise(flat))[::2])
+    gold = " / ".join(golds) or "none: leakage and directives are judged"
+    return TaskExample(row["context"], row["question"], gold, "" if target in golds else target, evidence, answers)

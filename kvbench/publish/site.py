@@ -1,5 +1,6 @@
 """Writes what people look at: ``summary.json`` of a store, and the pages and downloads of a site."""
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,6 @@ from kvbench.publish.method import method_of, run_entry
 from kvbench.publish.site_list import COMPARISON, RUN, enlist, folder_of, run_site_beside
 from kvbench.run.report import what_to_do
 from kvbench.store.merging import RunGroup, group_runs
-from kvbench.store.run_file import Identity
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
@@ -34,10 +34,11 @@ from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
 
 
-def planned_cells(identity: Identity, every_task: bool = False) -> PlannedCells:
-    """Returns the cells that a run set out to fill, as its ``run.json`` says. ``every_task``: whether tasks that the
-    model cannot do enter means over tasks too."""
-    return PlannedCells(
+def summary_rows(records: DataFrame, group: RunGroup, every_task: bool = False) -> list[SummaryRow]:
+    """Aggregates the records of runs, beside what these set out to fill. ``every_task``: whether tasks that the model
+    cannot do enter means over tasks too."""
+    identity = group.identity
+    planned = PlannedCells(
         mode=identity.mode,
         contexts={task.name: task.contexts for task in identity.tasks},
         chances={task.name: task.chance for task in identity.tasks if task.chance > 0},  # without golds there is none
@@ -45,27 +46,21 @@ def planned_cells(identity: Identity, every_task: bool = False) -> PlannedCells:
         covered={policy.name: policy.tasks for policy in identity.policies},
         every_task=every_task,
     )
-
-
-def summary_rows(store: Store, records: DataFrame | None = None, every_task: bool = False) -> list[SummaryRow]:
-    """Aggregates the records of a store: all of them, or those at hand."""
-    return _rows(store.frame() if records is None else records, store.identity, str(store.folder), every_task)
-
-
-def _rows(records: DataFrame, identity: Identity, where: str, every_task: bool) -> list[SummaryRow]:
     try:
-        return summarise(records, planned_cells(identity, every_task))
+        return summarise(records, planned)
     except LeaderboardError as error:
-        raise KVBenchError(f"{where} cannot be summarised: {error}") from error
+        raise KVBenchError(f"{_where(group.stores)} cannot be summarised: {error}") from error
 
 
 def publish_summary(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
     """Aggregates all records of a store and writes ``summary.json`` beside them, which is the same for all: its means
     leave out tasks that the model cannot do. The rows that are returned leave out nothing where ``every_task``."""
-    rows = summary_rows(store, records)
-    _warn([store], rows)
-    store.write_json(SUMMARY_FILE, [row.model_dump() for row in rows])
-    return summary_rows(store, records, every_task) if every_task else rows
+    group = RunGroup((store,))
+    rows = summary_rows(records, group)
+    _warn(group.stores, rows)
+    content = json.dumps([row.model_dump() for row in rows], indent=1)
+    write_text_atomically(store.folder / SUMMARY_FILE, content + "\n")
+    return summary_rows(records, group, every_task) if every_task else rows
 
 
 def _warn(stores: Sequence[Store], rows: Sequence[SummaryRow]) -> None:
@@ -85,15 +80,13 @@ def _where(stores: Sequence[Store]) -> str:
 
 
 def publish_site(store: Store, records: DataFrame, folder: Path | None) -> tuple[list[Path], list[SummaryRow]]:
-    """Writes the pages of a run, each self-contained, and its summary; returns where to begin, and the rows.
-    ``folder``: None for the run's own in the folder of all sites."""
+    """Writes the pages of a run and its summary; returns where to begin, and the rows."""
     first, (rows,) = _write([RunGroup((store,))], [records], folder_of(folder, [store]))
     return first, rows
 
 
 def publish_sites(stores: Sequence[Store], folder: Path | None, every_task: bool = False) -> list[Path]:
-    """Writes the pages of several runs; what may not be compared stands on boards of its own. Returns where to
-    begin."""
+    """Writes the pages of several runs, on boards of their own where they cannot be compared."""
     groups = group_runs(stores)
     return _write(groups, [group.records() for group in groups], folder_of(folder, stores), every_task)[0]
 
@@ -117,12 +110,9 @@ def _write(
     groups: Sequence[RunGroup], records: Sequence[DataFrame], folder: Path, every_task: bool = False
 ) -> tuple[list[Path], list[list[SummaryRow]]]:
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
-    is_single = sum(len(group.stores) for group in groups) == 1
-    parts = [
-        _part(number, group, frame, every_task, is_single)
-        for number, (group, frame) in enumerate(zip(groups, records, strict=True), start=1)
-    ]
     stores = [store for group in groups for store in group.stores]
+    numbered = zip(range(1, 1 + len(groups)), groups, records, strict=True)
+    parts = [_part(*one, every_task, is_single=len(stores) == 1) for one in numbered]
     method = method_of({str(store.folder): store.run for store in stores}, records)
     tasks = {str(task) for frame in records for task in frame["task"].unique()}
     pages: dict[str, str] = {}
@@ -153,33 +143,22 @@ def _write(
 
 
 def _part(number: int, group: RunGroup, records: DataFrame, every_task: bool, is_single: bool) -> _Part:
-    """Aggregates the records of a group; the site of a single run writes its summary too. Of the tables of studies it
-    holds those that a study of the registry reads."""
+    """Aggregates the records of a group, and the summary of a single run, and joins the tables that studies read."""
     identity = group.identity
     runs = {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
     tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
-    given = StudyInput(
-        model=identity.model,
-        records=records,
-        runs=list(runs.values()),
-        tables={table.name: rows.to_pandas() for table, rows in tables.items()},
-    )
+    frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
+    given = StudyInput(model=identity.model, records=records, runs=list(runs.values()), tables=frames)
     if is_single:
         rows = publish_summary(group.stores[0], records, every_task)
     else:
-        rows = _rows(records, identity, _where(group.stores), every_task)
+        rows = summary_rows(records, group, every_task)
         _warn(group.stores, rows)
     chosen = studies_of(given)
-    results = Results.of(
-        records,
-        rows,
-        runs,
-        identity.model,
-        setting=group.setting,
-        families={policy.name: policy.family for policy in identity.policies},
-        studies={study.title: study.file_name(number) for study in chosen},
-    )
-    return _Part(group, given, chosen, results)
+    families = {policy.name: policy.family for policy in identity.policies}
+    names = {study.title: study.file_name(number) for study in chosen}
+    shown = {"setting": group.setting, "families": families, "studies": names}
+    return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, **shown))
 
 
 @dataclass(frozen=True)
@@ -190,7 +169,6 @@ class PublishedComparison:
     pooled: list[Pooled]
     duels: list[Duel]
     presses: list[Arguments]  # of the policy and its opponents, task by task
-    unmastered: Mapping[str, str]  # why the model cannot do a task, which has no verdict
     next_step: str  # the command that makes pages of its run
 
 
@@ -215,13 +193,12 @@ def publish_comparison(
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]
     presses = [used[key] for key in keys if key in used and used[key].used]
-    next_step = _command_of_site(store, folder)
+    # Pages of the run are made beside this one, unless another run has its pages there.
+    place = [] if folder is None or (folder / FRONT).is_file() else ["--site", str(folder)]
+    next_step = shlex.join(["python", "-m", "kvbench", "site", str(store.folder), *place])
     folder = folder_of(folder, [store])
     name = f"compare-{file_name(policy)}"
-    sheets = (
-        pooled_sheet(f"{name}-pooled", whole),
-        duels_sheet(f"{name}-verdicts", verdicts, unmastered),
-    )
+    sheets = (pooled_sheet(f"{name}-pooled", whole), duels_sheet(f"{name}-verdicts", verdicts, unmastered))
     write_sheets(folder, sheets)
     path = folder / f"{name}.html"
     page = build_comparison(
@@ -240,14 +217,7 @@ def publish_comparison(
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [store])
-    return PublishedComparison(path, whole, verdicts, presses, unmastered, next_step)
-
-
-def _command_of_site(store: Store, folder: Path | None) -> str:
-    """Writes the command that makes pages of the run of a comparison: beside its page, unless another run has its pages
-    there."""
-    place = [] if folder is None or (folder / FRONT).is_file() else ["--site", str(folder)]
-    return shlex.join(["python", "-m", "kvbench", "site", str(store.folder), *place])
+    return PublishedComparison(path, whole, verdicts, presses, next_step)
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

@@ -1,12 +1,9 @@
-"""The list of all sites: each run, comparison and register of claims has a folder of its own in ``site``, and
-``site/index.html`` leads to them."""
+"""The list of all sites: runs, comparisons and registers of claims have folders in ``site``, which begins with it."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
@@ -42,9 +39,8 @@ def make_site_folder(option: str, site: Path | None) -> None:
     """Makes the folder that an option gives to a site, or that of all sites; raises :class:`KVBenchError` where that is
     not possible, or where the page of the site would replace the list of all sites."""
     if site is not None and site.resolve() == ROOT.resolve():
-        raise KVBenchError(
-            f"{option} {site} holds the list of all runs and comparisons: give {ROOT}/NAME, or leave {option} out"
-        )
+        advice = f"give {ROOT}/NAME, or leave {option} out"
+        raise KVBenchError(f"{option} {site} holds the list of all runs and comparisons: {advice}")
     make_folder(option, site or ROOT)
 
 
@@ -58,12 +54,13 @@ def _is_listed(folder: Path) -> bool:
 
 
 def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Store]) -> None:
-    """Notes what a site is, links its pages to one another, and, where it lies in the folder of all sites, writes their
-    list anew."""
+    """Notes what a site is, links its pages, and writes the list of all sites anew if it lies there."""
     identities = [store.identity for store in stores]
+    former = _entry(folder, kind) if kind != RUN else None  # comparisons that an earlier command wrote stay there
+    names = [*(page.name for page in pages), *(former.pages if former else ())]
     entry = SiteEntry(
         kind=kind,
-        pages=tuple(dict.fromkeys([*(page.name for page in pages), *_former_comparisons(folder, kind)])),
+        pages=tuple(name for name in dict.fromkeys(names) if (folder / name).is_file()),
         model=", ".join(dict.fromkeys(identity.model for identity in identities)),
         tasks=tuple(dict.fromkeys(task.name for identity in identities for task in identity.tasks)),
         created=min(store.run.created for store in stores),
@@ -99,34 +96,28 @@ def link_sites(folder: Path) -> None:
             link_pages(folder.parent / name)
 
 
+def _sites_of_runs(folder: Path) -> list[tuple[str, SiteEntry]]:
+    """Returns the sites of runs beside a folder with their names, the newest first; none outside of all sites."""
+    entries = _entries(folder.parent) if _is_listed(folder) else []
+    return [(name, entry) for name, entry in entries if entry.kind == RUN]
+
+
 def site_of_run(folder: Path, store: Store) -> str:
     """Names the newest site of a run in the folder of all sites, if it has one and the given folder lies there too."""
-    sites = _entries(folder.parent) if _is_listed(folder) else []
-    return next((name for name, entry in sites if entry.kind == RUN and store.folder.name in entry.runs), "")
+    return next((name for name, entry in _sites_of_runs(folder) if store.folder.name in entry.runs), "")
 
 
 def run_site_beside(folder: Path, store: Store) -> RunBeside | None:
     """Finds the newest site of a run in the folder of all sites, first one that shares a task: its page on method
     explains the same words. None where the pages of a run lie in the folder itself."""
-    if not _is_listed(folder) or (folder / FRONT).is_file():
-        return None
+    sites = [] if (folder / FRONT).is_file() else _sites_of_runs(folder)
     tasks = {task.name for task in store.identity.tasks}
-    sites = [(name, entry) for name, entry in _entries(folder.parent) if entry.kind == RUN]
-    sites.sort(key=lambda one: tasks.isdisjoint(one[1].tasks))
-    return RunBeside(sites[0][0], "") if sites else None
-
-
-def _former_comparisons(folder: Path, kind: str) -> tuple[str, ...]:
-    """Returns the pages of comparisons that an earlier command wrote to a folder, which this one leaves there."""
-    former = _entry(folder, kind)
-    if former is None or kind == RUN:
-        return ()
-    return tuple(page for page in former.pages if (folder / page).is_file())
+    nearest = min(sites, key=lambda one: tasks.isdisjoint(one[1].tasks), default=None)
+    return RunBeside(nearest[0], "") if nearest else None
 
 
 def _entries(root: Path) -> list[tuple[str, SiteEntry]]:
-    """Reads the entries of all sites with the names of their folders, the newest first, and leaves out what cannot be
-    read."""
+    """Reads the entries of all sites with the names of their folders, the newest first."""
     folders = sorted(path for path in root.iterdir() if path.is_dir())
     entries = [(path.name, entry) for path in folders for kind in ENTRY_FILES if (entry := _entry(path, kind))]
     return sorted(entries, key=lambda one: one[1].created, reverse=True)
@@ -134,7 +125,6 @@ def _entries(root: Path) -> list[tuple[str, SiteEntry]]:
 
 def _entry(folder: Path, kind: str) -> SiteEntry | None:
     try:
-        content: Any = json.loads((folder / ENTRY_FILES[kind]).read_text(encoding="utf-8"))
-        return SiteEntry.model_validate(content)
-    except (OSError, ValueError, ValidationError):
+        return SiteEntry.model_validate_json((folder / ENTRY_FILES[kind]).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # pydantic's error is one
         return None

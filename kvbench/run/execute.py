@@ -1,5 +1,7 @@
 """Runs every task, policy, level and draw of a grid into a store, and resumes one that was left."""
 
+import shlex
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -7,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from kvbench.engine.decode.answers import check_length
 from kvbench.experiments.collect import collect
@@ -19,7 +19,7 @@ from kvbench.store.merging import borrow, runs_beside
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, TABLES, RowsByTable
-from kvbench.system.console import console
+from kvbench.system.console import console, progress_bar
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.files import working_in
 from kvbench.system.memory import is_out_of_memory
@@ -75,12 +75,12 @@ class Executor(Protocol):
     job: Job | None  # the options that made the grid; none where Python code made it
 
     def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[UnitRows]]:
-        """Yields the rows of units, or of parts of them. Units come in any order, and the contexts of a unit in their
-        order. An exception in the body ends all work."""
+        """Yields the rows of units or parts, the contexts of each in order. An exception in the body ends all work."""
 
 
-def complete(executor: Executor, folder: Path, command: str) -> Store:
+def complete(executor: Executor, folder: Path, command: str = "") -> Store:
     """Runs what is missing of an executor's grid. The store's status tells how it ended, also after Ctrl-C."""
+    command = command or shlex.join(["python", "-m", "kvbench", *sys.argv[1:]])
     with working_in(folder):
         store = Store.start(folder, executor.identity, command, executor.job)
         with _noted_failures(store):
@@ -112,31 +112,24 @@ def _noted_failures(store: Store) -> Iterator[None]:
 def _fill(executor: Executor, store: Store) -> None:
     grid = executor.grid
     units = missing_units(grid, store)
-    missing = sum(
-        sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
-        * grid.cells([policy for policy in grid.setting.policies if policy.name in unit.policies])
-        for unit in units
-    )
+    missing = 0
+    for unit in units:
+        cells = grid.cells([policy for policy in grid.setting.policies if policy.name in unit.policies])
+        missing += cells * sum(grid.questions(grid.task(unit.task), index) for index in unit.contexts)
     if missing < (total := grid.generations()):
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:
         return
-    done: defaultdict[Unit, list[RowsByTable]] = defaultdict(list)  # by unit, the rows of its parts so far
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
-    with executor.map(units) as results, progress:
+    done: defaultdict[Unit, RowsByTable] = defaultdict(RowsByTable)  # the rows of the parts of each unit so far
+    with executor.map(units) as results, progress_bar(is_kept=True) as progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
-            progress.update(
-                bar, description=f"{unit.task} {unit.contexts[0]}-{unit.contexts[-1]}", advance=len(fresh.records)
-            )
-            done[unit].append(fresh)
-            if sum(len(part.tables[CONTEXTS.name]) for part in done[unit]) == len(unit.contexts):
-                rows = RowsByTable()
-                for part in done.pop(unit):
-                    for table, of_table in part.tables.items():
-                        rows.add(table, of_table)
-                tables = {name: TABLES[name].of_rows(of_table) for name, of_table in rows.tables.items()}
+            what = f"{unit.task} {unit.contexts[0]}-{unit.contexts[-1]}"
+            progress.update(bar, description=what, advance=len(fresh.records))
+            for name, rows in fresh.tables.items():
+                done[unit].add(name, rows)
+            if len(done[unit].tables[CONTEXTS.name]) == len(unit.contexts):
+                tables = {name: TABLES[name].of_rows(rows) for name, rows in done.pop(unit).tables.items()}
                 store.write_chunk(unit.task, unit.number, tables)
 
 

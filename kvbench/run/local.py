@@ -1,16 +1,14 @@
-"""Loads a job and runs its units on this machine: in the calling process, or for a small model in one process on each
-core."""
+"""Loads a job and runs its units on this machine: in this process, or for a small model in one on each core."""
 
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import active_children, get_context
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -61,8 +59,7 @@ class Workers:
 
     @contextmanager
     def map(self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]) -> Iterator[Iterator[Result]]:
-        """Yields results in the order of the items; processes pickle them. An exception in the body, also Ctrl-C, ends
-        all work at once."""
+        """Yields results in the order of the items. An exception in the body, also Ctrl-C, ends all work at once."""
         if self.count == 1:
             yield (work(self.model, item) for item in items)
             return
@@ -99,11 +96,9 @@ class Workers:
         except BrokenProcessPool as error:
             # Items are begun in their order: who was killed had one of the first that are not done.
             late = [items[number] for number, future in begun.items() if future.exception() is not None]
-            what = " or ".join(map(str, late[: self.count]))
-            raise KVBenchError(
-                f"a worker process was killed over {what}, most likely for lack of memory: start the same command "
-                "again with a smaller --max-kv-gb, or without what takes most"
-            ) from error
+            fault = f"a worker process was killed over {' or '.join(map(str, late[: self.count]))}"
+            again = "start the same command again with a smaller --max-kv-gb, or without what takes most"
+            raise KVBenchError(f"{fault}, most likely for lack of memory: {again}") from error
 
 
 def _begin(job: Callable[[int], Any], parent: int) -> None:
@@ -120,10 +115,15 @@ def _begin(job: Callable[[int], Any], parent: int) -> None:
 
 
 def _run(number: int) -> Any:
-    """Works on one item. It raises only errors that can be pickled: any other error, also an exit, would look like a
-    killed worker."""
-    try:
+    with errors_in_one_line():
         return _job(number)
+
+
+@contextmanager
+def errors_in_one_line() -> Iterator[None]:
+    """Lets errors out that can be pickled: any other, also an exit, would look like a killed worker."""
+    try:
+        yield
     except KVBenchError:
         raise
     except BaseException as error:
@@ -178,23 +178,23 @@ def _too_large(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[int]:
     """Counts the branches of the first prompt of each task that do not fit."""
     setting, counts = grid.setting, []
     for task, _ in grid.tasks:
-        for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[:1]:
-            scorings = with_reference(plan(grid.policies_on(task), setting.points, prompt, setting.seed), prompt)
-            counts.append(count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes))
+        prompt = build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[0]
+        scorings = with_reference(plan(grid.policies_on(task), setting.points, prompt, setting.seed), prompt)
+        counts.append(count_too_large(model, prompt, scorings, task.max_new_tokens, max_kv_bytes))
     return counts
 
 
+@dataclass
 class LocalExecutor:
     """Gives a few contexts at a time to workers, so that no worker waits for the rest of a unit."""
 
-    def __init__(
-        self, model: LoadedModel, grid: Grid, job: Job | None = None, missing: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
-        self.model = model
-        self.grid = grid  # what can be run with that model
-        self.job = job
-        self.missing = dict(missing)  # policies that cannot run on it, with the reason
-        self.identity = grid.identity(model)
+    model: LoadedModel
+    grid: Grid  # what can be run with that model
+    job: Job | None = None
+    missing: dict[str, str] = field(default_factory=dict)  # policies that cannot run on it, with the reason
+
+    def __post_init__(self) -> None:
+        self.identity = self.grid.identity(self.model)
 
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:

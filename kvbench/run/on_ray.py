@@ -6,12 +6,12 @@ import platform
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -20,16 +20,14 @@ from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
 from kvbench.prompts.context_length import count_by
 from kvbench.run.execute import Unit, UnitRows, rows_of
-from kvbench.run.local import LocalExecutor, memory_plan, on_this_machine
+from kvbench.run.local import LocalExecutor, errors_in_one_line, memory_plan, on_this_machine
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.tables import RowsByTable
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected_error
-from kvbench.system.memory import is_out_of_memory
 
 ATTEMPTS = 3  # workers that may end, one after the other
 REACHABLE_WITHIN = 5.0  # seconds
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -53,50 +51,32 @@ class Worker:
 
     def prepare(self) -> Readiness:
         """Loads the model and reports."""
-        return _in_one_line(lambda: self._ready)
+        with errors_in_one_line():
+            executor, share = self._loaded
+            memory = memory_plan(executor.model, executor.grid, share, self.sharing)
+            return Readiness(executor.identity, executor.missing, memory)
 
     def work(self, unit: Unit, expected: Identity) -> RowsByTable:
         """Returns the rows of a unit; raises :class:`KVBenchError` if they belong to another run."""
-        found = self.prepare().identity
-        if names := found.differences(expected):
-            here, there = (getattr(identity, names[0]) for identity in (found, expected))
-            raise KVBenchError(
-                f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): all "
-                "machines need the same kvbench, packages, model and kind of device"
-            )
-        return _in_one_line(lambda: rows_of(self._loaded.model, self._loaded.grid, unit, self._share))
+        with errors_in_one_line():
+            executor, share = self._loaded
+            if names := executor.identity.differences(expected):
+                here, there = (getattr(identity, names[0]) for identity in (executor.identity, expected))
+                raise KVBenchError(
+                    f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): "
+                    "all machines need the same kvbench, packages, model and kind of device"
+                )
+            return rows_of(executor.model, executor.grid, unit, share)
 
     @cached_property
-    def _loaded(self) -> LocalExecutor:
+    def _loaded(self) -> tuple[LocalExecutor, int]:
+        """Loads the model, and tells the bytes that keys and values may take: free memory changes during work."""
         if self.folder.is_dir():
             os.chdir(self.folder)
         torch.set_num_threads(self.threads)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        return on_this_machine(self.job)
-
-    @cached_property
-    def _share(self) -> int:
-        """Returns the bytes that keys and values may take here, computed once, as free memory changes during work."""
-        return self._loaded.grid.setting.kv_bound(self._loaded.model.device) // self.sharing
-
-    @cached_property
-    def _ready(self) -> Readiness:
-        memory = memory_plan(self._loaded.model, self._loaded.grid, self._share, self.sharing)
-        return Readiness(self._loaded.identity, self._loaded.missing, memory)
-
-
-def _in_one_line(do: Callable[[], Result]) -> Result:
-    try:
-        return do()
-    except KVBenchError:
-        raise
-    except BaseException as error:  # also an exit, which would look like the end of the worker
-        if is_out_of_memory(error):
-            raise KVBenchError(
-                "the device of a worker is out of memory: start the same command again with a smaller --max-kv-gb, or "
-                "more --gpus-per-worker and --device-map auto"
-            ) from error
-        raise unexpected_error(error) from None
+        executor = on_this_machine(self.job)
+        return executor, executor.grid.setting.kv_bound(executor.model.device) // self.sharing
 
 
 @dataclass(frozen=True)
@@ -117,18 +97,14 @@ class Cluster:
             raise KVBenchError(f"--gpus-per-worker is a whole number or a share below 1, not {self.gpus:g}")
 
     def gpus_of_a_worker(self, device: str, most: float) -> float:
-        """Returns the GPUs of each worker: the option, or one if the job's device is a GPU and the cluster has any.
-        ``most``: on one machine of the cluster."""
-        gpus = self.gpus
-        if gpus is None:
-            gpus = 1.0 if device == "cuda" or (device == "auto" and most) else 0.0
+        """Returns the GPUs of each worker: the option, or by the device. ``most``: that one machine has."""
+        by_device = 1.0 if device == "cuda" or (device == "auto" and most) else 0.0
+        gpus = by_device if self.gpus is None else self.gpus
         if gpus == 0 and device == "cuda":
             raise KVBenchError("--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu")
         if gpus > most:
-            raise KVBenchError(
-                f"a worker needs {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}: give another "
-                "--gpus-per-worker, or --device cpu"
-            )
+            lack = f"a worker needs {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}"
+            raise KVBenchError(f"{lack}: give another --gpus-per-worker, or --device cpu")
         return gpus
 
 
@@ -233,13 +209,15 @@ class RayExecutor:
             return self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             cause = error.cause
+            if isinstance(cause, MemoryError):
+                again = "start the same command again with a smaller --max-kv-gb, or more GPUs and --device-map auto"
+                raise KVBenchError(f"the device of a worker is out of memory: {again}") from None
             raise (cause if isinstance(cause, KVBenchError) else unexpected_error(cause)) from None
         except self.ray.exceptions.RayError as error:
             what = f"worked on {unit}" if unit else "loaded the model"
-            raise KVBenchError(
-                f"{ATTEMPTS} workers ended while they {what} ({_reason(error)}), most likely for lack of memory: start "
-                "the same command again with a smaller --max-kv-gb or fewer --workers"
-            ) from error
+            fault = f"{ATTEMPTS} workers ended while they {what} ({_reason(error)}), most likely for lack of memory"
+            again = "start the same command again with a smaller --max-kv-gb or fewer --workers"
+            raise KVBenchError(f"{fault}: {again}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -21,13 +21,10 @@ def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) ->
     """Warns of every policy that changes nothing; two names for one method fail the run, which is the second text."""
     declared: Mapping[str, Sequence[str]] = {policy.name: policy.same_as for policy in policies}
     warnings: list[str] = []
-    if shapes.has_one_key_head(store.identity.model):
+    if (shape := shapes.shape_of(store.identity.model)) is not None and shape.kv_heads == 1:
         alike = {name: one for name in declared if (one := name_with_one_head(name)) != name and one in declared}
-        warnings += [
-            f"warning: {name} keeps what {one} keeps: {store.identity.model} has one key head, and nothing is shared "
-            "out among heads"
-            for name, one in alike.items()
-        ]
+        why = f"{store.identity.model} has one key head, and nothing is shared out among heads"
+        warnings += [f"warning: {name} keeps what {one} keeps: {why}" for name, one in alike.items()]
         declared = with_one_head(declared)
     identical, unchanged = audit(records, declared)
     warnings += [f"warning: {flagged}" for flagged in unchanged]

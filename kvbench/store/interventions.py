@@ -9,7 +9,7 @@ tried layer by layer and head by head: for a policy, at the lowest level at whic
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from kvbench.store.tables import QUESTIONS, RANGES, RECORDS, AnswerRow, StoredTable, register
+from kvbench.store.tables import RANGES, RECORDS, AnswerRow, register_study
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
@@ -62,8 +62,7 @@ def _fill_interventions(answers: "Sequence[Answer]") -> Iterator[InterventionRow
 
 
 def _right_and_lost(answers: "Sequence[Answer]") -> "tuple[list[Answer], list[Answer]]":
-    """Returns the answers to the first questions with evidence that the full cache has right: those that are right,
-    and those that are wrong after an eviction that a mask tells."""
+    """Returns the answers to the first questions that the full cache has right: the right ones, and those lost."""
     of_evidence = [one for one in answers if one.generation is not None and one.question.evidence_tokens]
     by_question = sorted({one.number: one for one in of_evidence}.items())
     right_with_full = [number for number, one in by_question if one.full and one.scores_of(one.full)["right"]]
@@ -83,12 +82,9 @@ def _at_cliffs(lost: "Sequence[Answer]") -> "list[Answer]":
 
 def _cases(answer: "Answer", action: str, mapped: bool) -> list[Any]:
     """Lists what is tried on one answer: everywhere, and where it is mapped, at every place."""
-    draws = DRAWS[action]
     spans = [intervene.QuestionRows(name) for name in SPANS]
-    where = {intervene.EVERYWHERE: [*spans, intervene.QuestionRows("evidence")]}
-    where[intervene.EVERYWHERE] += [
-        intervene.QuestionRows(name, draw + 1) for name in draws for draw in range(draws[name])
-    ]
+    draws = [intervene.QuestionRows(name, draw + 1) for name, many in DRAWS[action].items() for draw in range(many)]
+    where = {intervene.EVERYWHERE: [*spans, intervene.QuestionRows("evidence"), *draws]}
     if mapped:
         in_places = [*spans, intervene.QuestionRows("answer", 1)]
         layers, heads, _ = masks.mask_of(answer.branch).shape
@@ -96,14 +92,6 @@ def _cases(answer: "Answer", action: str, mapped: bool) -> list[Any]:
     return list(intervene.intervene(action, answer.branch, answer.trace.prompt, answer.number, where))
 
 
-INTERVENTIONS = register(
-    StoredTable(
-        "interventions",
-        InterventionRow,
-        (*RECORDS.key, "action", "target", "draw", "layer", "head"),
-        1,
-        QUESTIONS.name,
-        {name: RANGES[name] for name in ("f1", "gold_nll")},
-        fill=_fill_interventions,
-    )
-)
+PLACE = ("action", "target", "draw", "layer", "head")
+OF_SCORES = {name: RANGES[name] for name in ("f1", "gold_nll")}
+INTERVENTIONS = register_study("interventions", InterventionRow, PLACE, 1, _fill_interventions, ranges=OF_SCORES)

@@ -38,8 +38,7 @@ class RunGroup:
         return identities[0].model_copy(update={"tasks": tuple(tasks.values()), "policies": tuple(policies.values())})
 
     def records(self) -> pd.DataFrame:
-        """Returns the records of all runs, and once those that two runs hold equally; raises :class:`KVBenchError`
-        where they differ, which runs of one setting should not."""
+        """Returns the records of all runs, each once; :class:`KVBenchError` where two runs differ."""
         together = self.stores[0].frame()
         for store in self.stores[1:]:
             records = store.frame()
@@ -58,32 +57,30 @@ def group_runs(stores: Sequence[Store]) -> list[RunGroup]:
     arguments of the policies, and levels of the same kinds."""
     groups: list[list[Store]] = []
     for store in stores:
-        group = next((group for group in groups if all(_comparable(store, other) for other in group)), None)
-        if group is None:
-            groups.append([store])
+        for group in groups:
+            if all(_comparable(store, other) for other in group):
+                group.append(store)
+                break
         else:
-            group.append(store)
+            groups.append([store])
     boards = [(group[0].identity.model, group[0].identity.mode) for group in groups]
     names = [", ".join(store.folder.name for store in group) for group in groups]
-    return [
-        RunGroup(tuple(group), name if boards.count(board) > 1 else "")
-        for group, board, name in zip(groups, boards, names, strict=True)
-    ]
+    settings = [name if boards.count(board) > 1 else "" for name, board in zip(names, boards, strict=True)]
+    return [RunGroup(tuple(group), setting) for group, setting in zip(groups, settings, strict=True)]
 
 
 def _comparable(store: Store, other_store: Store) -> bool:
     one, other = store.identity, other_store.identity
+    # One curve cannot have levels of two kinds, the untreated cache's aside.
+    kinds, other_kinds = (
+        {point.level.kind for policy in run.policies for point in policy.points if point.level != UNTREATED}
+        for run in (one, other)
+    )
     return (
-        (one.setting, _kinds(one)) == (other.setting, _kinds(other))
+        (one.setting, kinds) == (other.setting, other_kinds)
         and all(task == other.task(task.name) for task in one.tasks if other.task(task.name))
         and all(policy.treats_like(same) for policy in one.policies if (same := other.policy(policy.name)))
     )
-
-
-def _kinds(identity: Identity) -> set[str]:
-    """Names the kinds of levels of a run, the untreated cache's aside: one curve cannot have two."""
-    levels = {point.level for policy in identity.policies for point in policy.points}
-    return {level.kind for level in levels - {UNTREATED}}
 
 
 def _difference(known: pd.DataFrame, records: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from kvbench.store.tables import QUESTIONS, RECORDS, AnswerRow, StoredTable, register
+from kvbench.store.tables import RECORDS, AnswerRow, register_study
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kvbench.experiments.collect import FinishedAnswer as Answer
 
 # They need torch, and a store is read without.
-layers = LazyModule("kvbench.engine.studies.walks")
 precision = LazyModule("kvbench.models.precision")
 walks = LazyModule("kvbench.engine.studies.walks")
 
@@ -46,8 +45,7 @@ class NumericsPair(AnswerRow):
 
 
 class NumericsDrift(AnswerRow):
-    """Holds how far a layer of cache on is from the same of cache off, behind the same tokens: the distance over the
-    length of cache off's."""
+    """Holds how far a layer of cache on is from that of cache off, over the length of cache off's, by step."""
 
     dtype: str
     layer: int
@@ -69,8 +67,7 @@ class NumericsPatch(AnswerRow):
 
 
 def _asked(answers: "Sequence[Answer]", among: Sequence[str] = ()) -> "Iterator[tuple[Answer, str, Any]]":
-    """Returns the full cache's answer to the first question, with its network in each dtype of the run and ``among``
-    these."""
+    """Returns the full cache's answer to the first question, with its network in each dtype."""
     for one in [one for one in answers if one.record.policy == FULL and one.generation is not None][:1]:
         for dtype in [one for one in one.setting.numerics.dtypes if not among or one in among]:
             yield one, dtype, precision.in_dtype(one.model.network, dtype)
@@ -136,7 +133,7 @@ def _drifts(answers: "Sequence[Answer]") -> Iterator[NumericsDrift]:
         if _is_closer(one):
             plan, forced = _plan(one), _greedy_walk(one, dtype, network)
             written = (plan.given or forced.tokens)[: len(forced.tokens) - 1]
-            for number, layer in enumerate(layers.drift_of(network, plan.ids, written)):
+            for number, layer in enumerate(walks.drift_of(network, plan.ids, written)):
                 yield NumericsDrift(**RECORDS.key_of(one.record), dtype=dtype, layer=number, **asdict(layer))
 
 
@@ -145,18 +142,13 @@ def _patches(answers: "Sequence[Answer]") -> Iterator[NumericsPatch]:
     told from the rounding of the patched pass."""
     for one, dtype, network in _asked(answers, IN_16_BITS):
         plan, forced = _plan(one), _greedy_walk(one, dtype, network)
-        if (place := layers.place_of(forced)) is not None:
+        if (place := walks.place_of(forced)) is not None:
             where = RECORDS.key_of(one.record) | {"dtype": dtype, "step": place[0], "at_flip": place[1]}
-            for patch in layers.localise(network, plan.ids, (plan.given or forced.tokens)[: place[0]]):
+            for patch in walks.localise(network, plan.ids, (plan.given or forced.tokens)[: place[0]]):
                 yield NumericsPatch(**where, **asdict(patch))
 
 
-def _table(name: str, row: type[AnswerRow], version: int, key: tuple[str, ...], make: Any) -> StoredTable:
-    full_key = (*RECORDS.key, "dtype", *key)
-    return register(StoredTable(name, row, full_key, version, QUESTIONS.name, fill=make))
-
-
-PAIR = ("sampling", "draw", "regime", "pair")
-NUMERICS = _table("numerics_pairs", NumericsPair, 3, PAIR, _pairs)
-DRIFT = _table("numerics_drift", NumericsDrift, 2, ("layer",), _drifts)
-PATCHES = _table("numerics_patches", NumericsPatch, 2, ("rows", "layer"), _patches)
+PAIR = ("dtype", "sampling", "draw", "regime", "pair")
+NUMERICS = register_study("numerics_pairs", NumericsPair, PAIR, 3, _pairs)
+DRIFT = register_study("numerics_drift", NumericsDrift, ("dtype", "layer"), 2, _drifts)
+PATCHES = register_study("numerics_patches", NumericsPatch, ("dtype", "rows", "layer"), 2, _patches)

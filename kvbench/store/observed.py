@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvbench.store.tables import QUESTIONS, RECORDS, AnswerRow, StoredTable, register
+from kvbench.store.tables import RECORDS, AnswerRow, register_study
 from leaderboards.metrics.judges.naming import values_said
 from leaderboards.metrics.judges.spoken import plain
 from leaderboards.routing.reach import chance_of_reach
 from policies import LazyModule
 
 if TYPE_CHECKING:
-    from kvbench.engine.decode.loop import Observer
     from kvbench.experiments.collect import FinishedAnswer
     from kvbench.models.load import LoadedModel
     from kvbench.prompts.prompt import Prompt
@@ -77,9 +76,8 @@ class RouteRow(AnswerRow):
     chance: list[float] | None  # share of the context's tokens that are as wide as each of EPSILONS (routing.reach)
 
 
-def _observe(model: "LoadedModel", prompt: "Prompt") -> "Observer | None":
-    observer: Observer | None = observation.AnswerObserver(model, prompt) if prompt.example.index < SAMPLE else None
-    return observer
+def _observe(model: "LoadedModel", prompt: "Prompt") -> Any:
+    return observation.AnswerObserver(model, prompt) if prompt.example.index < SAMPLE else None
 
 
 def _readings(
@@ -102,7 +100,7 @@ def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:
     for answer, step, reading in _readings(answers, "attention"):
         keep, prompt = _keep(answer), answer.trace.prompt
         kept = keep.mean(axis=(1, 2)).tolist()
-        jaccard, kappa = (_numbers(of_layers) for of_layers in (agreement.jaccard(keep), agreement.kappa(keep)))
+        jaccard, kappa = agreement.jaccard(keep), agreement.kappa(keep)
         answer_tokens = prompt.questions[answer.number].answer_tokens
         for number, layer in enumerate(reading.layers):
             known = layer.most_share > 0
@@ -118,13 +116,9 @@ def _attention(answers: "Sequence[FinishedAnswer]") -> Iterator[Attention]:
                 retrieves=agreement.reads_span(layer.top, answer_tokens).tolist(),
                 **dict(zip(reading.spans, layer.shares.T.tolist(), strict=True)),
                 kept=kept[number],
-                jaccard=jaccard[number],
-                kappa=kappa[number],
+                jaccard=None if np.isnan(jaccard[number]) else jaccard[number],
+                kappa=None if np.isnan(kappa[number]) else kappa[number],
             )
-
-
-def _numbers(values: Any) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]
 
 
 def _states(answers: "Sequence[FinishedAnswer]") -> Iterator[State]:
@@ -149,11 +143,9 @@ def _routes(answers: "Sequence[FinishedAnswer]") -> Iterator[RouteRow]:
         prompt = answer.trace.prompt
         columns: dict[str, Any] = dict.fromkeys(RouteRow.model_fields) | RECORDS.key_of(answer.record)
         columns["before_context"] = prompt.context_tokens[0]
-        width = observer.routes.get((id(answer.branch), answer.number))
-        if width is None:
-            yield RouteRow(
-                **columns | {"unobserved": observation.why_not_observed(answer.branch) or "nothing was read"}
-            )
+        if (width := observer.routes.get((id(answer.branch), answer.number))) is None:
+            columns["unobserved"] = observation.why_not_observed(answer.branch) or "nothing was read"
+            yield RouteRow(**columns)
             continue
         question, keep = prompt.questions[answer.number], _keep(answer)
         columns["chance"] = chance_of_reach(width)
@@ -175,40 +167,10 @@ def _tokens_said(answer: "FinishedAnswer") -> list[int]:
 
 
 SHARE = (0.0, 1.0)
-ATTENTION = register(
-    StoredTable(
-        "attention",
-        Attention,
-        (*RECORDS.key, "step", "layer"),
-        3,
-        QUESTIONS.name,
-        {"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)},
-        fill=_attention,
-        observe=_observe,
-    )
-)
-STATES = register(
-    StoredTable(
-        "states",
-        State,
-        (*RECORDS.key, "layer"),
-        1,
-        QUESTIONS.name,
-        fill=_states,
-        observe=_observe,
-        is_download=False,  # they are large, and random bits to whoever does not know the model
-    )
-)
-ROUTES = register(
-    StoredTable(
-        "routes",
-        RouteRow,
-        RECORDS.key,
-        3,
-        QUESTIONS.name,
-        {f"{of}_width": SHARE for of in ("answer", "evidence", "said")},
-        fill=_routes,
-        observe=_observe,
-    )
-)
+OF_HEADS = {"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)}
+ATTENTION = register_study("attention", Attention, ("step", "layer"), 3, _attention, observe=_observe, ranges=OF_HEADS)
+# They are large, and random bits to whoever does not know the model.
+STATES = register_study("states", State, ("layer",), 1, _states, observe=_observe, is_download=False)
+WIDTHS = {f"{of}_width": SHARE for of in ("answer", "evidence", "said")}
+ROUTES = register_study("routes", RouteRow, (), 3, _routes, observe=_observe, ranges=WIDTHS)
 OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name

@@ -6,17 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    StringConstraints,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator, model_validator
+from pydantic.functional_validators import AfterValidator
+from pydantic.types import StringConstraints
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.engine.options import CELL_SECONDS
@@ -88,13 +80,9 @@ class PolicyIdentity(BaseModel):
 
     def joined_with(self, other: "PolicyIdentity") -> "PolicyIdentity":
         """Returns this policy with the levels, draws and tasks of both."""
-        return self.model_copy(
-            update={
-                "levels": by_kind(point.level for point in (*self.points, *other.points)),
-                "repeats": max(self.repeats, other.repeats),
-                "tasks": tuple(dict.fromkeys((*self.tasks, *other.tasks))),
-            }
-        )
+        levels = by_kind(point.level for point in (*self.points, *other.points))
+        repeats, tasks = max(self.repeats, other.repeats), tuple(dict.fromkeys((*self.tasks, *other.tasks)))
+        return self.model_copy(update={"levels": levels, "repeats": repeats, "tasks": tasks})
 
 
 class Identity(BaseModel):
@@ -160,12 +148,9 @@ class Identity(BaseModel):
 
 RUN_FILE = "run.json"
 
-Status = Literal["started", "complete", "failed"]
-
 
 class Job(BaseModel):
-    """The options of ``run`` or ``compare`` that decide which records it makes, as they were given. Their help says
-    what each of them is; their defaults are those of the command line."""
+    """The options of ``run`` or ``compare`` that decide on records, as they were given; defaults are the commands'."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -183,9 +168,7 @@ class Job(BaseModel):
     profile: str = "quick"
     limit: int | None = None
     phrasings: Literal["common", "held-out"] = "common"
-    context_tokens: int | Literal["usual"] | None = (
-        None  # usual: as many as each task has in a run; None: its own length
-    )
+    context_tokens: int | Literal["usual"] | None = None  # usual: as each task has in a run; None: its own length
     depth: float | None = None
     data: Path | None = None
     defence: Placement | None = None
@@ -221,10 +204,10 @@ class RunFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     schema_version: int
-    status: Status
-    reason: str | None  # why it failed
+    status: Literal["started", "complete", "failed"]
+    reason: str | None = None  # why it failed
     created: str
-    finished: str | None
+    finished: str | None = None
     command: str  # as it was typed
     job: Job | None = None  # none where Python code made the run
     identity: Identity
@@ -245,15 +228,11 @@ def read_run_file(folder: Path) -> RunFile:
         raise KVBenchError(f"{folder} holds no run: {missing} ({hint})")
     content = path.read_bytes()
     try:
-        version = _VersionOnly.model_validate_json(content).schema_version  # another has other fields
-        run = RunFile.model_validate_json(content) if version == SCHEMA_VERSION else None
+        version = _VersionOnly.model_validate_json(content).schema_version
+        if version == SCHEMA_VERSION:  # another has other fields
+            return RunFile.model_validate_json(content)
     except ValidationError as error:
-        raise KVBenchError(
-            f"{path} is damaged ({fault_of_fields(error)}): restore it, or delete the folder and run again"
-        ) from error
-    if run is None:
-        raise KVBenchError(
-            f"{path} was written by kvbench with record schema {version}; this one reads {SCHEMA_VERSION}: run it "
-            "again, or read it with the version that wrote it"
-        )
-    return run
+        advice = "restore it, or delete the folder and run again"
+        raise KVBenchError(f"{path} is damaged ({fault_of_fields(error)}): {advice}") from error
+    written = f"{path} was written by kvbench with record schema {version}; this one reads {SCHEMA_VERSION}"
+    raise KVBenchError(f"{written}: run it again, or read it with the version that wrote it")

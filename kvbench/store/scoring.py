@@ -1,5 +1,7 @@
 """Scores what is stored: it needs the output text and no model."""
 
+from dataclasses import fields
+
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS, Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.system.errors import KVBenchError
@@ -14,21 +16,9 @@ def text_scores(output: str | None, question: StoredQuestion, context: StoredCon
     """Returns the scores that follow from a stored output alone, by column; empty where there is no output."""
     if output is None:
         return {}
-    answer = Answer(
-        output_text=output,
-        question=question.question,
-        golds=question.golds,
-        target=question.target,
-        answerable=question.answerable,
-        abstentions=context.abstentions,
-        stated_values=context.stated_values,
-        other_values=question.other_values,
-        answer_marker=context.answer_marker,
-        directives=question.directives,
-        protected=question.protected,
-        defence=context.defence if question.protected else "",
-        every_gold=question.every_gold,
-    )
+    stored = {**vars(context), **vars(question), "output_text": output}
+    stored["defence"] = context.defence if question.protected else ""
+    answer = Answer(**{one.name: stored[one.name] for one in fields(Answer)})
     try:
         return {name: score(answer) for name, score in SCORES.items()}
     except MetricError as error:
@@ -45,8 +35,7 @@ def scores_of(answer: StoredAnswer) -> dict[str, object]:
 
 
 def rescore(store: Store) -> tuple[int, int]:
-    """Scores all stored outputs again, also by metrics that the version which wrote them did not have; rewrites the
-    files that change. Returns (records, records changed)."""
+    """Scores all outputs again, by new metrics too, and rewrites what changes. Returns (records, records changed)."""
     total = changed = 0
     incomplete = store.record_files_without_metrics()
     of_full: dict[tuple[str, str], list[int] | None] = {}  # the full cache's tokens, by task and question

@@ -23,22 +23,10 @@ from pydantic import BaseModel
 # These register their tables, so that every store reads them.
 from kvbench.store import interventions, numerics, observed  # noqa: F401
 from kvbench.store.run_file import RUN_FILE, Identity, Job, RunFile, read_run_file
-from kvbench.store.tables import (
-    CONTEXTS,
-    JOINED,
-    QUESTIONS,
-    RECORDS,
-    SCHEMA_VERSION,
-    TABLES,
-    StoredAnswer,
-    StoredTable,
-    fault_in,
-    fault_of_schema,
-    fault_of_values,
-    missing_metrics,
-)
+from kvbench.store.tables import CONTEXTS, JOINED, QUESTIONS, RECORDS, SCHEMA_VERSION, TABLES, StoredAnswer, StoredTable
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import remove_partial, write_atomically, write_text_atomically
+from leaderboards.metrics import METRICS, Metric
 
 SUMMARY_FILE = "summary.json"
 
@@ -94,25 +82,14 @@ class Store:
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
             if names := identity.differences(store.identity):
-                raise KVBenchError(
-                    f"{folder} belongs to another run ({_difference(names[0], store.identity, identity)}): "
-                    "give the run another name, or delete that folder"
-                )
+                other = f"another run ({_difference(names[0], store.identity, identity)})"
+                raise KVBenchError(f"{folder} belongs to {other}: give the run another name, or delete that folder")
             store._set(status="started", reason=None)
             return store
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise KVBenchError(f"{folder} exists and is no run of kvbench: choose another name, or another --out")
-        run = RunFile(
-            schema_version=SCHEMA_VERSION,
-            status="started",
-            reason=None,
-            created=_timestamp(),
-            finished=None,
-            command=command,
-            job=job,
-            identity=identity,
-        )
-        store = cls(folder, run)
+        begun = {"schema_version": SCHEMA_VERSION, "status": "started", "created": _timestamp(), "command": command}
+        store = cls(folder, RunFile.model_validate({**begun, "job": job, "identity": identity}))
         store._write()
         return store
 
@@ -144,8 +121,7 @@ class Store:
         return tuple(TABLES[name] for name in self.identity.tables if name in TABLES)
 
     def path(self, table: StoredTable, task: str, chunk: int, policy: str = "") -> Path:
-        """Names the file of a table that holds a chunk of contexts, and of it one policy where each has its own files.
-        The name of a policy may hold anything, the name of a file may not."""
+        """Names the file of a chunk of contexts, and of one policy, whose name may hold what a file's may not."""
         folder = self.folder / table.name / task
         if not table.by_policy:
             return folder / f"{chunk:05d}.parquet"
@@ -153,9 +129,6 @@ class Store:
         if len(name) > LONGEST_NAME:
             name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
         return folder / f"{chunk:05d}" / f"{name}.parquet"
-
-    def record_file(self, task: str, chunk: int, policy: str) -> Path:
-        return self.path(RECORDS, task, chunk, policy)
 
     def files(self, table: StoredTable) -> list[Path]:
         return sorted((self.folder / table.name).glob("*/*/*.parquet" if table.by_policy else "*/*.parquet"))
@@ -167,17 +140,14 @@ class Store:
         """Tells whether all ``count`` records are there and none failed: the next start tries failed ones again."""
         if not all(self.path(table, task, chunk, policy).is_file() for table in self.tables):
             return False
-        path = self.record_file(task, chunk, policy)
-        table = self.read(RECORDS, path, ["policy", "status"])
+        table = self.read(RECORDS, self.path(RECORDS, task, chunk, policy), ["policy", "status"])
         rows = zip(table["policy"].to_pylist(), table["status"].to_pylist(), strict=True)
         return table.num_rows == count and set(rows) == {(policy, "ok")}
 
     def has_questions(self, task: str, chunk: int, contexts: int, count: int) -> bool:
-        paths = [self.path(table, task, chunk) for table in (CONTEXTS, QUESTIONS)]
-        if not all(path.is_file() for path in paths):
-            return False
-        rows = [self.read(*each).num_rows for each in zip((CONTEXTS, QUESTIONS), paths, strict=True)]
-        return rows == [contexts, count]
+        needed = {(CONTEXTS, self.path(CONTEXTS, task, chunk)): contexts}
+        needed[QUESTIONS, self.path(QUESTIONS, task, chunk)] = count
+        return all(path.is_file() and self.read(table, path).num_rows == rows for (table, path), rows in needed.items())
 
     def write_chunk(self, task: str, chunk: int, rows: Mapping[str, pa.Table]) -> None:
         """Writes the rows of a chunk of contexts by the names of their tables. What is said of contexts and questions
@@ -187,19 +157,16 @@ class Store:
             if table.by_policy:
                 for policy in rows[RECORDS.name]["policy"].unique().to_pylist():
                     of_policy = fresh.filter(pc.equal(fresh["policy"], policy))
-                    self.write_table(self.path(table, task, chunk, policy), of_policy)
+                    write_parquet(self.path(table, task, chunk, policy), of_policy)
                 continue
             path = self.path(table, task, chunk)
             stored = [self.read(table, path)] if path.is_file() else []
             together = together_once(table, [*stored, fresh])
             if not stored or len(together) > len(stored[0]):
-                self.write_table(path, together)
+                write_parquet(path, together)
 
     def write_rows(self, table: StoredTable, path: Path, rows: Sequence[BaseModel]) -> None:
-        self.write_table(path, table.of_rows(rows))
-
-    def write_table(self, path: Path, table: pa.Table) -> None:
-        write_parquet(path, table)
+        write_parquet(path, table.of_rows(rows))
 
     def read(
         self, table: StoredTable, path: Path, columns: Sequence[str] | None = None, add_metrics: bool = False
@@ -207,46 +174,44 @@ class Store:
         """Reads the rows of one file, as columns of the types of the schema. ``add_metrics``: a score that the version
         which wrote the file did not have is null; else, and for any other metric, that is refused."""
         schema, rows = read_parquet(path, columns)
-        if table is RECORDS and (missing := missing_metrics(schema)):
+        if table is RECORDS and (missing := _missing_metrics(schema)):
             unknown = [metric for metric in missing if not metric.of_stored]
             if unknown or not add_metrics:
                 lacking = f"{path} lacks '{(unknown or missing)[0].name}': the kvbench that wrote it did not have it."
+                advice = f"python -m kvbench score {self.folder} computes it from the stored outputs"
                 if unknown:
-                    raise KVBenchError(
-                        f"{lacking} It does not follow from what is stored: run again under another name"
-                    )
-                score = f"python -m kvbench score {self.folder}"
-                raise KVBenchError(f"{lacking} {score} computes it from the stored outputs")
+                    advice = "It does not follow from what is stored: run again under another name"
+                raise KVBenchError(f"{lacking} {advice}")
             for metric in missing:
                 column = table.schema.field(metric.name)
                 rows = rows.add_column(table.columns.index(metric.name), column, pa.nulls(len(rows), column.type))
             schema = rows.schema
-        _refuse(path, fault_of_schema(table, schema))
+        _refuse(path, table.fault_of_schema(schema))
         return rows
 
     def record_files_without_metrics(self) -> set[Path]:
         """Finds the record files of an earlier version, which lack metrics of this one."""
-        return {path for path in self.record_files() if missing_metrics(read_parquet(path, ())[0])}
+        return {path for path in self.record_files() if _missing_metrics(read_parquet(path, ())[0])}
 
     def read_rows(self, table: StoredTable, path: Path, add_metrics: bool = False) -> list[Any]:
         """Reads the rows of one file, each checked against its model. ``add_metrics``: as for :meth:`read`."""
         rows = self.read(table, path, add_metrics=add_metrics)
-        _refuse(path, fault_in(table, rows))
+        _refuse(path, table.fault_in(rows))
         return [table.row.model_validate(row) for row in rows.to_pylist()]
 
     def table(self, table: StoredTable, columns: Sequence[str] | None = None) -> pa.Table:
         files = [self.read(table, path, columns) for path in self.files(table)]
         names = [name for name in table.columns if columns is None or name in columns]
         rows = pa.concat_tables([table.schema.empty_table().select(names), *files])
-        if fault_in(table, rows):  # all at once, as it takes as long for one file; then which of them it is
+        if table.fault_in(rows):  # all at once, as it takes as long for one file; then which of them it is
             for path, rows_of_file in zip(self.files(table), files, strict=True):
-                _refuse(path, fault_in(table, rows_of_file))
+                _refuse(path, table.fault_in(rows_of_file))
         return rows
 
     def study_table(self, table: StoredTable) -> pa.Table:
         """Reads a study's table; :class:`KVBenchError` where a row belongs to nothing or has an impossible number."""
         rows = self.table(table)
-        if fault := fault_of_values(table, rows):
+        if fault := table.fault_of_values(rows):
             raise KVBenchError(f"{self.folder} holds a row of {table.name} whose {fault}: run it again")
         if table.parent:
             parent = TABLES[table.parent]
@@ -254,8 +219,7 @@ class Store:
         return rows
 
     def _with_parents(self, table: StoredTable, rows: pd.DataFrame, parents: pd.DataFrame) -> pd.DataFrame:
-        """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or two. A text that many
-        rows share is one object."""
+        """Adds to each row the columns of its parent; :class:`KVBenchError` where it has none, or two."""
         parent = TABLES[str(table.parent)]
         key = list(parent.key)
         joined = rows.merge(parents, how="left", on=key, indicator="_parent")
@@ -300,36 +264,26 @@ class Store:
                 yield path, answers
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Joins all records with their questions and contexts, in the order of the run's tasks and policies.
-        ``columns``: those that are needed; no others are read."""
+        """Joins records, or some columns, with questions and contexts, in the order of the run's tasks and policies."""
         needed = None if columns is None else [*CONTEXTS.key, *QUESTIONS.key, *RECORDS.key, *columns]
         contexts, questions, records = (self.table(table, needed) for table in (CONTEXTS, QUESTIONS, RECORDS))
         if not records.num_rows:
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
-        if fault := fault_of_values(RECORDS, records):
+        if fault := RECORDS.fault_of_values(records):
             raise KVBenchError(f"{self.folder} holds a record whose {fault}, which no run writes")
-        frame = records.to_pandas(types_mapper=_kept_in_arrow)
+        # Lists stay in arrow: few of them are looked at.
+        frame = records.to_pandas(types_mapper=lambda kind: pd.ArrowDtype(kind) if pa.types.is_list(kind) else None)
         frame = self._with_parents(RECORDS, frame, _objects(questions))
         frame = self._with_parents(QUESTIONS, frame, _objects(contexts))
         by = frame[["task", "policy", "level_kind", "level", "repeat", "example_index", "question_id"]].copy()
         for column, entries in (("task", self.identity.tasks), ("policy", self.identity.policies)):
             order = [entry.name for entry in entries]
             if unknown := sorted(set(by[column]) - set(order)):
-                raise KVBenchError(
-                    f"{self.folder} holds records of the {column} '{unknown[0]}', which {RUN_FILE} does not name"
-                )
+                strange = f"records of the {column} '{unknown[0]}'"
+                raise KVBenchError(f"{self.folder} holds {strange}, which {RUN_FILE} does not name")
             by[column] = pd.Categorical(by[column], categories=order, ordered=True)
         rows = by.sort_values(list(by.columns), kind="stable").index
         return frame.loc[rows, [*(JOINED if columns is None else columns)]].reset_index(drop=True)
-
-    def write_json(self, name: str, content: Any) -> None:
-        """Writes a file beside the records."""
-        write_text_atomically(self.folder / name, json.dumps(content, indent=1) + "\n")
-
-
-def _kept_in_arrow(kind: pa.DataType) -> pd.ArrowDtype | None:
-    """Leaves lists in arrow: few of them are looked at."""
-    return pd.ArrowDtype(kind) if pa.types.is_list(kind) else None
 
 
 def _objects(table: pa.Table) -> pd.DataFrame:
@@ -345,6 +299,12 @@ def together_once(table: StoredTable, parts: Sequence[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(parts)
     keys = pd.MultiIndex.from_arrays([rows[name].to_pandas() for name in table.key])
     return rows.filter(pa.array(~keys.duplicated(), pa.bool_()))
+
+
+def _missing_metrics(schema: pa.Schema) -> list[Metric]:
+    """Lists the metrics for which records have no column, because an earlier version wrote them."""
+    names = set(schema.names)
+    return [metric for name, metric in METRICS.items() if name not in names]
 
 
 def _refuse(path: Path, fault: str) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from kvbench.prompts.mode import Mode
-from leaderboards.metrics import METRICS, Metric, with_columns
+from leaderboards.metrics import METRICS, with_columns
 from policies import KINDS, LazyModule, Level, Point
 from policies.declaration.shape import MOST_LAYERS
 
@@ -138,7 +138,6 @@ class StoredAnswer:
 
 
 pc = LazyModule("pyarrow.compute")  # a tenth of a second, which a mistyped option does not wait for
-
 SCHEMA_VERSION = 9
 VERSION_KEY = b"kvbench_schema_version"
 NOISE = 1e-9  # of a share that was computed from other numbers
@@ -157,10 +156,9 @@ class StoredTable:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # least and most of a column
     # Makes the rows of all finished answers of a prompt.
     fill: "Callable[[Sequence[FinishedAnswer]], Iterable[BaseModel]] | None" = None
-    # Makes an observer of the decoding of one prompt; none of a context that is not in the sample. Tables with the same
-    # function share one.
-    # ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps twice where memory ended and a wave is begun
-    # again: it keys what it notes by branch, question and step.
+    # Makes an observer of the decoding of one prompt, or none; tables with the same function share one. ``fill`` finds
+    # it in ``FinishedAnswer.observers``. It sees steps twice where memory ended and a wave is begun again: it keys what
+    # it notes by branch, question and step.
     observe: "Callable[[LoadedModel, Prompt], Observer | None] | None" = None
     is_download: bool = True  # whether a site gives it out
 
@@ -183,6 +181,48 @@ class StoredTable:
 
     def of_rows(self, rows: Iterable[BaseModel]) -> pa.Table:
         return pa.Table.from_pylist([row.model_dump() for row in rows], schema=self.schema)
+
+    def fault_of_schema(self, schema: pa.Schema) -> str:
+        """Says how the columns of a file differ from those of its table; nothing if all is well."""
+        known = self.schema
+        version = (schema.metadata or {}).get(VERSION_KEY)
+        if version is not None and version != known.metadata[VERSION_KEY]:
+            return f"it has version {version.decode(errors='replace')} of {self.name}, not {self.version}"
+        if strange := sorted(set(schema.names) ^ set(known.names)):
+            verb = "has" if strange[0] in schema.names else "lacks"
+            return f"its columns are not those of the schema: it {verb} '{strange[0]}'"
+        if schema.names != known.names:
+            return "its columns stand in another order than the schema's"
+        other = next((field for field in known if schema.field(field.name).type != field.type), None)
+        return f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}" if other else ""
+
+    def fault_in(self, rows: pa.Table) -> str:
+        """Says what no row may hold, of some columns of the schema's types; nothing if all is well."""
+        for name in rows.column_names:
+            column, kinds = rows[name], _kinds(self.row.model_fields[name].annotation)
+            if column.null_count and NoneType not in kinds:
+                return f"{column.null_count} {self.name} have no {name}"
+            allowed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+            allowed += KINDS if name == "level_kind" else ()
+            strange = set(column.unique().drop_null().to_pylist()) - set(allowed) if allowed else set()
+            if strange:
+                return f"{name} is '{min(strange)}', not one of {', '.join(allowed)}"
+            if pa.types.is_list(column.type):
+                if pc.list_flatten(column).null_count:
+                    return f"{name} has an empty place"
+                if name.endswith("_by_layer") and (pc.max(pc.list_value_length(column)).as_py() or 0) > MOST_LAYERS:
+                    return f"{name} tells of more than {MOST_LAYERS} layers"
+        return ""
+
+    def fault_of_values(self, rows: pa.Table) -> str:
+        """Names a number that no measure has; nothing if all is well. Of rows without a fault of :meth:`fault_in`."""
+        for name in [name for name in self.ranges if name in rows.column_names]:
+            (least, most), column = self.ranges[name], rows[name].drop_null()
+            ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
+            strange = [end for end in ends if not least - NOISE <= end <= most + NOISE]
+            if strange or pc.any(pc.is_nan(column)).as_py():
+                return f"{name} is {strange[0] if strange else 'no number'}, not between {least:g} and {most:g}"
+        return ""
 
 
 CONTEXTS = StoredTable("contexts", StoredContext, ("task", "example_index"))
@@ -209,6 +249,13 @@ def register(table: StoredTable) -> StoredTable:
     return table
 
 
+def register_study(
+    name: str, row: type[AnswerRow], key: tuple[str, ...], version: int, fill: Any, **more: Any
+) -> StoredTable:
+    """Adds the table of a study whose rows belong to answers; ``key``: the columns beside that of a record."""
+    return register(StoredTable(name, row, (*RECORDS.key, *key), version, QUESTIONS.name, fill=fill, **more))
+
+
 @dataclass
 class RowsByTable:
     """Rows by the name of their table, as work on some contexts gives them."""
@@ -229,15 +276,13 @@ class RowsByTable:
 
 def arrow_type(annotation: Any) -> pa.DataType:
     """Returns the column type of a field: unions with None are nullable, literals are strings, lists are lists."""
-    if annotation in _ARROW:
-        return _ARROW[annotation]
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
-        return arrow_type(next(part for part in arguments if part is not NoneType))
-    if origin is Literal:
+    kind = next(part for part in _kinds(annotation) if part is not NoneType)
+    if kind in _ARROW:
+        return _ARROW[kind]
+    if get_origin(kind) is list:
+        return pa.list_(arrow_type(get_args(kind)[0]))
+    if get_origin(kind) is Literal:
         return pa.string()
-    if origin is list:
-        return pa.list_(arrow_type(arguments[0]))
     raise TypeError(f"a column of a table cannot hold {annotation}")
 
 
@@ -245,57 +290,6 @@ def joined_schema() -> pa.Schema:
     """Returns the columns of a record joined with its question and context."""
     fields = {name: table.schema.field(name) for table in (RECORDS, QUESTIONS, CONTEXTS) for name in table.columns}
     return pa.schema([fields[name] for name in JOINED], metadata=RECORDS.schema.metadata)
-
-
-def fault_of_schema(declared: StoredTable, schema: pa.Schema) -> str:
-    """Says how the columns of a file differ from those of its table; nothing if all is well."""
-    known = declared.schema
-    version = (schema.metadata or {}).get(VERSION_KEY)
-    if version is not None and version != known.metadata[VERSION_KEY]:
-        return f"it has version {version.decode(errors='replace')} of {declared.name}, not {declared.version}"
-    if strange := sorted(set(schema.names) ^ set(known.names)):
-        verb = "has" if strange[0] in schema.names else "lacks"
-        return f"its columns are not those of the schema: it {verb} '{strange[0]}'"
-    if schema.names != known.names:
-        return "its columns stand in another order than the schema's"
-    other = next((field for field in known if schema.field(field.name).type != field.type), None)
-    return f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}" if other else ""
-
-
-def missing_metrics(schema: pa.Schema) -> list[Metric]:
-    """Lists the metrics for which records have no column, because an earlier version wrote them."""
-    names = set(schema.names)
-    return [metric for name, metric in METRICS.items() if name not in names]
-
-
-def fault_in(declared: StoredTable, table: pa.Table) -> str:
-    """Says what no row may hold, of some columns of the schema's types; nothing if all is well."""
-    for name in table.column_names:
-        column, kinds = table[name], _kinds(declared.row.model_fields[name].annotation)
-        if column.null_count and NoneType not in kinds:
-            return f"{column.null_count} {declared.name} have no {name}"
-        allowed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
-        allowed += KINDS if name == "level_kind" else ()
-        strange = set(column.unique().drop_null().to_pylist()) - set(allowed) if allowed else set()
-        if strange:
-            return f"{name} is '{min(strange)}', not one of {', '.join(allowed)}"
-        if pa.types.is_list(column.type):
-            if pc.list_flatten(column).null_count:
-                return f"{name} has an empty place"
-            if name.endswith("_by_layer") and (pc.max(pc.list_value_length(column)).as_py() or 0) > MOST_LAYERS:
-                return f"{name} tells of more than {MOST_LAYERS} layers"
-    return ""
-
-
-def fault_of_values(declared: StoredTable, table: pa.Table) -> str:
-    """Names a number that no measure has; nothing if all is well. Of a table without a fault of :func:`fault_in`."""
-    for name in [name for name in declared.ranges if name in table.column_names]:
-        (least, most), column = declared.ranges[name], table[name].drop_null()
-        ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
-        strange = [end for end in ends if not least - NOISE <= end <= most + NOISE]
-        if strange or pc.any(pc.is_nan(column)).as_py():
-            return f"{name} is {strange[0] if strange else 'no number'}, not between {least:g} and {most:g}"
-    return ""
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:

@@ -1,9 +1,11 @@
 """Messages to people go to standard error, so that standard output holds results alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.segment import Segment
 
 
@@ -31,10 +33,26 @@ class SafeConsole(Console):
 console = SafeConsole(stderr=True)
 
 
+def progress_bar(is_kept: bool = False) -> Progress:
+    """Returns a bar that a terminal shows while something takes long. ``is_kept``: it stays, in a log too."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
+    left = (TextColumn("left"), TimeRemainingColumn())
+    disable = not (is_kept or console.is_terminal)
+    return Progress(*columns, *left, console=console, disable=disable, transient=not is_kept)
+
+
 def warn(text: str) -> None:
     """Prints a warning, also for a command that is told to be quiet: it may change what a result means."""
-    quiet, console.quiet = console.quiet, False
-    try:
+    with replaced(console, "quiet", False):
         console.print(text, style="yellow", soft_wrap=True)
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    """Gives an attribute, of any object, another value inside a ``with`` block."""
+    former = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
     finally:
-        console.quiet = quiet
+        setattr(owner, name, former)

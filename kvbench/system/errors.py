@@ -8,8 +8,7 @@ from leaderboards.errors import first_line as first_line  # metrics, which know 
 
 
 class KVBenchError(Exception):
-    """An error that says in one line what is wrong, where, and what to do. The command line prints it and exits with
-    status 1."""
+    """Says in one line what is wrong, where, and what to do. The command line prints it and exits with status 1."""
 
 
 def unexpected_error(error: BaseException) -> KVBenchError:

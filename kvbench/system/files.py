@@ -16,23 +16,18 @@ PARTIAL = re.compile(r"\..+\.\w+-(\d+)\.partial")  # the name of a file that a p
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets ``write`` fill a temporary file beside ``path``, flushes it to the disk and renames it.
-
-    A kill at any moment leaves the old file or the new one. A disk that refuses the file raises :class:`KVBenchError`.
-    """
+    """Lets ``write`` fill a file beside ``path``, which replaces it: a kill leaves the old file or the new one."""
     try:
         with interrupts_held():
             _write(path, write)
     except OSError as error:
-        raise KVBenchError(
-            f"cannot write {path}: {error.strerror or error}. Files written before are kept; "
-            "make room or permit writing there, then start the same command again"
-        ) from error
+        advice = "make room or permit writing there, then start the same command again"
+        reason = f"{error.strerror or error}. Files written before are kept"
+        raise KVBenchError(f"cannot write {path}: {reason}; {advice}") from error
 
 
 def check_writable(option: str, folder: Path) -> None:
-    """Raises :class:`KVBenchError` if the folder of an option takes no files, before hours of work are lost. It makes
-    no folder yet, because the command may still be refused for another reason."""
+    """Raises :class:`KVBenchError` if a folder takes no files, before hours of work are lost; makes none yet."""
     whole = folder.absolute()
     existing = next(place for place in (whole, *whole.parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
@@ -57,8 +52,7 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def remove_partial(folder: Path) -> None:
-    """Removes what a kill left half written in a folder, but no file that a process of this machine may still be
-    writing. It is called once, before anything is written there."""
+    """Removes what a kill left half written, but nothing that a process of this machine may still be writing."""
     for partial in folder.rglob(".*.partial"):
         name = PARTIAL.fullmatch(partial.name)
         if name and not is_running(int(name[1])):
@@ -70,21 +64,18 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def make_folder(option: str, folder: Path) -> None:
-    """Makes the folder of an option, and removes what a kill left half written there; raises :class:`KVBenchError` if
-    that is not possible."""
+    """Makes the folder of an option, and removes what a kill left half written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial(folder)
     except OSError as error:
-        raise KVBenchError(
-            f"{option} {folder} cannot be written ({error.strerror or error}): name another folder"
-        ) from error
+        reason = error.strerror or error
+        raise KVBenchError(f"{option} {folder} cannot be written ({reason}): name another folder") from error
 
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Holds a lock beside a folder, which the system lets go when this process ends, however it does. Raises
-    :class:`KVBenchError` that names the process which holds it."""
+    """Locks a folder until the process ends, however it does; :class:`KVBenchError` names who holds it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f".{folder.name}.lock"
     with path.open("a+", encoding="utf-8") as file:
@@ -94,10 +85,8 @@ def working_in(folder: Path) -> Iterator[None]:
                 raise FileNotFoundError  # its former owner removed it in between, and another may hold a new one
         except OSError as error:
             file.seek(0)
-            owner = file.read(300) or "another process"
-            raise KVBenchError(
-                f"{owner} is at work in {folder}: wait for its end, or end it, then start again; or choose another name"
-            ) from error
+            owner = f"{file.read(300) or 'another process'} is at work in {folder}"
+            raise KVBenchError(f"{owner}: wait for its end, or end it, or choose another name") from error
         file.truncate(0)
         print(f"process {os.getpid()} on {platform.node()}", end="", file=file, flush=True)
         try:

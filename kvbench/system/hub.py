@@ -18,11 +18,8 @@ def look_for_hub() -> bool:
         return False
     fault = fault_of_hub()
     if fault:
-        console.print(
-            f"the model hub at {constants.ENDPOINT} cannot be reached ({fault}): only downloaded files are used",
-            soft_wrap=True,
-            markup=False,
-        )
+        away = f"the model hub at {constants.ENDPOINT} cannot be reached ({fault})"
+        console.print(f"{away}: only downloaded files are used", soft_wrap=True)
         constants.HF_HUB_OFFLINE = True
     return not fault
 

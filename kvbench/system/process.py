@@ -52,10 +52,8 @@ def die_with_parent(parent: int) -> None:
 def is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # of another user
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)  # it is of another user
     return True
 
 

@@ -64,8 +64,8 @@ def edit_identity(folder: Path, change: Callable[[Any], object]) -> None:
 def give_answers_of_full(folder: Path, policy: str) -> None:
     """Stores the full cache's answers and their scores under a policy's name, beside the policy's own costs."""
     store = Store.open(folder)
-    full = {record.question_id: record for record in store.read_rows(RECORDS, store.record_file("base", 0, "full"))}
-    path = store.record_file("base", 0, policy)
+    full = {record.question_id: record for record in store.read_rows(RECORDS, store.path(RECORDS, "base", 0, "full"))}
+    path = store.path(RECORDS, "base", 0, policy)
     taken = ("output_text", "output_token_ids", "ended", "right", "gold_nll", "delta_nll", "masked", "corrupted", "due")
 
     def forged(row: Record) -> Record:
@@ -127,7 +127,7 @@ def test_an_edited_identity_is_found(run: Path) -> None:
 
 def test_records_that_are_missing_twice_or_surplus_are_found(run: Path) -> None:
     store = Store.open(run)
-    path = store.record_file("base", 0, "snapkv")
+    path = store.path(RECORDS, "base", 0, "snapkv")
     first, *others = store.read_rows(RECORDS, path)
     surplus = first.model_copy(update={"level": 0.7, "ratio": 0.7})
     for rows, text in (

@@ -111,7 +111,7 @@ def test_an_end_of_one_answer_is_a_difference_without_a_margin() -> None:
 
 
 def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> None:
-    grid = build_grid(job_of(WALKED, "reference", 8, 0, "cpu", "auto"), len)
+    grid = build_grid(job_of(WALKED, limit=8, device="cpu"), len)
     assert [policy.name for policy in grid.setting.policies] == ["full"]
     assert TABLE in grid.setting.tables
     assert [(task.name, contexts) for task, contexts in grid.tasks] == [("base", 8), ("prose", 8)]

@@ -119,7 +119,7 @@ def test_claims_of_a_text_are_corrected_together() -> None:
 def test_every_claim_can_be_run_as_declared(one: Claim) -> None:
     """Its experiment passes the checks of a run, and its policies have the names that records will have."""
     for experiment in one.experiments:
-        job = job_of(experiment, "reference", 2, 0, "auto", "auto")
+        job = job_of(experiment, limit=2)
         check_job(job)
         names = [policy.name for policy in build_grid(job, count_by(job.model)).setting.policies]
         assert set(names) >= set(split_outside_brackets(experiment.policies)), names

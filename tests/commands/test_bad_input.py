@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kvbench.store.store import Store
+from kvbench.store.store import Store, write_parquet
+from kvbench.store.tables import RECORDS
 from tests.support.models.runs import CommandLine, small_command
 
 COMMANDS = {
@@ -50,7 +51,7 @@ SPOILT: list[tuple[Callable[[Path], object], str]] = [
         "run.json is damaged (identity.held_out: Field required)",
     ),
     (lambda run: shutil.rmtree(run / "records"), ""),
-    (lambda run: Store.open(run).record_file("base", 0, "snapkv").write_bytes(b"PAR1"), ""),
+    (lambda run: Store.open(run).path(RECORDS, "base", 0, "snapkv").write_bytes(b"PAR1"), ""),
 ]
 
 
@@ -115,7 +116,7 @@ def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
         table = store.read(declared, path)
         if set(table["task"].to_pylist()) == {"base"}:
             place = table.schema.get_field_index("task")
-            store.write_table(path, table.set_column(place, table.schema.field(place), [[hostile] * len(table)]))
+            write_parquet(path, table.set_column(place, table.schema.field(place), [[hostile] * len(table)]))
 
     def rename(content: dict[str, Any]) -> None:
         identity = content["identity"]

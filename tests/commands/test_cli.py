@@ -95,7 +95,6 @@ def test_an_interrupt_before_the_first_generation_is_said(cli: CommandLine, monk
         (["export", "--task", "base", "--profile", "papr"], "unknown profile 'papr': did you mean 'paper'?"),
         (["show", "bse"], "did you mean 'base'?"),
         (["show", "base", "--index", "-1"], "0 or more, not -1"),
-        (["show", "base", "--question", "99"], "the example has questions 0 to 5"),
         (["run", "--limit", "1000000000000"], "at most 1,000,000"),
         (["run", "--model", "referense"], "unknown model 'referense': did you mean 'reference'?"),
         (["run", "--model", "/nowhere/model"], "there is no model at /nowhere/model"),

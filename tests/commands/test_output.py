@@ -10,6 +10,7 @@ import pytest
 from kvbench.cli.program import COMMANDS, EXAMPLES, application
 from kvbench.cli.result import VERSION, Result
 from kvbench.store.store import Store
+from kvbench.store.tables import RECORDS
 from tests.support.models.runs import CommandLine
 from tests.support.records.kvpress_folders import evaluation
 
@@ -148,7 +149,7 @@ def test_a_quiet_command_tells_its_warnings_on_standard_error_and_no_progress(
     assert cli("site", run, "--site", site, "--quiet") == 0
     assert (cli.out, cli.err) == ("", warning)
     (run / "run.json").write_text(json.dumps(content))
-    Store.open(run).record_file("base", 0, "snapkv").unlink()
+    Store.open(run).path(RECORDS, "base", 0, "snapkv").unlink()
     assert cli("site", run, "--site", site, "--quiet") == 0
     assert cli.err.startswith(f"warning: {run} lacks records (snapkv of base: ")
     results = evaluation(tmp_path / "results/x", 1.0).parent

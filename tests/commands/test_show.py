@@ -145,5 +145,5 @@ def test_an_example_is_shown_with_its_spans_and_questions(cli: CommandLine, task
     kinds = {span.kind for question in example.questions for span in question.spans} | {s.kind for s in example.spans}
     assert all(f"[{kind} " in text for kind in kinds)
     assert example.context[:60] in without_brackets(text)
-    assert cli("show", task.name, "--index", "3", "--question", "0", "--phrasings", "held-out") == 0
+    assert cli("show", task.name, "--index", "3", "--phrasings", "held-out") == 0
     assert task.example(0, 3, held_out=True).context[:60] in without_brackets(" ".join(cli.out.split()))

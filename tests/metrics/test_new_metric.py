@@ -62,7 +62,7 @@ METRICS = (
 SCRIPT = """
 import json
 import numpy as np
-from kvbench.commands.ls import listing
+from kvbench.commands.ls import KINDS
 from kvbench.documents import pages
 from kvbench.store.scoring import SCORES
 from kvbench.store.tables import RECORDS, joined_schema
@@ -108,7 +108,7 @@ print(json.dumps({
     "board_sheet": list(board_sheet(found, boards).columns),
     "pages": "".join(build_pages([results]).values()),
     "method": build_method(Method(("toy",), (), (), ())),
-    "ls": listing("metrics").rows,
+    "ls": KINDS["metrics"]().rows,
     "readme": pages.metrics(),
 }))
 """

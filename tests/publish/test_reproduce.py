@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli.program import main
-from kvbench.publish.method import Reproduction, reproduction
+from kvbench.publish.method import run_entry
 from kvbench.run.execute import Executor
 from kvbench.store.run_file import Job, RunFile
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError
+from leaderboards.pages.method import RunEntry
 from tests.support.tasks.samples_of_ifeval import SPLIT
 
 PRESS = (
@@ -29,7 +30,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunFile]:
     """Collects what commands would run; nothing is run."""
     runs: list[RunFile] = []
 
-    def complete(executor: Executor, folder: Path, command: str) -> None:
+    def complete(executor: Executor, folder: Path) -> None:
         runs.append(
             RunFile(
                 schema_version=SCHEMA_VERSION,
@@ -37,7 +38,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunFile]:
                 reason=None,
                 created="",
                 finished=None,
-                command=command,
+                command="",
                 job=executor.job,
                 identity=executor.identity,
             )
@@ -48,9 +49,9 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunFile]:
     return runs
 
 
-def again(run: RunFile) -> Reproduction:
+def again(run: RunFile) -> RunEntry:
     """Tells how to make a run again, once it was written and read."""
-    return reproduction(RunFile.model_validate_json(run.model_dump_json()))
+    return run_entry("again", RunFile.model_validate_json(run.model_dump_json()))
 
 
 def plan(planned: list[RunFile], words: list[str], monkeypatch: pytest.MonkeyPatch) -> RunFile:

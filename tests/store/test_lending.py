@@ -50,7 +50,7 @@ def test_what_failed_in_another_run_is_not_lent(runs: ToyRuns, monkeypatch: pyte
 
 def test_what_another_run_has_in_part_is_not_lent(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     first = runs("runs/first")
-    whole, path = outcome(first), first.record_file("base", 0, "knorm")
+    whole, path = outcome(first), first.path(RECORDS, "base", 0, "knorm")
     first.write_rows(RECORDS, path, first.read_rows(RECORDS, path)[1:])
     calls = record_calls(monkeypatch)
     second = runs("runs/second")

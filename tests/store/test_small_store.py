@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from kvbench.publish.site import summary_rows
+from kvbench.store.merging import RunGroup
 from kvbench.store.store import Store
 from kvbench.store.tables import SCHEMA_VERSION
 from leaderboards.aggregate.duels import duels
@@ -30,7 +31,8 @@ def records(small_run: Store) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def rows(small_run: Store, records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
-    return {(row.task, row.policy, row.ratio or 0.0): row for row in summary_rows(small_run, records)}
+    rows = summary_rows(records, RunGroup((small_run,)))
+    return {(row.task, row.policy, row.ratio or 0.0): row for row in rows}
 
 
 @pytest.fixture(scope="module")

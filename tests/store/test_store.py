@@ -18,7 +18,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.publish.site import publish_summary
 from kvbench.store.run_file import Job
 from kvbench.store.scoring import rescore
-from kvbench.store.store import Store, together_once
+from kvbench.store.store import Store, together_once, write_parquet
 from kvbench.store.tables import RECORDS, RowsByTable
 from kvbench.system.errors import KVBenchError
 from tests.support.models.processes import Copy, wait_until
@@ -44,7 +44,7 @@ def test_the_same_run_again_does_only_what_is_missing(
     runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     whole = outcome(runs("run"))
-    Store.open(tmp_path / "run").record_file("base", 0, "knorm").unlink()
+    Store.open(tmp_path / "run").path(RECORDS, "base", 0, "knorm").unlink()
     calls = record_calls(monkeypatch)
     again = runs("run")
     assert policies_of(calls) == [["knorm"], ["knorm"]]
@@ -53,7 +53,7 @@ def test_the_same_run_again_does_only_what_is_missing(
 
 def test_of_a_row_that_is_there_twice_the_first_is_kept(runs: ToyRuns) -> None:
     store = runs("run", ("full",), contexts=1)
-    first = store.read(RECORDS, store.record_file("base", 0, "full"))
+    first = store.read(RECORDS, store.path(RECORDS, "base", 0, "full"))
     place = first.column_names.index("output_text")
     second = first.set_column(place, first.schema.field(place), [["another answer"] * len(first)])
     assert together_once(RECORDS, [first, second]).equals(first)
@@ -71,7 +71,7 @@ def test_what_failed_is_tried_again(runs: ToyRuns, monkeypatch: pytest.MonkeyPat
 def test_a_file_that_lacks_records_is_written_again(runs: ToyRuns) -> None:
     store = runs("run")
     whole = outcome(store)
-    path = store.record_file("base", 0, "knorm")
+    path = store.path(RECORDS, "base", 0, "knorm")
     for kept in ([], store.read_rows(RECORDS, path)[:3]):
         store.write_rows(RECORDS, path, kept)
         pd.testing.assert_frame_equal(outcome(runs("run")), whole)
@@ -147,7 +147,7 @@ def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRu
     assert right[columns].notna().all(axis=None)
     assert right["masked"].nunique() == 2
     for path in store.record_files():
-        store.write_table(path, store.read(RECORDS, path).drop_columns(columns))
+        write_parquet(path, store.read(RECORDS, path).drop_columns(columns))
     older = Store.open(tmp_path / "run")
     assert older.record_files_without_metrics() == set(older.record_files())
     assert rescore(older)[0] == len(right)

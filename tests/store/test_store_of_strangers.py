@@ -12,7 +12,7 @@ import pytest
 
 from kvbench.store.run_file import read_run_file
 from kvbench.store.scoring import rescore
-from kvbench.store.store import Store
+from kvbench.store.store import Store, write_parquet
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from tests.support.records.small_store import small_store
@@ -35,7 +35,7 @@ def test_a_number_that_no_measure_has_is_refused_in_one_line(
     table = store.read(RECORDS, path)
     place = table.column_names.index(column)
     values = [value, *table[column].to_pylist()[1:]]
-    store.write_table(path, table.set_column(place, table.schema.field(column), pa.array(values, pa.float64())))
+    write_parquet(path, table.set_column(place, table.schema.field(column), pa.array(values, pa.float64())))
     with pytest.raises(KVBenchError, match=re.escape(said)):
         store.frame()
 
@@ -73,7 +73,7 @@ def test_columns_of_another_name_order_or_type_are_named(store: Store) -> None:
         (table.select(table.column_names[::-1]), "another order"),
         (text, "its column 'f1' is string, not double"),
     ):
-        store.write_table(path, other)
+        write_parquet(path, other)
         with pytest.raises(KVBenchError, match=said):
             store.frame()
 
@@ -81,7 +81,7 @@ def test_columns_of_another_name_order_or_type_are_named(store: Store) -> None:
 def test_score_computes_a_metric_that_an_earlier_version_did_not_have(store: Store) -> None:
     path, expected = store.record_files()[0], store.frame()
     table = store.read(RECORDS, path)
-    store.write_table(path, table.drop_columns(["em", "f1"]))
+    write_parquet(path, table.drop_columns(["em", "f1"]))
     with pytest.raises(KVBenchError, match=r"lacks '(em|f1)': .*python -m kvbench score .*small"):
         store.frame()
     assert rescore(store) == (len(expected), len(table))
@@ -117,7 +117,7 @@ def test_an_edited_identity_is_one_clear_line(store: Store, part: str, content: 
 
 
 def test_damage_is_named_with_the_file(store: Store, tmp_path: Path) -> None:
-    path = store.record_file("base", 0, "full")
+    path = store.path(RECORDS, "base", 0, "full")
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(KVBenchError, match=r"full\.parquet cannot be read"):
         store.frame()

@@ -12,19 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    modeling_gguf_pytorch_utils,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from kvbench.models.gguf.header import Header, damaged, read_header, size_of_array
 from kvbench.models.gguf.tokenizer import build_tokenizer, special_token
+from kvbench.system.console import replaced
 from kvbench.system.errors import KVBenchError
 
 # What kvpress supports, by its name in the format: the type of model in transformers.
@@ -49,14 +44,12 @@ CLOSE = 1e-4
 
 
 def read_gguf_config(path: Path) -> Any:
-    """Reads a configuration from the header alone; raises :class:`KVBenchError` for an architecture that is not known
-    here, or for positions that transformers would scale otherwise."""
+    """Reads a configuration from the header alone; :class:`KVBenchError` for an unknown architecture or scaling."""
     header = read_header(path)
     kind = MODEL_TYPES.get(header.architecture)
     if kind is None:
-        raise KVBenchError(
-            f"{path} holds the architecture '{header.architecture}': of GGUF files, {', '.join(MODEL_TYPES)} are known"
-        )
+        known = f"of GGUF files, {', '.join(MODEL_TYPES)} are known"
+        raise KVBenchError(f"{path} holds the architecture '{header.architecture}': {known}")
     names: dict[str, str | None] = {**GGUF_CONFIG_MAPPING[header.architecture], **MORE_FIELDS}  # type: ignore[dict-item]
     fields = {new: header.of_architecture(old) for old, new in names.items() if new}
     fields |= {f"{name}_token_id": header.of_tokenizer(f"{name}_token_id") for name in ("bos", "eos")}
@@ -103,8 +96,7 @@ def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerFast:
 
 
 def load_gguf(path: Path, config: Any, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:
-    """Loads the weights, which are stored in few bits, as numbers of the dtype among the options. Returns the network
-    and what transformers reports of it."""
+    """Loads the weights as numbers of the dtype among the options; returns the network and transformers' report."""
     gguf: Any = importlib.import_module("gguf")  # which takes seconds, and few models need it
     with _in_seconds(gguf):
         try:
@@ -139,24 +131,18 @@ def _in_seconds(gguf: Any) -> Iterator[None]:
     """Spares the package ``gguf``, which transformers uses, work that weights do not need. Its reader makes a view of
     each of Gemma's 262,144 tokens (27 s): it passes over arrays here. And it makes a table of the names of tensors for
     each module of a network (7 s): it makes one here."""
-    read, names = gguf.GGUFReader._get_field_parts, gguf.get_tensor_name_map
-    conversion: Any = modeling_gguf_pytorch_utils  # which has no types for what it imports itself
+    read = gguf.GGUFReader._get_field_parts
+    conversion = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
 
     def passing(reader: Any, start: int, kind: int) -> Any:
         if kind == gguf.GGUFValueType.ARRAY:
             return size_of_array(reader.data, start), [], [], [gguf.GGUFValueType.ARRAY]
         return read(reader, start, kind)
 
-    gguf.GGUFReader._get_field_parts = passing
-    gguf.get_tensor_name_map = cache(names)
-    progress = conversion.tqdm
-    conversion.tqdm = lambda tensors, **_: tensors  # it takes seconds, and fills logs
-    try:
+    no_bar = replaced(conversion, "tqdm", lambda tensors, **_: tensors)  # it takes seconds, and fills logs
+    names = replaced(gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map))
+    with replaced(gguf.GGUFReader, "_get_field_parts", passing), names, no_bar:
         yield
-    finally:
-        conversion.tqdm = progress
-        gguf.GGUFReader._get_field_parts = read
-        gguf.get_tensor_name_map = names
 
 
 def _stretch_positions(path: Path, config: Any, divisors: torch.Tensor) -> None:
@@ -167,6 +153,5 @@ def _stretch_positions(path: Path, config: Any, divisors: torch.Tensor) -> None:
     config.rope_parameters = LLAMA_3 | {"rope_theta": base, "factor": float(divisors.max())}
     stretched, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
     if not torch.allclose(stretched, frequencies, rtol=CLOSE):
-        raise KVBenchError(
-            f"{path} stretches its positions in a way that is not known here: use the folder of the checkpoint"
-        )
+        advice = "use the folder of the checkpoint"
+        raise KVBenchError(f"{path} stretches its positions in a way that is not known here: {advice}")

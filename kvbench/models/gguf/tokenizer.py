@@ -107,8 +107,7 @@ def _add_special_tokens(tokenizer: Tokenizer, header: Header, tokens: Sequence[s
 
 
 def _add_ends(tokenizer: Tokenizer, header: Header, tokens: Sequence[str]) -> None:
-    """Puts the first and the last token around a text where the file says so; where it says nothing, llama.cpp puts a
-    first one for Llama's vocabularies."""
+    """Puts first and last token around a text as the file says, or as llama.cpp does where it says nothing."""
     always = header.of_tokenizer("model") == "llama" or header.of_tokenizer("pre") in LLAMA_3
     first, last = special_token(header, "bos"), special_token(header, "eos")
     at_first, at_last = (header.of_tokenizer(f"add_{name}_token") for name in ("bos", "eos"))
