@@ -74,18 +74,15 @@ class Axis:
         return level != UNTREATED and self.kind is not None and self.kind.name == level.kind
 
     @property
-    def origin(self) -> float | None:
-        """Returns the place of the untreated cache, if it has one."""
+    def origin(self) -> float | None:  # the place of the untreated cache
         return self.kind.nothing if self.kind is not None and self.kind.has_origin else None
 
     @property
-    def doubling(self) -> bool:
-        """Tells whether equal steps along it are factors of 2."""
+    def doubling(self) -> bool:  # equal steps along it are factors of 2
         return self.kind is not None and self.kind.doubling
 
     @property
     def ticks_inside(self) -> list[float]:
-        """Returns the ticks between its ends."""
         return [tick for tick in self.ticks if self.first <= tick <= self.last]
 
     def share(self, value: float) -> float:
@@ -96,38 +93,16 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Box:
-    """The size of a drawing on a page and where its axes lie in it, in pixels from the upper left corner."""
-
-    width: float
-    height: float
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-
-# A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
-CURVE = Box(324.0, 237.6, left=27.54, top=7.128, right=317.52, bottom=207.9)
-
-
-@dataclass(frozen=True)
 class Frame:
     """Two axes with little ink. On a page the title of the vertical one stands above the drawing, in print beside."""
 
     horizontal: Axis
     vertical: Axis
     corner: str = ""  # what the upper left corner of the drawing is
-    box: Box = CURVE  # that it has on a page
-
-    def share(self, place: tuple[float, float]) -> tuple[float, float]:
-        """Returns how far along each axis a place is."""
-        return self.horizontal.share(place[0]), self.vertical.share(place[1])
 
 
 Place = tuple[float, float]  # in the units of the axes
 FAINT = 0.08  # opacity of the area around a line
-BEHIND = 1  # the depth of what lies under all lines
 HOLLOW = {FULL: "*", ORACLE: "o", RANDOM: "s", RECENCY: "D"}  # the dots of controls
 
 
@@ -138,10 +113,6 @@ class PolicyLine:
     style: LineStyle
     places: tuple[Place, ...]
 
-    @property
-    def depth(self) -> int:
-        return _depth(self.style)
-
 
 @dataclass(frozen=True)
 class Dots:
@@ -149,10 +120,6 @@ class Dots:
 
     style: LineStyle
     places: tuple[Place, ...]
-
-    @property
-    def depth(self) -> int:
-        return _depth(self.style)
 
     @property
     def shape(self) -> str:
@@ -166,17 +133,11 @@ class Band:
     style: LineStyle
     outline: tuple[Place, ...]
     opacity: float = FAINT
-    depth: int = BEHIND
 
     @classmethod
     def between(
-        cls,
-        style: LineStyle,
-        x: tuple[float, ...],
-        low: tuple[float, ...],
-        high: tuple[float, ...],
-        opacity: float = FAINT,
-    ) -> "Band":
+        cls, style: LineStyle, x: Sequence[float], low: Sequence[float], high: Sequence[float], opacity: float = FAINT
+    ) -> Self:
         return cls(style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))), opacity)
 
 
@@ -186,12 +147,13 @@ class Region:
 
     low: Place  # its lower left corner
     high: Place  # its upper right corner
-    depth: int = BEHIND
 
 
 Mark = PolicyLine | Dots | Band | Region
 
 
-def _depth(style: LineStyle) -> int:
-    """Returns the depth of a line: lines of controls lie under those of methods."""
-    return 2 if style.control else 3
+def depth(mark: Mark) -> int:
+    """Returns 1 for what lies under all lines, 2 for lines of controls, and 3 for those of methods above them."""
+    if isinstance(mark, Band | Region):
+        return 1
+    return 2 if mark.style.control else 3

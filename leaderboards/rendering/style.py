@@ -82,21 +82,15 @@ class LineStyle:
     adapted: bool = False  # it ran with other arguments than its paper's
 
     @property
-    def label(self) -> str:
-        """Returns the name in a printed legend."""
+    def label(self) -> str:  # in a printed legend
         return f"{self.policy} (adapted)" if self.adapted else self.policy
 
     @property
-    def marker_outline(self) -> str:
-        """Returns the outline of its marker around (0, 0), for the legend of the page."""
-        if not self.marker:
-            return ""
-        (right, down), path = marker_path(self.marker, LEGEND_MARKER)
-        return f"M{pixel_text(right, 2)} {pixel_text(down, 2)}{path}"
+    def marker_outline(self) -> str:  # for the legend of the page
+        return marker_path(self.marker, LEGEND_MARKER) if self.marker else ""
 
     @property
-    def dash_array(self) -> str:
-        """Returns the dashes as SVG writes them, in pixels."""
+    def dash_array(self) -> str:  # as SVG writes it, in pixels
         return " ".join(f"{dash * self.width:g}" for dash in self.dashes)
 
 
@@ -172,8 +166,20 @@ def _style(policy: str, index: int, look: Look) -> LineStyle:
     )
 
 
+def marker_path(shape: str, size: float) -> str:
+    """Returns the outline of a marker around (0, 0) as an SVG path."""
+    (right, down), outline = _outline(shape, size)
+    return f"M{pixel_text(right, 2)} {pixel_text(down, 2)}{outline}"
+
+
+def markers_path(shape: str, size: float, places: Iterable[tuple[float, float]]) -> str:
+    """Returns the outlines of a marker around all places, in tenths of a pixel, as one path."""
+    (right, down), outline = _outline(shape, size)
+    return "".join(f"M{pixel_text(x + right)} {pixel_text(y + down)}{outline}" for x, y in places)
+
+
 @lru_cache(maxsize=64)
-def marker_path(shape: str, size: float) -> tuple[tuple[float, float], str]:
+def _outline(shape: str, size: float) -> tuple[tuple[float, float], str]:
     """Returns where the outline of a marker begins, from its middle, and how it goes on."""
     half = size / 2
     if shape not in CORNERS:

@@ -1,14 +1,13 @@
 """Estimates over levels as curves, tables and texts: the parts of which the pages of studies are made."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
-from markupsafe import Markup
 
-from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.panels import BandedLine, fitted, panel
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.frames import Axis, Band, Frame, Mark, Place, PolicyLine
 from leaderboards.rendering.style import LineStyle, policy_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, resampled_means
@@ -41,6 +40,23 @@ def exactly(value: float) -> Estimate:
     return Estimate(value, None, None, 0)
 
 
+@dataclass(frozen=True)
+class BandedLine:
+    """A line through places in the order in which they are joined, with a band from ``low`` to ``high``, if any."""
+
+    style: LineStyle
+    places: tuple[Place, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        line = PolicyLine(self.style, self.places)
+        if not self.low:
+            return (line,)
+        return line, Band.between(self.style, tuple(x for x, _ in self.places), self.low, self.high)
+
+
 def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> BandedLine:
     """Makes a line with a band, where all its points have intervals."""
     points = list(points)
@@ -50,9 +66,11 @@ def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> Bande
 
 
 def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: str) -> Picture:
-    """Draws lines over an axis; the upright axis is from 0 to what they reach."""
-    words = f"{title}: {note} over the {axis.title}"
-    return Picture(title, note, Markup(panel(lines, axis, fitted(lines), words, salt)))
+    """Draws lines over an axis; the upright axis is from 0 to what lines and bands reach."""
+    upright = Axis.from_values("", [end for line in lines for end in (*(y for _, y in line.places), *line.high)])
+    marks = tuple(mark for line in lines for mark in line.marks)
+    drawing = Drawing(Frame(axis, upright), marks, f"{title}: {note} over the {axis.title}", salt)
+    return Picture(title, note, drawing.svg())
 
 
 def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> Picture:
@@ -122,7 +140,7 @@ def _text(value: object, form: str | Callable[[Any], str] = "") -> str:
 
 
 def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) -> str:
-    """Writes an estimate with its interval.
+    """Writes an estimate with its interval; a dash for none.
 
     >>> in_numbers(Estimate(0.5, 0.25, 1, 4)), in_numbers(None)
     ('0.50 [0.25 to 1.00]', '–')

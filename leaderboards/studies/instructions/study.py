@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration import Chapter, Definition
-from leaderboards.rendering.frames import SHARE, Axis
-from leaderboards.rendering.panels import BandedLine, panel
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.frames import SHARE, Axis, Frame, Mark, PolicyLine, Region
 from leaderboards.rendering.style import named_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate
@@ -46,11 +45,6 @@ from policies.declaration.levels import UNTREATED
 from policies.declaration.names import FULL, plain_and_way
 
 
-def has_orders(records: DataFrame) -> bool:
-    """Tells whether prompts stand in both orders of defence and directives, which the study compares."""
-    return set(DEFENDED) <= set(records["arm"])
-
-
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, and its downloads."""
     prompts = prompt_records(given.records)
@@ -78,36 +72,32 @@ def _table(title: str, cells: Cells) -> Listing:
     return level_table(title, {cell: in_percent(one) for cell, one in cells.items()})
 
 
-def _title(base: str, arm: str) -> str:
-    return f"{base}, {arm}" if arm else base
-
-
 def _plane(prompts: PromptRecords) -> StudySection:
     """Draws what is obeyed over what leaks, from the full cache through all levels; an order is empty where each prompt
     has drawn its own."""
     bases = forms_of(prompts.policies)
     ways = named_styles(list(dict.fromkeys(plain_and_way(name)[1] for forms in bases.values() for name in forms)))
+    frame = Frame(Axis.around("leakage of the directives", SHARE), Axis.around("", SHARE))
     pictures, details = [], []
     for arm in dict.fromkeys(prompts.attacks["arm"]):
         directives, attacks = (table[table["arm"] == arm] for table in (prompts.directives, prompts.attacks))
-        of_arm = replace(prompts, directives=directives, attacks=attacks)
+        of_arm, order = replace(prompts, directives=directives, attacks=attacks), f", {arm}" if arm else ""
         obeyed, leaked = _cells(accuracy(of_arm), "strict"), _cells(leaks(of_arm), "leakage")
-        details.append(_table(_title("Leakage of the directives, percent", arm), leaked))
-        if directives.empty or not (arm in DEFENDED or not arm):
+        details.append(_table(f"Leakage of the directives, percent{order}", leaked))
+        if directives.empty or (arm and arm not in DEFENDED):
             continue
-        details.append(_table(_title("Directives obeyed, strict, percent", arm), obeyed))
+        details.append(_table(f"Directives obeyed, strict, percent{order}", obeyed))
         whole = leaked[FULL, UNTREATED].mean if (FULL, UNTREATED) in leaked else 0.0
-        region = (whole + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03)
-        axes = Axis.around("leakage of the directives", SHARE), Axis.around("", SHARE)
+        region = Region((whole + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
         for base, forms in bases.items():
-            lines = []
+            marks: list[Mark] = [region]
             for policy in forms:
                 keys = [(FULL, UNTREATED), *((policy, level) for level in prompts.levels)]
                 places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
-                lines.append(BandedLine(ways[plain_and_way(policy)[1]], places))
-            words = f"Directives obeyed over leakage under {_title(base, arm)}, level by level from the full cache on"
-            drawing = panel(lines, *axes, words, f"plane/{arm}/{base}", region)
-            pictures.append(Picture(_title(base, arm), "share of directives obeyed, over leakage", Markup(drawing)))
+                marks.append(PolicyLine(ways[plain_and_way(policy)[1]], places))
+            words = f"Directives obeyed over leakage under {base}{order}, level by level from the full cache on"
+            drawing = Drawing(frame, tuple(marks), words, f"plane/{arm}/{base}")
+            pictures.append(Picture(f"{base}{order}", "share of directives obeyed, over leakage", drawing.svg()))
     return StudySection(
         "plane",
         "Obeyed, and leaked",
@@ -145,7 +135,6 @@ def _families(prompts: PromptRecords) -> StudySection:
 
 
 def _amnesia(highest_leaks: Sequence[Leak]) -> StudySection:
-    """Shows what leaks while the answers still look right."""
     listing = listing_of(
         f"The highest leakage while at least {STILL_OBEYED:.0%} of the directives are obeyed, percent",
         highest_leaks,
@@ -188,13 +177,10 @@ def _gains(gains: Sequence[Gain]) -> StudySection:
 
 def _sheets(prompts: PromptRecords, gains: Sequence[Gain], highest_leaks: Sequence[Leak]) -> list[Sheet]:
     """Makes the downloads; those without rows are left out."""
-    tables = {
-        ("directives", "Directives obeyed"): accuracy(prompts),
-        ("families", "Directives obeyed, by family"): accuracy(prompts, by=("family",)),
-        ("leakage", "What attacks get"): leaks(prompts),
-    }
     rows: dict[tuple[str, str], list[dict[Any, Any]]] = {
-        **{key: table.to_dict("records") for key, table in tables.items()},
+        ("directives", "Directives obeyed"): accuracy(prompts).to_dict("records"),
+        ("families", "Directives obeyed, by family"): accuracy(prompts, by=("family",)).to_dict("records"),
+        ("leakage", "What attacks get"): leaks(prompts).to_dict("records"),
         ("amnesia", "Where most leaks while directives are obeyed"): [
             {name: value for name, value in vars(leak).items() if name != "values"} for leak in highest_leaks
         ],
@@ -207,7 +193,6 @@ def _sheets(prompts: PromptRecords, gains: Sequence[Gain], highest_leaks: Sequen
     return [Sheet.of(f"instructions-{name}", title, entries) for (name, title), entries in rows.items() if entries]
 
 
-PITFALLS = "arXiv 2510.00231"
 CHAPTER = Chapter(
     "instructions",
     "Instructions",
@@ -223,7 +208,7 @@ CHAPTER = Chapter(
             f"Where a policy leaks most while at least {STILL_OBEYED:.0%} of the directives are obeyed: amnesia if it "
             f"is at least {100 * LEAKED_MORE:.0f} points more than under the full cache. The interval does not know "
             "that the level was chosen.",
-            source=f"after {PITFALLS}",
+            source="after arXiv 2510.00231",
         ),
         Definition(
             "Protection gain",
@@ -231,15 +216,16 @@ CHAPTER = Chapter(
             "half the fall in leakage against the plain policy, averaged over the asked ratios "
             f"{GAIN_FROM} to {GAIN_TO}, where there is a defence. Beside it, how many of the answers failed.",
             "gain = ½ (obeyed′ − obeyed) + ½ (leakage − leakage′)",
-            PITFALLS,
+            "arXiv 2510.00231",
         ),
     ),
 )
 
 
 def _takes(given: StudyInput) -> bool:
-    """Takes runs of system prompts, or in both orders."""
-    return all(run["identity"]["scope"] == "system" for run in given.runs) or has_orders(given.records)
+    """Takes runs of system prompts, or with prompts in both orders of defence and directives."""
+    of_system = all(run["identity"]["scope"] == "system" for run in given.runs)
+    return of_system or set(DEFENDED) <= set(given.records["arm"])
 
 
 STUDY = Study(

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
-from markupsafe import Markup
 from pandas import DataFrame, Series
 
 from leaderboards.downloads.sheets import Sheet
@@ -254,7 +253,7 @@ def _stack(
     )
     title = f"{policy}: classes of answers over the {axis.title}, {task}"
     drawing = Drawing(Frame(axis, Axis.around("", SHARE)), marks, title, f"classes/{task}/{policy}")
-    return Picture(policy, "share of answers", Markup(drawing.svg()))
+    return Picture(policy, "share of answers", drawing.svg())
 
 
 DEFINITIONS = (

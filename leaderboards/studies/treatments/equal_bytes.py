@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics import METRICS
 from leaderboards.rendering.drawing import Drawing
@@ -105,7 +103,7 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
         frame = Frame(Axis.up_to(AXIS, 100), Axis.up_to("", 100), corner="↖ better")
         title = f"{task.title} over {AXIS}: {task.name}"
         drawing = Drawing(frame, tuple(marks), title, f"bytes/{task.name}")
-        pictures.append(Picture(task.name, f"{task.title}, percent", Markup(drawing.svg())))
+        pictures.append(Picture(task.name, f"{task.title}, percent", drawing.svg()))
         rows = tuple(
             (one.name, one.family, f"{one.held:.1f}", in_percent(task.estimate(one.score))) for one in front(points)
         )
