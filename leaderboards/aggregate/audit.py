@@ -22,7 +22,7 @@ QUESTION = ["task", "mode", "example_id", "question_id"]
 
 @dataclass(frozen=True)
 class Identical:
-    """Two policies that read the same cache at a level, wherever both were run, though nothing says that they do."""
+    """Two policies that read the same cache at a level in all records of both, though nothing says that they do."""
 
     one: str
     other: str
@@ -48,11 +48,10 @@ class Unchanged:
     def __str__(self) -> str:
         where = f"{self.policy} at {self.levels[0].kind} {', '.join(map(str, self.levels))}"
         same = f"{where} changes nothing of what the full cache writes in all of {self.records} records"
+        removed = f"removed {self.removed:.0%} of the context"
         if self.removed < REMOVED_FROM:
-            return f"{same}, and removed {self.removed:.0%} of the context: is it compressed at all?"
-        return (
-            f"{same}, though it removed {self.removed:.0%} of the context: perhaps the questions do not need the rest"
-        )
+            return f"{same}, and {removed}: is it compressed at all?"
+        return f"{same}, though it {removed}: perhaps the questions do not need the rest"
 
 
 def audit(

@@ -16,7 +16,7 @@ from pandas import DataFrame, factorize
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.pooled import mean_heights
 from leaderboards.metrics import METRICS
-from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, Resampler, task_seed
+from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed
 from policies.declaration.levels import KINDS
 from policies.declaration.names import FULL
 
@@ -50,7 +50,7 @@ class TaskEvidence:
     @cached_property
     def _draws(self) -> tuple[DataFrame, Resampler]:
         numbers, names = factorize(self.records["draw_id"], sort=True)
-        return self.records.assign(draw=numbers), Resampler.of(len(names), task_seed(self.seed, self.task), RESAMPLES)
+        return self.records.assign(draw=numbers), Resampler.of(len(names), task_seed(self.seed, self.task))
 
     @cached_property
     def _by_policy(self) -> dict[str, DataFrame]:
@@ -64,6 +64,10 @@ class TaskEvidence:
     @property
     def contexts(self) -> int:
         return self._draws[1].count
+
+    @property
+    def weights(self) -> FloatArray:  # of contexts, as of a Resampler
+        return self._draws[1].weights
 
     def mean(self, policy: str, level: float | None = None, column: str = "right", **where: object) -> FloatArray:
         """Averages a column over the answers of a policy at a level: shape (1 + resamples,).
@@ -83,12 +87,6 @@ class TaskEvidence:
         means = here[column].astype(np.float64).fillna(0).groupby(here["draw"]).mean()
         of_contexts: FloatArray = means.reindex(range(self.contexts)).to_numpy()
         return of_contexts
-
-    @property
-    def weights(self) -> FloatArray:
-        """Counts how often each context is there: as measured, then as drawn in each resample, shape (1 + resamples,
-        contexts)."""
-        return self._draws[1].weights
 
     def _rows_at(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
         records = self._by_policy.get(policy, self._draws[0][:0])
@@ -125,8 +123,7 @@ class TaskEvidence:
         return tuple(value for kind, value in sorted(pairs, key=lambda pair: KINDS[pair[0]].amount(pair[1])))
 
     def area(self, policy: str, levels: Sequence[float], column: str = "right") -> FloatArray:
-        """Returns the area under what is kept over the levels, from the untreated cache on, over their span: the mean
-        height of the curve."""
+        """Returns the mean height of the curve of what is kept, from the untreated cache on."""
         clean = self.clean(column)
         heights = np.stack([clean / clean, *(self.share_kept(policy, at, column) for at in levels)], axis=1)
         places = np.tile([0.0, *levels], (len(heights), 1))
@@ -152,27 +149,18 @@ class Evidence:
         return TaskEvidence(task, self.records[self.records["task"] == task], self.seed)
 
 
-@dataclass(frozen=True)
 class Contexts:
-    """Resamples the contexts of some answers, of which each has the number of its context."""
+    """Resamples the contexts of some answers, which go by their names; the same seed and experiment draw the same."""
 
-    numbers: NDArray[np.intp]
-    resampler: Resampler
-
-    @classmethod
-    def of(cls, contexts: "NDArray[np.str_]", seed: int, experiment: str) -> "Contexts":
-        """Numbers them by their names; the same seed and experiment draw the same resamples."""
-        names, numbers = np.unique(contexts, return_inverse=True)
-        return cls(numbers, Resampler.of(len(names), task_seed(seed, experiment)))
-
-    @property
-    def count(self) -> int:
-        return self.resampler.count
+    def __init__(self, contexts: NDArray[np.str_], seed: int, experiment: str) -> None:
+        names, self._numbers = np.unique(contexts, return_inverse=True)
+        self.count = len(names)
+        self._resampler = Resampler.of(self.count, task_seed(seed, experiment))
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Adds up a number of each answer: shape (1 + resamples,)."""
-        return self.resampler.sums(values, self.numbers)
+        return self._resampler.sums(values, self._numbers)
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Averages a number of each answer: shape (1 + resamples,)."""
-        return self.resampler.means(values, self.numbers)
+        return self._resampler.means(values, self._numbers)

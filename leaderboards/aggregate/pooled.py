@@ -85,14 +85,12 @@ class Pooled:
 
     @property
     def verdict(self) -> Verdict:
-        """Says better or worse where p is below 0.05, and so the interval leaves out 0."""
         if self.p is None or self.p >= ALPHA:
             return UNDECIDED
         return "better" if self.difference.mean > 0 else "worse"
 
     @property
-    def smallest(self) -> float | None:
-        """Returns the smallest true difference that is told from 0 four times in five, in points."""
+    def smallest(self) -> float | None:  # true difference that is told from 0 four times in five, in points
         return self.test.smallest(self.alpha) if self.test else None
 
     @property
@@ -115,17 +113,15 @@ class Pooled:
         return f"differences below ±{_digits(smallest)} cannot be seen with n = {self.n}{more}"
 
     @property
-    def too_few(self) -> bool:
-        """Tells whether some task has too few contexts for any test."""
+    def too_few(self) -> bool:  # contexts of some task for any test
         return self.fewest < fewest_clusters()
 
     @property
     def n(self) -> str:
         """Writes the number of contexts, and of how many tasks they are: ``--limit`` counts those of one task."""
         count = len(self.tasks)
-        if count == 1:
-            return str(self.contexts)
-        return f"{self.contexts} ({count} tasks{f' x {self.limit}' if count * self.limit == self.contexts else ''})"
+        each = f" x {self.limit}" if count * self.limit == self.contexts else ""
+        return str(self.contexts) if count == 1 else f"{self.contexts} ({count} tasks{each})"
 
     @property
     def headline(self) -> str:
@@ -175,18 +171,14 @@ def pool_tables(
     are to be beaten are a family, which Holm's method corrects, and so are those against all others: a verdict against
     a control does not depend on what else a press is compared with."""
     lines = [line for other in others if (line := _pool(tables, (policy, other), unmastered))]
-    tests = {line.other: line.test for line in lines if line.test}
-    corrected = {
-        name: (one, len(family))
-        for of_control in (True, False)
-        for family in [{name: test.p for name, test in tests.items() if (name in TO_BEAT) is of_control}]
-        for name, one in holm(family).items()
-    }
-    for place, line in enumerate(lines):
-        if line.test:
-            one, family = corrected[line.other]
-            difference = MeanDifference(line.test.mean, *line.test.interval(one.alpha))
-            lines[place] = replace(line, difference=difference, alpha=one.alpha, p=one.p, family=family)
+    for of_control in (True, False):
+        tests = {
+            place: line.test for place, line in enumerate(lines) if line.test and (line.other in TO_BEAT) is of_control
+        }
+        for place, one in holm({place: test.p for place, test in tests.items()}).items():
+            difference = MeanDifference(tests[place].mean, *tests[place].interval(one.alpha))
+            corrected = replace(lines[place], difference=difference, alpha=one.alpha, p=one.p, family=len(tests))
+            lines[place] = corrected
     return lines
 
 
@@ -222,7 +214,7 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapp
         return None
     parts = list(differences.values())
     contexts = [part.contexts for part in parts]
-    differing = sum(part.differing for part in parts)
+    differing = sum(int(np.count_nonzero(part.values)) for part in parts)
     enough = min(*contexts, differing, fewest_clusters()) == fewest_clusters()
     one, other = np.mean([part.sides for part in parts], axis=0).tolist()
     reasons = {task: reason.partition(": ")[2] or reason for task, reason in unmastered.items()}
@@ -250,10 +242,7 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapp
 def _places(tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], anchored: bool) -> FloatArray:
     """Returns where the levels of both are on the axis of their curves, shape (2, levels): at the mean realised ratio
     over tasks; where no tokens are removed, or one of them removes none, at the level itself."""
-    realised = np.mean(
-        [[table.realised[[table.policies.index(name) for name in pair]] for table in levels] for levels in tasks],
-        axis=0,
-    ).T
+    realised = np.mean([[table.realised[table.places(*pair)] for table in levels] for levels in tasks], axis=0).T
     amounts = np.array([[table.level.amount for table in tasks[0]]] * 2)
     removing = tasks[0][-1].level.declared.removes and bool((realised.max(axis=1) > FLAT).all())
     places = realised if removing else amounts
@@ -267,7 +256,6 @@ class _TaskDifference:
     values: FloatArray  # one for each context; their mean is the difference
     sides: tuple[float, float]
     contexts: int  # of the measure that has the fewest
-    differing: int  # contexts
 
 
 def _task_difference(
@@ -300,9 +288,8 @@ def _task_difference(
         mean_heights(np.tile(place, (there.sum(), 1)), heights[:, side].T, np.full(there.sum(), end))
         for side, place in enumerate(places)
     )
-    values = np.round(one - other, DIGITS)
-    fewest, differing = min(np.count_nonzero(count) for count in counts), np.count_nonzero(values)
-    return _TaskDifference(values, (float(one.mean()), float(other.mean())), int(fewest), int(differing))
+    fewest = min(int(np.count_nonzero(count)) for count in counts)
+    return _TaskDifference(np.round(one - other, DIGITS), (float(one.mean()), float(other.mean())), fewest)
 
 
 def _by_context(sums: FloatArray, counts: FloatArray) -> FloatArray:

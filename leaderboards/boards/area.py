@@ -1,6 +1,5 @@
 """The area under the curve of what leads a task over the realised ratio, and whether it is above that of a control."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,19 +49,14 @@ def area_under_curve(profile: Profile) -> Area | Blank:
     """Returns the area over the whole span of the policy; see :func:`areas`. Of the full cache, which spans nothing,
     its height."""
     area, places = areas(profile), profile.places
-    if isinstance(area, Blank):
-        return area
-    if isinstance(places, Blank):
-        return places
+    if isinstance(area, Blank) or isinstance(places, Blank):
+        return area if isinstance(area, Blank) else places
     return Area(profile.estimate(area), float(places[0].max()))
 
 
 def _cell(area: Area) -> TableCell:
-    return TableCell(
-        f"{area.height.mean:.1f}",
-        interval_text(area.height.interval) if area.height.interval else "",
-        area.height.mean,
-    )
+    height, interval = area.height.mean, area.height.interval
+    return TableCell(f"{height:.1f}", interval_text(interval) if interval else "", height)
 
 
 LEADS = Definition(
@@ -124,9 +118,6 @@ def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Blank:
 
 
 def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
-    def of_board(board: BoardProfiles) -> Mapping[str, Pooled | Blank]:
-        return {policy: _against(board, policy, control) for policy in board.profiles}
-
     name = f"beats_{control}"
     return DerivedMeasure(
         name=name,
@@ -134,7 +125,7 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
         line="the policy’s area minus the control’s, in points, up to the highest realised ratio that both reach, with "
         "the interval of the corrected test; compare gives the same verdict",
         definition=BEATS_DEFINITION,
-        of_board=of_board,
+        of_board=lambda board: {policy: _against(board, policy, control) for policy in board.profiles},
         columns={
             f"{name}_verdict": "verdict",
             f"{name}_difference": "difference.mean",

@@ -1,6 +1,6 @@
 """Declares derived measures, which are what a policy comes to over all its levels, and the cells of tables on pages."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -51,23 +51,16 @@ class TableCell:
 
     @property
     def dash(self) -> str:
-        """Returns what stands in the cell if it is blank."""
         return blank_sign(self.reason)
 
     @property
-    def sign(self) -> str:
-        """Returns what tells the tone to those who do not see colours."""
+    def sign(self) -> str:  # tells the tone to those who do not see colours
         return SIGNS[self.tone]
 
 
 def blank_sign(reason: str) -> str:
     """Returns the sign of a blank cell: what the model cannot do is told from what was not run."""
     return NOT_MASTERED_SIGN if CANNOT in reason or reason == NONE_MASTERED else NOT_RUN_SIGN
-
-
-def heat_of(value: float, highest: float) -> float:
-    """Returns the share of the highest value, by which a cell is coloured."""
-    return round(value / highest, 3) if highest > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -78,12 +71,20 @@ class TableRow:
     cells: tuple[TableCell, ...]
 
 
+def blank_reasons(columns: Sequence[str], lines: Iterable[TableRow]) -> list[str]:
+    """Says why cells are blank, each reason once with its columns: the title of a cell is nowhere on a phone."""
+    columns_by_reason: dict[str, dict[str, None]] = {}
+    for line in lines:
+        for column, cell in zip(columns, line.cells, strict=True):
+            if cell.reason:
+                columns_by_reason.setdefault(cell.reason, {})[column] = None
+    return [f"{blank_sign(reason)} in {', '.join(names)}: {reason}" for reason, names in columns_by_reason.items()]
+
+
 @dataclass(frozen=True, eq=False)
 class BoardProfiles:
     """The policies of one board by name, each over its levels, in the same resamples."""
 
-    mode: str
-    task: str
     profiles: Mapping[str, Profile]
     presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)  # what each ran with, by task
     against: Mapping[tuple[str, str], Pooled] = field(default_factory=dict)  # by policy and control

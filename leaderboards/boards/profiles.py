@@ -77,8 +77,7 @@ class Profile:
         return np.broadcast_to([level.amount for level in self.levels], self.realised_ratio.shape)
 
     @property
-    def axis(self) -> str:
-        """Names what its curve is over: curves over the same are compared, and others are not."""
+    def axis(self) -> str:  # what its curve is over: curves over the same are compared, and others are not
         return REALISED_RATIO.field if self.levels[-1].declared.removes else self.levels[-1].kind
 
     @property
@@ -89,18 +88,15 @@ class Profile:
             return ""
         return NOT_COMPRESSED if self.policy == FULL else NO_LEVELS
 
-    @property
-    def not_comparable(self) -> str:
-        """Says why levels are not comparable between contexts, if they are not."""
-        return self.levels[-1].declared.not_comparable
-
     def estimate(self, values: FloatArray) -> Estimate:
         """Makes an estimate of a value as measured and as resampled, shape (1 + resamples,)."""
         return Estimate.of(float(values[0]), values[1:], self.questions)
 
 
 def _mean(arrays: Sequence[FloatArray]) -> FloatArray:
-    mean: FloatArray = arrays[0] if len(arrays) == 1 else np.mean(arrays, axis=0)
+    """Averages arrays of shape (1 + resamples, levels); of a task with a single cluster there are no resamples."""
+    fewest = min(map(len, arrays))
+    mean: FloatArray = arrays[0] if len(arrays) == 1 else np.mean([array[:fewest] for array in arrays], axis=0)
     return mean
 
 
@@ -152,8 +148,7 @@ class Profiles:
 
     @classmethod
     def of(cls, records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0, resamples: int = RESAMPLES) -> Self:
-        """Makes the profiles of a run. The same records, rows and seed give the same profiles, whatever the order of
-        the records."""
+        """Makes the same profiles of the same records, rows and seed, whatever the order of the records."""
         by_policy: dict[tuple[str, str], dict[str, dict[Level, SummaryRow]]] = {}
         for row in rows:
             by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.at] = row
@@ -181,12 +176,11 @@ class Profiles:
 
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
         """Returns what each policy of a board ran with, task by task; of those without arguments nothing."""
-        keys = {policy: [(policy, one) for one in self.tasks(mode, task)] for policy in self.rows[mode, task]}
-        known = {
-            policy: [self.arguments[key] for key in of_policy if key in self.arguments]
-            for policy, of_policy in keys.items()
+        tasks = self.tasks(mode, task)
+        return {
+            policy: [one for task in tasks if (one := self.arguments.get((policy, task))) and one.used]
+            for policy in self.rows[mode, task]
         }
-        return {policy: [one for one in presses if one.used] for policy, presses in known.items()}
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
         """Returns the profile of a policy; raises KeyError for one that is not on this board."""
@@ -196,14 +190,13 @@ class Profiles:
         cells = [(policy, level) for level in levels]
         rows = self._rows(mode, task, cells)
         held, whole = (None if row is None else KV_BYTES.value(row) for row in (rows[-1], rows[0]))
-        fewest = min((row.fewest_contexts if row else 0) for row in rows)
         return Profile(
             policy,
             (UNTREATED, *(level for _, level in cells)),
             realised_ratio=self._measure(REALISED_RATIO, mode, self.tasks(mode, task), cells, rows),
             leads=self._leads(mode, task, cells, rows),
             questions=min(row.n if row else 0 for row in rows),
-            contexts=fewest,
+            contexts=min(row.fewest_contexts if row else 0 for row in rows),
             held=None if by_level or held is None or not whole else 100 * held / whole,
         )
 
@@ -221,22 +214,17 @@ class Profiles:
         full = self._full(mode, task)
         if full is not None and full.not_mastered:
             return Blank(full.not_mastered)
-        blank = _gap(cells, rows)
-        if blank:
+        if blank := _gap(cells, rows):
             return blank
-        leads = [self._leads_of_task(mode, one, cells) for one in self.tasks(mode, task)]
-        known = [one for one in leads if not isinstance(one, Blank)]
-        if len(known) < len(leads):
-            return next(one for one in leads if isinstance(one, Blank))
-        return known[0] if task != ALL_TASKS else (_mean_over_tasks([_mean(one) for one in known]),)
-
-    def _leads_of_task(
-        self, mode: str, task: str, cells: Sequence[tuple[str, Level]]
-    ) -> tuple[FloatArray, ...] | Blank:
-        measures = leading_measures(self._full(mode, task))
-        leads = [(one, self._measure(one, mode, [task], cells, self._rows(mode, task, cells))) for one in measures]
-        blank = next((values for _, values in leads if isinstance(values, Blank)), None)
-        return blank or tuple(good(one, values) for one, values in leads if not isinstance(values, Blank))
+        leads: dict[str, list[FloatArray]] = {}
+        for one in self.tasks(mode, task):
+            rows = self._rows(mode, one, cells)
+            for measure in leading_measures(self._full(mode, one)):
+                values = self._measure(measure, mode, [one], cells, rows)
+                if isinstance(values, Blank):
+                    return values
+                leads.setdefault(one, []).append(good(measure, values))
+        return (_mean([_mean(of_task) for of_task in leads.values()]),) if task == ALL_TASKS else tuple(leads[task])
 
     def _rows(self, mode: str, task: str, cells: Sequence[tuple[str, Level]]) -> Sequence[SummaryRow | None]:
         """Returns the rows of a policy at its levels, that of the full cache first."""
@@ -251,15 +239,14 @@ class Profiles:
         cells: Sequence[tuple[str, Level]],
         rows: Sequence[SummaryRow | None],
     ) -> Measured:
-        blank = _gap(cells, rows)
-        if blank:
+        if blank := _gap(cells, rows):
             return blank
         for row in rows:
             if row is not None and measure.value(row) is None:
                 return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
         means = [self.tallies[mode, task].means(measure.field, [(FULL, UNTREATED), *cells]) for task in tasks]
         # Level by level in memory: what follows goes over few levels and many resamples.
-        return _mean_over_tasks([array.T for array in means])
+        return _mean([array.T for array in means])
 
 
 def _gap(cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]) -> Blank | None:
@@ -272,10 +259,3 @@ def _gap(cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]) 
         if not row.complete:
             return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
     return None
-
-
-def _mean_over_tasks(arrays: Sequence[FloatArray]) -> FloatArray:
-    """Returns the mean of arrays of shape (1 + resamples, levels); of a task with a single cluster there are no
-    resamples."""
-    fewest = min(len(array) for array in arrays)
-    return _mean([array[:fewest] for array in arrays])

@@ -11,7 +11,7 @@ from leaderboards.boards.area import areas
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
-from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray, discrete_interval
+from leaderboards.statistics.bootstrap import DIGITS, LEVEL, Blank, FloatArray
 from leaderboards.statistics.significance import fewest_clusters
 from policies.declaration.names import CONTROLS
 
@@ -29,8 +29,7 @@ class RankInterval:
     among: int  # how many are ranked
 
     @property
-    def alone(self) -> bool:
-        """Tells whether nobody else is ranked, so that the rank says nothing."""
+    def alone(self) -> bool:  # nobody else is ranked, so that the rank says nothing
         return self.among == 1
 
 
@@ -44,18 +43,17 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
     """
     intervals = {}
     for policy, by_other in ahead.items():
-        ranks = 1.0 + (np.stack(list(by_other.values())) < 0).sum(axis=0)
-        rank = int(ranks[0])
-        low, high = discrete_interval(ranks[1:], rank)
+        ranks = 1 + (np.stack(list(by_other.values())) < 0).sum(axis=0)
+        rank, resampled = int(ranks[0]), ranks[1:]
         tied = tuple(
             other for other, lead in by_other.items() if other != policy and not MeanDifference.of(lead).is_clear
         )
-        best = 1 + sum(lead[0] < 0 for other, lead in by_other.items() if other not in tied)
-        ends = (
-            None if low is None else int(min(low, best)),
-            None if high is None else int(max(high, best + len(tied))),
-        )
-        intervals[policy] = RankInterval(rank, *ends, tied, len(by_other))
+        best = 1 + sum(bool(lead[0] < 0) for other, lead in by_other.items() if other not in tied)
+        low = high = None
+        if len(resampled):  # both ends are ranks, as there is nothing between two of them
+            low = min(int(np.quantile(resampled, (1 - LEVEL) / 2, method="lower")), rank, best)
+            high = max(int(np.quantile(resampled, (1 + LEVEL) / 2, method="higher")), rank, best + len(tied))
+        intervals[policy] = RankInterval(rank, low, high, tied, len(by_other))
     return intervals
 
 

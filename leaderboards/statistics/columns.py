@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pandas import Categorical, DataFrame, factorize
 
 from policies.declaration.levels import Level
+from policies.declaration.names import FULL
 
 Array = NDArray[Any]
 FULL_PLACE = "full_place"
@@ -37,7 +38,6 @@ class Columns:
         return len(self.places)
 
     def where(self, mask: NDArray[np.bool_]) -> "Columns":
-        """Returns the rows that ``mask`` is true for."""
         return self if mask.all() else Columns(self.columns, self.places[mask])
 
     def at(self, places: NDArray[np.intp]) -> "Columns":
@@ -51,13 +51,11 @@ def groups(frame: DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...
         yield key if isinstance(key, tuple) else (key,), np.sort(places)
 
 
-def with_full(frame: DataFrame, full: str) -> DataFrame:
-    """Returns the records, each with the place of the policy ``full``'s record of the same question: -1 where there is
-    none."""
-    question = (
-        frame.groupby(["task", "mode", "example_id", "question_id"], sort=False, observed=True).ngroup().to_numpy()
-    )
-    is_full = (frame["policy"] == full).to_numpy()
+def with_full(frame: DataFrame) -> DataFrame:
+    """Returns the records, each with the place of the full cache's record of the same question; -1: there is none."""
+    by = ["task", "mode", "example_id", "question_id"]
+    question = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
+    is_full = (frame["policy"] == FULL).to_numpy()
     places = np.full(len(frame), -1, dtype=np.intp)
     places[question[is_full]] = np.flatnonzero(is_full)
     return frame.assign(**{FULL_PLACE: places[question]})

@@ -33,7 +33,9 @@ ROWS = [
 
 def drawn_at(plot: Plot, kind: str) -> dict[str, list[tuple[float, float]]]:
     """By policy, the corners of its line of that class."""
-    groups = re.findall(rf'<g class="{kind}" data-policy="(\d+)" style="[^"]+"><path d="([^"]+)"', str(plot.drawing.svg()))
+    groups = re.findall(
+        rf'<g class="{kind}" data-policy="(\d+)" style="[^"]+"><path d="([^"]+)"', str(plot.drawing.svg())
+    )
     return {
         plot.names[int(index)]: [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path)]
         for index, path in groups

@@ -47,7 +47,7 @@ def _pairs(evidence: Evidences, regime: str, dtype: str, ways: Sequence[str] = (
 
 
 def _contexts(evidence: Evidences, rows: DataFrame) -> Contexts:
-    return Contexts.of(rows["draw_id"].to_numpy(dtype=str), evidence[WALKED.name].seed, WALKED.name)
+    return Contexts(rows["draw_id"].to_numpy(dtype=str), evidence[WALKED.name].seed, WALKED.name)
 
 
 def _statistic(evidence: Evidences, rows: DataFrame, values: Sequence[float] | FloatArray, note: str) -> Statistic:

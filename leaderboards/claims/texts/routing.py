@@ -251,7 +251,7 @@ def _more(answers: DataFrame, seed: int, left_out: str, column: str, sign: float
         raise NoEvidenceError(
             "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
         )
-    contexts = Contexts.of(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
+    contexts = Contexts(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
     note = "; ".join(filter(None, (f"{len(differences)} pairs", left_out)))
     return Statistic(contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note)
 
@@ -269,7 +269,7 @@ def _slope(evidence: Evidence) -> tuple[FloatArray, int]:
     known = ~np.isnan(values)
     if not known.any():
         raise NoEvidenceError("a model of one layer has no depth")
-    contexts = Contexts.of(names[known], evidence.seed, OBSERVED.name)
+    contexts = Contexts(names[known], evidence.seed, OBSERVED.name)
     return contexts.mean(values[known]), contexts.count
 
 
