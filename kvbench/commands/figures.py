@@ -1,6 +1,6 @@
 """``python -m kvbench figures`` draws the curves of a run, for print."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.downloads.print_tables import data_sentences, result_table
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
-from leaderboards.pages.gallery import Gallery, gallery
+from leaderboards.pages.gallery import GalleryPlot, gallery
 from leaderboards.rendering.printed import USUAL, Paper
 from leaderboards.rendering.style import line_styles, with_adapted
 
@@ -80,7 +80,7 @@ def _paper(width: str | None, title: bool) -> Paper:
         raise KVBenchError(f"--width: {error}") from error
 
 
-def _figures(shown: Gallery, task: str, mode: str, paper: Paper | None) -> Iterator[Figure]:
+def _figures(pictures: Sequence[GalleryPlot], task: str, mode: str, paper: Paper | None) -> Iterator[Figure]:
     place = f"{file_name(task)}-{file_name(mode)}"
-    for picture in shown.pictures:
+    for picture in pictures:
         yield picture.name, f"{picture.name}-{place}", partial(picture.plot.save, paper=paper or USUAL)

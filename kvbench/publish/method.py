@@ -109,7 +109,6 @@ def _policy(entry: PolicyIdentity, used: str) -> PolicyEntry:
         runs=known.ways if known else "plug-in",
         budget=known.budget if known else "",
         arguments=used,
-        in_run=True,
     )
 
 

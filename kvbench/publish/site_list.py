@@ -12,7 +12,6 @@ from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_atomically, write_text_atomically
 from leaderboards.pages.claims import CLAIMS_PAGE
-from leaderboards.pages.comparison import RunBeside
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.rendering.templating import render, show_link
@@ -105,15 +104,15 @@ def site_of_run(folder: Path, store: Store) -> str:
     return next((name for name, entry in sites if entry.kind == RUN and store.folder.name in entry.runs), "")
 
 
-def run_site_beside(folder: Path, store: Store) -> RunBeside | None:
-    """Finds the newest site of a run in the folder of all sites, first one that shares a task: its page on method
-    explains the same words. None where the pages of a run lie in the folder itself."""
+def run_site_beside(folder: Path, store: Store) -> str:
+    """Names the newest site of a run in the folder of all sites, first one that shares a task: its page on method
+    explains the same words. Empty where the pages of a run lie in the folder itself."""
     if not _is_listed(folder) or (folder / FRONT).is_file():
-        return None
+        return ""
     tasks = {task.name for task in store.identity.tasks}
     sites = [(name, entry) for name, entry in _entries(folder.parent) if entry.kind == RUN]
     sites.sort(key=lambda one: tasks.isdisjoint(one[1].tasks))
-    return RunBeside(sites[0][0], "") if sites else None
+    return sites[0][0] if sites else ""
 
 
 def _former_comparisons(folder: Path, kind: str) -> tuple[str, ...]:

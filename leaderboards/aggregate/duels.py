@@ -47,6 +47,10 @@ class Compared:
         title = self.measure.title
         return title if title.isupper() else title[0].lower() + title[1:]
 
+    @property
+    def lower_is_better(self) -> bool:
+        return self.measure.better == "lower"
+
 
 OBEYED = Compared("directives_obeyed", row.OBEYED)
 LEAKED = Compared(DEFENDED, row.LEAKAGE)
@@ -99,7 +103,7 @@ class Contest:
     def verdict(self) -> Verdict:
         if self.p >= ALPHA or not self.difference.is_clear:
             return UNDECIDED
-        return "better" if (self.difference.mean < 0) == (self.measure.measure.better == "lower") else "worse"
+        return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
 
 
 @dataclass(frozen=True)

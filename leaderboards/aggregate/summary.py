@@ -345,7 +345,7 @@ def _mark_leaders(cells: Mapping[Key, SummaryCell]) -> list[SummaryRow]:
     columns: dict[tuple[str, str, Level], dict[str, SummaryCell]] = {}
     for (task, mode, policy, level), cell in cells.items():
         columns.setdefault((task, mode, level), {})[policy] = cell
-    marked = {}
+    marked: dict[Key, SummaryRow] = {}
     for (task, mode, level), column in columns.items():
         rows, means = ({policy: getattr(cell, of) for policy, cell in column.items()} for of in ("row", "means"))
         marked |= {(task, mode, policy, level): row for policy, row in mark_leaders(rows, means).items()}

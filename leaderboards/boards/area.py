@@ -49,8 +49,10 @@ def area_under_curve(profile: Profile) -> Area | Blank:
     """Returns the area over the whole span of the policy; see :func:`areas`. Of the full cache, which spans nothing,
     its height."""
     area, places = areas(profile), profile.places
-    if isinstance(area, Blank) or isinstance(places, Blank):
-        return area if isinstance(area, Blank) else places
+    if isinstance(area, Blank):
+        return area
+    if isinstance(places, Blank):
+        return places
     return Area(profile.estimate(area), float(places[0].max()))
 
 

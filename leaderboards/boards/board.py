@@ -274,10 +274,7 @@ def _columns(
     first. ``names``: of levels. ``kinds``: of all levels."""
     first = shown[0] if shown else UNTREATED
     at = {level: f" at {names[level]}" for level in shown} or {UNTREATED: f" at {UNTREATED}"}
-    columns: list[Column] = []
-    for one in FIRST_COLUMNS:
-        column = BoardColumn(one.heading_of(kinds) if one.heading_of else one.heading, one.line)
-        columns.append((column, lambda policy, one=one: one.cell_of(policy.standing[one])))
+    columns = [_derived_column(one, kinds) for one in FIRST_COLUMNS]
     columns += [_right_column(level, at[level]) for level in shown]
     for measure, heading in measures:
         for level in (first,) if heading.single else shown:
@@ -286,6 +283,11 @@ def _columns(
     columns.append(_saved_column(first, at[first]))
     # The columns that lead stand on the board before all are asked for, those of levels at one of them.
     return [(replace(column, leads=column.name.removesuffix(at[first]) in LEADING), cells) for column, cells in columns]
+
+
+def _derived_column(measure: DerivedMeasure[Any], kinds: Sequence[LevelKind]) -> Column:
+    heading = measure.heading_of(kinds) if measure.heading_of else measure.heading
+    return BoardColumn(heading, measure.line), lambda policy: measure.cell_of(policy.standing[measure])
 
 
 def _at(policy: _Policy, level: Level) -> SummaryRow | None:

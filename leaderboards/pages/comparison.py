@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, Compared, Contest, Duel
@@ -24,14 +26,6 @@ DEFINED = ("Verdict, of a cell", "Smallest difference seen", "Means of subsets",
 
 
 @dataclass(frozen=True)
-class RunBeside:
-    """A run whose pages lie in a folder beside the page's own."""
-
-    name: str  # of the folder
-    contexts: str  # as :func:`contexts_text` writes them, of the tasks that are compared; empty of another setting
-
-
-@dataclass(frozen=True)
 class MeasureGrid:
     """A measure over task and level."""
 
@@ -45,20 +39,6 @@ class MeasureGrid:
         return list(dict.fromkeys(f"{cell.dash}: {cell.reason}" for cell in blank))
 
 
-@dataclass(frozen=True)
-class OpponentSection:
-    """A part of the page: all about one opponent."""
-
-    identifier: str
-    other: str
-    summary: str
-    family: str  # what the verdicts of its cells are corrected over
-    few: str  # a warning of few contexts
-    level_title: str
-    columns: tuple[str, ...]
-    tables: tuple[MeasureGrid, ...]
-
-
 def build_comparison(
     model: str,
     duels: Sequence[Duel],
@@ -68,16 +48,15 @@ def build_comparison(
     presses: Sequence[Arguments] = (),
     run: RunEntry | None = None,
     contexts: str = "",
-    beside: RunBeside | None = None,
-    unmastered: Mapping[str, str] | None = None,
+    beside: str = "",
+    unmastered: Mapping[str, str] = MappingProxyType({}),
     warnings: Sequence[str] = (),
     next_step: str = "",
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a verdict, and why, a
     line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it begins with. ``run``: what made
-    the page, of so many ``contexts``. ``beside``: a run to look further at. ``unmastered``: why the model cannot do a
-    task, which has no verdict. ``next_step``: the command that makes pages of its run."""
-    reasons = unmastered or {}
+    the page, of so many ``contexts``. ``beside``: the folder of a run to look further at. ``unmastered``: why the model
+    cannot do a task, which has no verdict. ``next_step``: the command that makes pages of its run."""
     others = dict.fromkeys(duel.other for duel in duels)
     shared, own = shared_clauses(pooled)
     arguments = Listing(
@@ -89,11 +68,7 @@ def build_comparison(
         teaching=CARRIES_OVER if is_teaching(model) else "",
         policy=duels[0].policy,
         sections=[
-            _section(
-                number,
-                [duel for duel in duels if duel.other == other],
-                reasons,
-            )
+            _section(number, [duel for duel in duels if duel.other == other], unmastered)
             for number, other in enumerate(others, start=1)
         ],
         pooled=list(zip(pooled, own, strict=True)),
@@ -104,7 +79,7 @@ def build_comparison(
         next_step=next_step,
         definitions=[BEATS_DEFINITION, *(one for one in STATISTICS.definitions if one.name in DEFINED)],
         missing=missing,
-        unmastered=reasons,
+        unmastered=unmastered,
         warnings=[warning.removeprefix("warning: ") for warning in warnings],
         sheets=sheets,
         run=run,
@@ -126,21 +101,22 @@ def contexts_text(contexts: Mapping[str, int]) -> str:
     return "; ".join(f"{count} of {', '.join(names)}" for count, names in tasks.items())
 
 
-def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> OpponentSection:
+def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> dict[str, Any]:
+    """Returns what the page has about one opponent."""
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
     measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
     family = max(duel.family for duel in duels)
-    return OpponentSection(
-        identifier=f"section-{number}",
-        other=duels[0].other,
-        summary=summary_line(judged),
-        family=f"each task corrected over its {family} levels" if family > 1 else "nothing to correct over",
-        few=next(iter(few_contexts(judged)), ""),
-        level_title=kind_title(levels),
-        columns=tuple(names_of(levels).values()),
-        tables=tuple(MeasureGrid(one, _lines(duels, levels, one, unmastered)) for one in measures),
-    )
+    return {
+        "identifier": f"section-{number}",
+        "other": duels[0].other,
+        "summary": summary_line(judged),
+        "family": f"each task corrected over its {family} levels" if family > 1 else "nothing to correct over",
+        "few": next(iter(few_contexts(judged)), ""),
+        "level_title": kind_title(levels),
+        "columns": list(names_of(levels).values()),
+        "tables": [MeasureGrid(one, _lines(duels, levels, one, unmastered)) for one in measures],
+    }
 
 
 def _lines(
@@ -161,9 +137,5 @@ def _lines(
 def _cell(contest: Contest) -> TableCell:
     text, _, interval = contest.difference.text.partition(" ")
     sides = "{:.0f} against {:.0f}".format(*contest.sides)
-    return TableCell(
-        text,
-        f"{sides}\n{interval or f'no interval, n = {contest.contexts}'}",
-        contest.difference.mean,
-        tone=contest.verdict,
-    )
+    detail = f"{sides}\n{interval or f'no interval, n = {contest.contexts}'}"
+    return TableCell(text, detail, contest.difference.mean, tone=contest.verdict)

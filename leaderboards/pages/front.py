@@ -21,11 +21,7 @@ from leaderboards.aggregate.lead import (
     lead_of,
     reasons_by_task,
 )
-from leaderboards.aggregate.row import (
-    ALL_TASKS,
-    MODES,
-    SummaryRow,
-)
+from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
 from leaderboards.boards.board import Board
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
@@ -33,7 +29,7 @@ from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_
 from leaderboards.pages.method import TaskEntry, provenance_of
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
-from leaderboards.pages.uses import UseMatrix, kind_of, use_matrix
+from leaderboards.pages.uses import kind_of, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
@@ -54,18 +50,6 @@ SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless 
 
 
 @dataclass(frozen=True)
-class First:
-    """The first screen of some results."""
-
-    identifier: str
-    label: str  # what tells these results from others, if there are any
-    kind: LevelKind  # of what policies were asked
-    matrix: UseMatrix
-    tradeoff: GalleryPlot | None
-    warning: str  # that the model can do no task, if so
-
-
-@dataclass(frozen=True)
 class PlacedBoard:
     """A board on the front page."""
 
@@ -74,40 +58,30 @@ class PlacedBoard:
     note: str
     board: Board
     page: str  # the address of the page of its task, or nothing
-    task: str
     leads: str  # what its policies are ranked by, whose area is taken
     few: bool  # whether the contexts are too few for verdicts to be trusted, whose cells are hatched then
-    results: Results
-
-    @property
-    def choices(self) -> dict[str, str]:
-        """Returns what the page's script tells it from the other boards by."""
-        one = self.results
-        name = title_of(self.task, "")
-        return {"model": one.model, "mode": one.mode, "setting": one.setting, "task": self.task, "name": name}
+    families: Mapping[str, str]  # by policy
+    choices: Mapping[str, str]  # by which the page's script tells it from the other boards
 
 
 def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
-    shown = [
-        (one, label, task)
-        for one, label in zip(results, labels_of(results), strict=True)
-        for task in one.shown
-        if (one.mode, task) in one.boards
-    ]
-    return [
-        PlacedBoard(
-            f"board-{number}",
-            title_of(task, label),
-            note_of(one, task),
-            one.boards[one.mode, task],
-            pages.get(task, ""),
-            task,
-            _leads(one, task),
-            largest_of(one, task).few_contexts,
-            one,
-        )
-        for number, (one, label, task) in enumerate(shown, start=1)
-    ]
+    boards: list[PlacedBoard] = []
+    for one, label in zip(results, labels_of(results), strict=True):
+        for task in (task for task in one.shown if (one.mode, task) in one.boards):
+            setting = {"model": one.model, "mode": one.mode, "setting": one.setting}
+            board = PlacedBoard(
+                identifier=f"board-{len(boards) + 1}",
+                title=title_of(task, label),
+                note=note_of(one, task),
+                board=one.boards[one.mode, task],
+                page=pages.get(task, ""),
+                leads=_leads(one, task),
+                few=largest_of(one, task).few_contexts,
+                families=one.families,
+                choices={**setting, "task": task, "name": title_of(task, "")},
+            )
+            boards.append(board)
+    return boards
 
 
 def _leads(results: Results, task: str) -> str:
@@ -199,40 +173,26 @@ def _front_page(
     )
 
 
-def _first(results: Results, number: int, label: str, styles: Mapping[str, LineStyle]) -> First:
-    identifier = f"first-{number}"
+def _first(results: Results, number: int, label: str, styles: Mapping[str, LineStyle]) -> dict[str, Any]:
+    """Returns what the first screen of some results has; without a trade-off where nothing is freed, as by faults."""
+    identifier, kind, picture = f"first-{number}", kind_of(results), None
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
-    kind = kind_of(results)
-    if not kind.removes and not isinstance(plot, Blank) and all(spot.x > WHOLE - A_LITTLE for spot in plot.spots):
-        plot = Blank("faults free nothing")
-    return First(
-        identifier,
-        label,
-        kind,
-        use_matrix(results),
-        None
-        if isinstance(plot, Blank)
-        else GalleryPlot(
-            "tradeoff",
-            f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}",
-            TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL),
-            plot,
-        ),
-        nothing_mastered(results),
-    )
+    if not isinstance(plot, Blank) and (kind.removes or any(spot.x <= WHOLE - A_LITTLE for spot in plot.spots)):
+        title = f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}"
+        unit = TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL)
+        picture = GalleryPlot("tradeoff", title, unit, plot)
+    return {
+        "identifier": identifier,
+        "label": label,
+        "kind": kind,
+        "matrix": use_matrix(results),
+        "tradeoff": picture,
+        "warning": nothing_mastered(results),
+    }
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
     return render("task.html.j2", SCRIPTS, task=task, sections=sections_of(results, task), **values)
-
-
-def _states(results: Results) -> list[str]:
-    """Tells how runs ended that are not complete: what stands on the boards is then in doubt."""
-    return [
-        f"{folder}: {run.get('reason') or run['status']}"
-        for folder, run in results.runs.items()
-        if run.get("status", "complete") != "complete"
-    ]
 
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:
@@ -242,6 +202,8 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
         if row.policy != FULL:
             levels_of_kinds.setdefault(row.at.declared, set()).add(row.at)
     names = {row.policy for row in rows}
+    runs = {folder: run for one in results for folder, run in one.runs.items()}
+    unfinished = {folder: run for folder, run in runs.items() if run.get("status", "complete") != "complete"}
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
@@ -251,8 +213,8 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
             for kind, levels in levels_of_kinds.items()
         ),
         ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
-        *provenance_of([run for one in results for run in one.runs.values()]),
-        *(("Not complete", state) for one in results for state in _states(one)),
+        *provenance_of(list(runs.values())),
+        *(("Not complete", f"{folder}: {run.get('reason') or run['status']}") for folder, run in unfinished.items()),
     ]
 
 

@@ -1,7 +1,6 @@
 """Makes the page of results of another tool's evaluation: marked as such, and never mixed with ours."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import Imported
@@ -15,16 +14,6 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class ImportedSection:
-    """A part of the page: all about one data set, on one model in one setting."""
-
-    identifier: str
-    title: str
-    note: str
-    results: Listing
-
-
 def build_imported(
     source: str, rows: Sequence[Imported], broken: Sequence[str] = (), sheets: Sequence[Sheet] = ()
 ) -> str:
@@ -33,20 +22,14 @@ def build_imported(
     groups: dict[tuple[str, str, str], list[Imported]] = {}
     for row in rows:
         groups.setdefault((row.dataset, row.model, row.setting), []).append(row)
-    return render(
-        "imported.html.j2",
-        source=source,
-        sections=[_section(number, *key, groups[key]) for number, key in enumerate(sorted(groups), start=1)],
-        broken=broken,
-        sheets=sheets,
-    )
-
-
-def _section(number: int, dataset: str, model: str, setting: str, rows: Sequence[Imported]) -> ImportedSection:
-    ordered = sorted(rows, key=lambda row: (-_value(row), row.press, row.ratio))
-    note = ", ".join(part for part in (model, setting) if part)
-    results = Listing(f"Results on {dataset}", COLUMNS, tuple(_texts(row, rows) for row in ordered))
-    return ImportedSection(f"section-{number}", dataset, note, results)
+    sections = []
+    for number, (dataset, *setting) in enumerate(sorted(groups), start=1):
+        own = groups[dataset, setting[0], setting[1]]
+        ordered = sorted(own, key=lambda row: (-_value(row), row.press, row.ratio))
+        results = Listing(f"Results on {dataset}", COLUMNS, tuple(_texts(row, own) for row in ordered))
+        note = ", ".join(filter(None, setting))
+        sections.append({"identifier": f"section-{number}", "title": dataset, "note": note, "results": results})
+    return render("imported.html.j2", source=source, sections=sections, broken=broken, sheets=sheets)
 
 
 def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class TaskEntry:
     source: str  # the paper that has such a task
     chance: str
     instruction: str
-    contexts: int  # of the run, 0 if the task is no part of it
+    contexts: int  # of the run
     example: TaskExample | None
     prompts: Mapping[str, str] = field(default_factory=dict)  # by model, the first prompt as it was sent
 
@@ -72,7 +72,6 @@ class PolicyEntry:
     runs: str  # its family, and what it needs
     budget: str
     arguments: str  # that its press ran with, by task
-    in_run: bool  # whether it is a part of the run
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ class RunEntry:
 
     @property
     def facts(self) -> str:
-        """Writes its content as JSON that can be read."""
         return json.dumps(self.content, indent=1, ensure_ascii=False)
 
 
@@ -99,25 +97,11 @@ class Method:
     runs: tuple[RunEntry, ...]
 
 
-@dataclass(frozen=True)
-class Downloads:
-    """Names what lies in the folder ``data`` beside the pages."""
-
-    sheets: Sequence[Sheet] = ()
-    records: str = ""  # the name of the file of all records
-    answers: int = 0  # how many records it holds
-
-
-def build_method(method: Method, downloads: Downloads | None = None) -> str:
-    """Returns the page as text; the same input gives the same bytes."""
-    return render(
-        "method.html.j2",
-        method=method,
-        chapters=chapters(),
-        in_run=[policy for policy in method.policies if policy.in_run],
-        others=[policy for policy in method.policies if not policy.in_run],
-        downloads=downloads or Downloads(),
-    )
+def build_method(method: Method, sheets: Sequence[Sheet] = (), records: str = "", answers: int = 0) -> str:
+    """Returns the page as text; the same input gives the same bytes. ``sheets``, and the file of all ``records`` with
+    so many ``answers``: what lies in ``data`` beside it."""
+    beside: dict[str, Any] = {"sheets": sheets, "records": records, "answers": answers}
+    return render("method.html.j2", method=method, chapters=chapters(), **beside)
 
 
 def _pieces(example: TaskExample) -> Iterator[MarkedText]:

@@ -16,10 +16,10 @@ from leaderboards.aggregate.row import (
     is_told,
     share_as_count,
 )
-from leaderboards.boards.declaration import TableCell, TableRow, heat_of
+from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.metrics.declaration import size_text
-from leaderboards.pages.gallery import CAUTIONS, Gallery, gallery
+from leaderboards.pages.gallery import CAUTIONS, GalleryPlot, gallery
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
@@ -46,13 +46,11 @@ class Table:
     notes: tuple[str, ...]
 
     @property
-    def ranked(self) -> bool:
-        """Tells whether the best of a column is marked."""
+    def ranked(self) -> bool:  # the best of a column is marked
         return self.measure in RANKED
 
     @property
     def caution(self) -> str:
-        """Says what the measure must not be read as, if there is such a thing."""
         return CAUTIONS.get(self.measure, "")
 
 
@@ -64,7 +62,7 @@ class TaskSection:
     title: str
     note: str
     styles: Mapping[str, LineStyle]  # by policy, methods first
-    gallery: Gallery
+    pictures: Sequence[GalleryPlot]
     tables: tuple[Table, ...]
 
 
@@ -155,13 +153,13 @@ def _section(
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
     leading = first_shown(task, rows_of_task)[:1]
-    pictures = gallery(results.rows, task, results.mode, styles, identifier).pictures
+    pictures = gallery(results.rows, task, results.mode, styles, identifier)
     return TaskSection(
         identifier=identifier,
         title=title,
         note=note_of(results, task),
         styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
-        gallery=Gallery(tuple(one for one in pictures if task != ALL_TASKS or one.leads)),
+        pictures=[one for one in pictures if task != ALL_TASKS or one.leads],
         tables=tuple(
             measure_table(rows_of_task, measure, highest[measure.name], examples if measure in leading else "")
             for measure in leading_first(TABLES, task, rows_of_task)
@@ -225,7 +223,7 @@ def _cell(
     return TableCell(
         text=share_as_count(row, measure) or measure.text(value),
         detail=_detail(row, measure),
-        heat=heat_of(value, highest),
+        heat=round(value / highest, 3) if highest > 0 else 0.0,
         sort=value,
         mark=mark_of(row, measure),
         bars=_bars(layers),

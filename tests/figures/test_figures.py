@@ -122,6 +122,6 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
     assert is_told(RIGHT, rows)
     assert is_told(GER, rows) == is_told(REALISED_RATIO, rows) == drawn
     found = gallery(rows, "base", "agnostic")
-    names = {picture.name for picture in found.pictures}
+    names = {picture.name for picture in found}
     assert "right" in names
     assert ("ger" in names) == drawn
