@@ -24,7 +24,7 @@ from leaderboards.aggregate.duels import (
     answer_tables,
 )
 from leaderboards.aggregate.row import FEW_CONTEXTS
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray
+from leaderboards.statistics.bootstrap import DIGITS, FLAT, FloatArray
 from leaderboards.statistics.significance import ALPHA, StudentTest, fewest_clusters, holm
 from leaderboards.statistics.text import p_text
 from policies.declaration.levels import UNTREATED, Level
@@ -39,7 +39,6 @@ OF_AREAS = (
     "line, which counts for every policy."
 )
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
-FLAT = 1e-9  # differences below which are noise of sums
 
 
 def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> FloatArray:

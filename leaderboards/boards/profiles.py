@@ -37,7 +37,6 @@ NOT_MEASURED = "not measured"
 NOT_COMPRESSED = "the full cache is not compressed"
 NO_LEVELS = "it has one level, which is no curve: whether it is safe, and at how many bytes, is in the other columns"
 ONE_LEVEL = "one level"
-FLAT = 1e-9  # differences below which are noise of sums
 
 Measured = FloatArray | Blank
 

@@ -68,12 +68,10 @@ def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
 
 
 def slope(by_layer: FloatArray) -> float:
-    """Returns how much the mean of the late half of the layers is above that of the early half; an odd middle layer is
-    in neither. Chance: 0. Claim R6 is about its sign."""
+    """Returns how much the mean of the late half of the layers is above that of the early half, NaN of one layer; an
+    odd middle layer is in neither. Chance: 0. Claim R6 is about its sign."""
     half = len(by_layer) // 2
-    if half == 0:
-        return float("nan")
-    return float(by_layer[-half:].mean() - by_layer[:half].mean())
+    return float(by_layer[-half:].mean() - by_layer[:half].mean()) if half else float("nan")
 
 
 def reads_span(top: npt.NDArray[np.integer], span: Sequence[int]) -> npt.NDArray[np.bool_]:

@@ -3,9 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboards.statistics.bootstrap import FloatArray
-
-FLAT = 1e-9  # differences below which are noise of sums
+from leaderboards.statistics.bootstrap import FLAT, FloatArray
 
 
 def slopes(ratios: FloatArray, rates: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -21,6 +21,7 @@ LEVEL = 0.95
 # have normally distributed means; tests/statistics/test_statistics.py simulates some of them again.
 COVERAGE = {2: 51, 3: 75, 4: 81, 5: 84, 6: 86, 7: 87, 8: 89, 9: 89, 10: 90, 12: 91, 16: 92}
 DIGITS = 9  # of a measure, beyond which values differ by the noise of sums alone
+FLAT = 10.0**-DIGITS
 
 
 def resampled_means(

@@ -9,10 +9,9 @@ from pandas import DataFrame
 
 from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, TaskEvidence, table_of
-from leaderboards.boards.profiles import FLAT
 from leaderboards.claims.declaration import BESIDE, Claim, Experiment, Measure, Measured, Statistic, Text, each_part
 from leaderboards.routing.cliff import slopes, steepest
-from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.bootstrap import FLAT, FloatArray
 from leaderboards.studies.routing import heads
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, with_routes
 from leaderboards.studies.routing.routes import TABLE as ROUTES

@@ -150,8 +150,8 @@ def free_of(table: DataFrame) -> list[Free]:
 
 @dataclass(frozen=True)
 class Drift:
-    """Holds how far a layer of cache on is from the same of cache off, relative to cache off, over the steps at which
-    cache on read a token by itself."""
+    """Says how far a layer of cache on is from that of cache off, relative to it, over the steps at which cache on read
+    a token by itself."""
 
     task: str
     dtype: str
@@ -185,8 +185,9 @@ def drift_of(table: DataFrame) -> list[Drift]:
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
         for layer, of_layer in group.groupby("layer"):
             keys, values = (_means(of_layer[rows], of_layer["hidden"]) for rows in ("keys", "values"))
-            hidden = estimate_of(of_layer["alone"], of_layer["draw_id"])
-            found.append(Drift(task, dtype, int(layer), *keys, *values, hidden))
+            found.append(
+                Drift(task, dtype, int(layer), *keys, *values, estimate_of(of_layer["alone"], of_layer["draw_id"]))
+            )
     return found
 
 

@@ -34,10 +34,6 @@ class FrontierPoint:
     score: FloatArray  # what leads the task, as a share of its highest value, shape (1 + resamples,)
 
     @property
-    def name(self) -> str:
-        return f"{self.policy} at {self.level}" if self.level.amount else self.policy
-
-    @property
     def place(self) -> tuple[float, float]:
         return self.held, float(100 * self.score[0])
 
@@ -93,6 +89,8 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
         return []
     styles = named_styles(FAMILIES)
     pictures, fronts = [], []
+    frame = Frame(Axis.up_to(AXIS, 100), Axis.up_to("", 100), corner="↖ better")
+    columns = ("on the front", "way", "bytes, percent", "score, percent")
     for task in tasks:
         points = points_of(task, policies)
         marks: list[Dots | PolicyLine] = []
@@ -100,14 +98,15 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
             own = [point for point in points if point.family == family]
             marks.append(Dots(style, tuple(point.place for point in own)))
             marks.append(PolicyLine(style, tuple(point.place for point in front(own))))
-        frame = Frame(Axis.up_to(AXIS, 100), Axis.up_to("", 100), corner="↖ better")
-        title = f"{task.title} over {AXIS}: {task.name}"
-        drawing = Drawing(frame, tuple(marks), title, f"bytes/{task.name}")
+        drawing = Drawing(frame, tuple(marks), f"{task.title} over {AXIS}: {task.name}", f"bytes/{task.name}")
         pictures.append(Picture(task.name, f"{task.title}, percent", drawing.svg()))
         rows = tuple(
-            (one.name, one.family, f"{one.held:.1f}", in_percent(task.estimate(one.score))) for one in front(points)
+            (
+                f"{one.policy} at {one.level}" if one.level.amount else one.policy,
+                *(one.family, f"{one.held:.1f}", in_percent(task.estimate(one.score))),
+            )
+            for one in front(points)
         )
-        columns = ("on the front", "way", "bytes, percent", "score, percent")
         fronts.append(Listing(f"The front of all, {task.name}", columns, rows))
     return [
         StudySection(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
@@ -37,12 +36,7 @@ class Damage:
 def damages(policies: Iterable[str]) -> list[Damage]:
     """Returns the treatments of the full cache among some policies; others are left out, as are compositions."""
     kinds: dict[str, TreatmentKind[FaultOptions | QuantisationOptions]] = {**FAULTS, **FORMATS}
-    found = []
-    for policy in policies:
-        if is_one_of(policy, kinds):
-            kind = kinds[kind_in(policy)]
-            found.append(Damage(policy, options_in(policy, kind)))
-    return found
+    return [Damage(one, options_in(one, kinds[kind_in(one)])) for one in policies if is_one_of(one, kinds)]
 
 
 @dataclass(frozen=True)
@@ -59,32 +53,15 @@ class MeasuredTask:
 
     @property
     def title(self) -> str:
-        """Names what leads the task, as boards do."""
         return METRICS[self.column].measures[0].title
 
-    @property
-    def has_outcomes(self) -> bool:
-        """Tells whether its answers have an outcome: running text has none."""
-        return bool(self.evidence.records["masked"].notna().any())
-
     @cached_property
-    def clean(self) -> FloatArray:
-        """Returns what the full cache has, in the unit of the column."""
+    def clean(self) -> FloatArray:  # what the full cache has, in the unit of the column
         return self.evidence.clean(self.column)
 
-    @cached_property
-    def whole(self) -> Estimate:
-        """Returns the share that the full cache keeps of itself, from which curves begin."""
-        return Estimate(1.0, 1.0, 1.0, self.evidence.contexts)
-
-    def share_kept(self, policy: str, level: Level) -> FloatArray:
-        """Returns what a treatment keeps of what the full cache has, as a share."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share: FloatArray = self.evidence.mean(policy, level.value, self.column) / self.clean
-        return share
-
     def kept(self, policy: str, level: Level) -> Estimate:
-        return self.estimate(self.share_kept(policy, level))
+        """Estimates what a treatment keeps of what the full cache has, as a share."""
+        return self.estimate(self.evidence.share_kept(policy, level.value, self.column))
 
     @cached_property
     def _kinds(self) -> dict[str, str]:
@@ -103,12 +80,10 @@ class MeasuredTask:
 
     def row(self, policy: str, level: Level) -> dict[str, Any]:
         """Returns a row of a download: what is kept, and how answers end."""
-        outcomes = {
-            name: float(self.evidence.mean(policy, level.value, name)[0]) if self.has_outcomes else None
-            for name in OUTCOMES
-        }
-        share = {"share_kept": self.kept(policy, level)}
-        return {"task": self.name, "policy": policy, "level": level.value, **share, **outcomes}
+        cell = {"task": self.name, "policy": policy, "level": level.value, "share_kept": self.kept(policy, level)}
+        if self.evidence.records["masked"].isna().all():  # running text has no outcomes
+            return {**cell, **dict.fromkeys(OUTCOMES)}
+        return {**cell, **{name: float(self.evidence.mean(policy, level.value, name)[0]) for name in OUTCOMES}}
 
 
 def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:

@@ -33,7 +33,7 @@ def compared_faults(task: MeasuredTask, found: Sequence[Damage]) -> list[Damage]
     if len([level for level in usual if level.amount]) < 2:
         return []
     compared = [one for one in found if task.levels(one.policy) == usual]
-    return sorted(compared, key=lambda one: -task.share_kept(one.policy, usual[-1])[0])
+    return sorted(compared, key=lambda one: -task.kept(one.policy, usual[-1]).mean)
 
 
 def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) -> StudySection:
@@ -64,7 +64,8 @@ def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) ->
 
 def _over_changed(task: MeasuredTask, fault: Damage, dtype: str) -> list[tuple[float, Estimate]]:
     levels = [level for level in task.levels(fault.policy) if level.amount]
-    return [(0.0, task.whole), *((fault.changed(one.value, dtype), task.kept(fault.policy, one)) for one in levels)]
+    whole = Estimate(1.0, 1.0, 1.0, task.evidence.contexts)  # the full cache, from which curves begin
+    return [(0.0, whole), *((fault.changed(one.value, dtype), task.kept(fault.policy, one)) for one in levels)]
 
 
 def _by_rate(task: MeasuredTask, compared: Sequence[Damage], dtype: str) -> Listing:
@@ -87,7 +88,6 @@ def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Computes all parts of the page, and its downloads."""
     tasks, unknown = measured_tasks(given.records)
     policies = policies_in(given.records)
     found = damages(policies)
