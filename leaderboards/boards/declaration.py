@@ -103,10 +103,10 @@ class DerivedMeasure(Generic[Value]):
     # Over all tasks it is this of its values by task; without such a function it is ``of_board`` of their mean.
     over_tasks: Callable[[Mapping[str, Value]], Value] | None = field(default=None, kw_only=True)
     columns: Mapping[str, str]  # the columns of the download, and the attribute of the value that each holds
-    heading: str = ""  # of its column on the board, if it stands there
+    heading: str  # of its column on the board
+    cell: Callable[[Any], TableCell]  # its cell there
     # The heading on a board with levels of these kinds, if it is not the same on every board.
     heading_of: Callable[[Sequence[LevelKind]], str] | None = None
-    cell: Callable[[Any], TableCell] | None = None  # its cell there
     parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
 
     @property
@@ -115,8 +115,6 @@ class DerivedMeasure(Generic[Value]):
         return ((self.definition, (*self.columns, f"{self.name}_reason")), *((part, ()) for part in self.parts))
 
     def cell_of(self, value: Value) -> TableCell:
-        if self.cell is None:
-            raise TypeError(f"{self.name} has no column on the board")
         if isinstance(value, Blank):
             return TableCell.blank(value.reason, value.short)
         cell = self.cell(value)

@@ -172,14 +172,10 @@ def fewest_clusters(alpha: float = ALPHA) -> int:
 
 
 def smallest_detectable(spread: float, clusters: int, alpha: float = ALPHA) -> float | None:
-    """Returns the smallest true mean difference that is told from 0 at two-sided ``alpha`` four times in five:
-    (t(1 - alpha / 2) + t(0.8)) · spread / √clusters, with Student's t of clusters - 1 degrees of freedom [H. S. Bloom,
-    Evaluation Review 19 (1995)]. ``spread``: the standard deviation of the clusters' differences. None of too few
+    """Returns the smallest true mean difference that is told from 0 at two-sided ``alpha`` four times in five, as
+    :meth:`StudentTest.smallest`. ``spread``: the standard deviation of the clusters' differences. None of too few
     clusters to tell anything."""
-    if clusters < fewest_clusters(alpha):
-        return None
-    quantiles = stdtrit(clusters - 1, 1 - alpha / 2) + stdtrit(clusters - 1, POWER)
-    return float(quantiles) * spread / math.sqrt(clusters)
+    return StudentTest(0.0, spread / math.sqrt(clusters), clusters - 1, 2.0 ** (1 - clusters)).smallest(alpha)
 
 
 def clusters_to_detect(difference: float, spread: float = USUAL_SPREAD) -> int:

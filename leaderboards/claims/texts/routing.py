@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 from pandas import DataFrame
@@ -83,7 +84,6 @@ class MasteredTasks:
         return sum(task.contexts for task in self.tasks)
 
     def mean(self, policy: str, level: float | None, column: str) -> FloatArray:
-        """Averages the means of the tasks."""
         means: FloatArray = np.mean([task.mean(policy, level, column) for task in self.tasks], axis=0)
         return means
 
@@ -93,26 +93,23 @@ class MasteredTasks:
         return np.stack([self.mean(FULL, None, column), *means], axis=1)
 
 
-def _flat(evidence: Evidences) -> Measured:
-    tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
-    return each_part({policy: partial(_share_kept, tasks, policy) for policy in POLICIES})
+# Of the rate of made-up answers, among all and among those that state something: the column that these have, if any.
+RATES = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
+
+
+def of_mastered(measure: Callable[[MasteredTasks, str], Statistic], parts: Mapping[str, str]) -> Measure:
+    """Measures something over ratios for each part of a claim, which is told by its second argument."""
+
+    def of_evidence(evidence: Evidences) -> Measured:
+        tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
+        return each_part({part: partial(measure, tasks, told) for part, told in parts.items()})
+
+    return of_evidence
 
 
 def _share_kept(tasks: MasteredTasks, policy: str) -> Statistic:
     kept = tasks.mean(policy, MODERATE, "f1") / tasks.mean(FULL, None, "f1")
     return Statistic(kept, tasks.contexts, note=tasks.left_out)
-
-
-def of_both_rates(measure: Callable[[MasteredTasks, str], Statistic]) -> Measure:
-    """Measures something of the rate of made-up answers, among all and among those that state something: its second
-    argument is the column that these have, if any."""
-
-    def of_evidence(evidence: Evidences) -> Measured:
-        tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
-        rates = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
-        return each_part({part: partial(measure, tasks, column) for part, column in rates.items()})
-
-    return of_evidence
 
 
 def _peak(tasks: MasteredTasks, of: str) -> Statistic:
@@ -132,9 +129,8 @@ def _peak(tasks: MasteredTasks, of: str) -> Statistic:
 
 def _correlation(tasks: MasteredTasks, of: str) -> Statistic:
     where = {"answerable": True, of: True} if of else {"answerable": True}
-    products = [
-        _products(task, policy, ratio, where) for task in tasks.tasks for policy in POLICIES for ratio in RATIOS
-    ]
+    cells = product(tasks.tasks, POLICIES, RATIOS)
+    products = [_products(task, policy, ratio, where) for task, policy, ratio in cells]
     evicted, rates, both = np.sum(products, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         vary = (evicted > FLAT) & (rates > FLAT)  # and are not the noise of sums alone
@@ -197,20 +193,14 @@ def _aware(evidence: Evidences) -> Measured:
     agnostic, aware = (evidence[one.name].of(ONE_FACT) for one in (AGNOSTIC, AWARE))
     if set(agnostic.records["question_id"]) != set(aware.records["question_id"]):
         raise NoEvidenceError("the two modes were asked other questions")
-    return each_part(
-        {
-            "F1 gained, of 1": partial(_gain, agnostic, aware, "f1", answerable=True),
-            "abstentions on unanswerable questions lost": partial(
-                _gain, agnostic, aware, "abstained", answerable=False
-            ),
-        }
-    )
+    parts = {"F1 gained, of 1": ("f1", True), "abstentions on unanswerable questions lost": ("abstained", False)}
+    return each_part({part: partial(_gain, agnostic, aware, *of) for part, of in parts.items()})
 
 
 def _gain(agnostic: TaskEvidence, aware: TaskEvidence, column: str, answerable: bool) -> Statistic:
     """Measures how much F1 rises, of 1, or how much abstentions fall, where the press knows the question."""
     agnostic.clean(column, answerable=answerable)
-    cells = [(policy, ratio) for policy in SCORED_BY_ATTENTION for ratio in MIDDLE_RATIOS]
+    cells = list(product(SCORED_BY_ATTENTION, MIDDLE_RATIOS))
     without, known = (
         np.mean([mode.mean(*cell, column, answerable=answerable) for cell in cells], axis=0)
         for mode in (agnostic, aware)
@@ -247,9 +237,8 @@ def _more(answers: DataFrame, seed: int, left_out: str, column: str, sign: float
     means = [group.groupby(pair, observed=True)[column].mean() for group in (failures, treated[treated["right"]])]
     differences = (sign * (means[0] - means[1])).dropna()
     if differences.empty:
-        raise NoEvidenceError(
-            "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
-        )
+        why = "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
+        raise NoEvidenceError(why)
     contexts = Contexts(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
     note = "; ".join(filter(None, (f"{len(differences)} pairs", left_out)))
     return Statistic(contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note)
@@ -280,7 +269,7 @@ CLAIMS = (
         reported="on many tasks, without one figure for all",
         statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the tasks, by policy",
         holds=("at least", 0.9),
-        measure=_flat,
+        measure=of_mastered(_share_kept, {policy: policy for policy in POLICIES}),
     ),
     claim(
         identifier="R2",
@@ -289,7 +278,7 @@ CLAIMS = (
         statistic="the ratio at which the hallucination rate rises fastest: the middle of two neighbouring tenths, "
         "mean over tasks and policies",
         holds=("at least", 0.8),
-        measure=of_both_rates(_peak),
+        measure=of_mastered(_peak, RATES),
         unit="asked ratio",
     ),
     claim(
@@ -300,7 +289,7 @@ CLAIMS = (
         "what either is above its mean over the contexts of the same task, policy and ratio; questions with an answer "
         "in the context",
         holds=("above", 0.0),
-        measure=of_both_rates(_correlation),
+        measure=of_mastered(_correlation, RATES),
         unit="correlation",
     ),
     claim(
