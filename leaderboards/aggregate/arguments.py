@@ -67,8 +67,7 @@ def values_text(values: Sequence[Value]) -> str:
 
 
 def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]:
-    """Reads from the records, by policy and task, the arguments that each ran with. Policies without an argument have
-    none."""
+    """Reads, by policy and task, the arguments that each ran with; a policy without any has none."""
     by_key = {}
     columns = records[["policy", "task", "press_arguments"]].drop_duplicates().astype(str)
     columns = columns.sort_values(list(columns.columns))  # the same whatever the order of the records is
@@ -96,8 +95,7 @@ def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
 
 
 def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:
-    """Says by policy which arguments are not its paper's, over all tasks of ``presses``, such as ``window_size 5 to 10
-    instead of 64``; without the policies that ran as their papers have it."""
+    """Says by policy which arguments are not its paper's, such as ``window_size 5 to 10 instead of 64``."""
     by_policy: dict[str, dict[tuple[str, float], list[Value]]] = {}
     for one in presses:
         for name in one.others:
@@ -111,8 +109,7 @@ def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:
 
 
 def narrow_windows(presses: Sequence[Arguments]) -> str:
-    """Says how narrow the windows of a policy are over some tasks, such as ``window 2 to 11 of 64``; empty where none
-    is under half of the paper's."""
+    """Says how narrow windows are, such as ``window 2 to 11 of 64``; empty where none is under half of the paper's."""
     by_paper: dict[float, list[Value]] = {}
     for one in presses:
         for name in one.narrow:

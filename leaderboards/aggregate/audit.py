@@ -99,8 +99,7 @@ def _informative(policy: str, records: DataFrame) -> DataFrame:
 
 
 def _changes_nothing(group: DataFrame, full: DataFrame) -> bool:
-    """Tells whether all outputs are those of the full cache; where nothing is written, as in running text, whether the
-    right answer is as likely."""
+    """Tells whether all outputs are the full cache's; of running text, whether the right answer is as likely."""
     pairs = group.join(full, on=QUESTION, how="inner", rsuffix="_full")
     as_likely = (pairs["gold_nll"] - pairs["gold_nll_full"]).abs() < SAME_NATS
     same = (pairs["output_text"] == pairs["output_text_full"]) & (pairs["next_token_accuracy"].isna() | as_likely)

@@ -80,8 +80,7 @@ class MeanDifference:
 
     @property
     def text(self) -> str:
-        """Writes the difference, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell its ends from
-        0."""
+        """Writes ``+12 [+3, +20]``, with as many digits, up to two, as tell its ends from 0."""
         if self.low is None or self.high is None:
             return f"{self.mean:+z.0f}"
         nearest = min(abs(self.low), abs(self.high))
@@ -131,8 +130,7 @@ class Duel:
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """The policies without a failed answer at one level of a task. The full cache, which has one level, is there at
-    each."""
+    """The policies without a failed answer at one level of a task; the full cache is there at each."""
 
     task: str
     level: Level

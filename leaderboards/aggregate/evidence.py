@@ -31,8 +31,7 @@ class NoEvidenceError(Exception):
 
 
 def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
-    """Returns a table of a study; :class:`NoEvidenceError` where it has no rows, since nothing was ``filled``, such as
-    "observed"."""
+    """Returns a table of a study; :class:`NoEvidenceError` where nothing was ``filled``, such as "observed"."""
     table = tables.get(name)
     if table is None or table.empty:
         raise NoEvidenceError(f"nothing was {filled}: there is no table {name}")
@@ -41,8 +40,6 @@ def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFra
 
 @dataclass(frozen=True)
 class TaskEvidence:
-    """The records of one task."""
-
     task: str
     records: DataFrame
     seed: int

@@ -80,8 +80,7 @@ def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
 
 
 def first_shown(task: str, rows: Sequence[SummaryRow]) -> tuple[Measure, ...]:
-    """Returns the measures that a page shows first of a task, whose ``rows`` these are: where the model cannot do it,
-    what policies change all the same."""
+    """Returns the measures that a page shows first of a task, whose ``rows`` these are."""
     full = next((row for row in rows if row.policy == FULL), None)
     if full is not None and full.not_mastered:
         return tuple(measure for measure in WITHOUT_MASTERY if measure.value(full) is not None) or (DELTA_NLL,)
@@ -180,7 +179,6 @@ def mark_leaders(
 
 
 def mark_of(row: SummaryRow | None, measure: Measure) -> Mark | None:
-    """Returns the mark that stands beside a value."""
     if row is None or measure not in RANKED:
         return None
     return "best" if measure.name in row.best_in else "tie" if measure.name in row.tied_in else None
@@ -192,7 +190,6 @@ def is_teaching(model: str) -> bool:
 
 
 def reasons_by_task(rows: Sequence[SummaryRow]) -> dict[str, str]:
-    """Returns why the model cannot do a task, of those that it cannot do."""
     return {row.task: row.not_mastered for row in rows if row.not_mastered and row.task != ALL_TASKS}
 
 
@@ -204,7 +201,6 @@ def unmastered_line(rows: Sequence[SummaryRow]) -> str:
 
 
 def advice(unmastered: Iterable[str]) -> str:
-    """Says what to run instead of the tasks of these names."""
     names = set(unmastered)
     parts = [GENERATED] * bool(names & KNOWN_TASKS.keys()) + [OWN] * bool(names - KNOWN_TASKS.keys())
     parts += [f"a needle (--tasks {NEEDLE})"] * (NEEDLE not in names)

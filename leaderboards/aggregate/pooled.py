@@ -94,7 +94,6 @@ class Pooled:
 
     @property
     def reason(self) -> str:
-        """Says why there is no verdict."""
         needed = fewest_clusters()
         if self.verdict != UNDECIDED:
             return ""
@@ -250,8 +249,6 @@ def _places(tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], ancho
 
 @dataclass(frozen=True)
 class _TaskDifference:
-    """The difference of two policies in one task."""
-
     values: FloatArray  # one for each context; their mean is the difference
     sides: tuple[float, float]
     contexts: int  # of the measure that has the fewest

@@ -70,8 +70,6 @@ Samples = Mapping[Over, _Sample | str]
 
 @dataclass(frozen=True)
 class PlannedCells:
-    """Holds what a run set out to do."""
-
     mode: str
     contexts: Mapping[str, int]  # by task
     policies: Mapping[str, Sequence[Point]]  # the levels and draws of each
@@ -216,8 +214,7 @@ def _cell(
 
 
 def _fewest_contexts(answered: Columns) -> int:
-    """Counts the contexts of the measure with the fewest, of those that lead a task with directives; of other tasks all
-    contexts."""
+    """Counts the contexts of the leading measure with the fewest; without directives all contexts."""
     known = [~np.isnan(_numbers(answered, measure)) for measure in DIRECTIVES.measures]
     contexts = [len(np.unique(answered["context"][there])) for there in known if there.any()]
     return min(contexts, default=len(np.unique(answered["context"])))
@@ -341,7 +338,6 @@ def _resample(
 
 
 def _mark_leaders(cells: Mapping[Key, SummaryCell]) -> list[SummaryRow]:
-    """Returns the rows in their order, with what each is best in at its task and level."""
     columns: dict[tuple[str, str, Level], dict[str, SummaryCell]] = {}
     for (task, mode, policy, level), cell in cells.items():
         columns.setdefault((task, mode, level), {})[policy] = cell
@@ -353,8 +349,7 @@ def _mark_leaders(cells: Mapping[Key, SummaryCell]) -> list[SummaryRow]:
 
 
 def visible(text: str) -> str:
-    """Makes text of strangers safe to show: nothing of it is hidden, and it turns nothing round that stands beside
-    it."""
+    """Replaces control characters in texts of strangers, which would hide or turn round what stands beside them."""
     return "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in HIDDEN else letter for letter in text)
 
 
@@ -455,5 +450,4 @@ def intervals_of(means: Mapping[str, FloatArray]) -> dict[str, float]:
 
 
 def join_reasons(gaps: Sequence[str]) -> str | None:
-    """Joins reasons in one line, each once."""
     return "; ".join(dict.fromkeys(gaps)) or None

@@ -21,8 +21,6 @@ OTHER_LEVELS = "it has no level in common with the control"
 
 @dataclass(frozen=True)
 class Area:
-    """The mean height of the curve."""
-
     height: Estimate  # in percent
     span: float  # the realised ratio at which the curve ends
 

@@ -138,8 +138,6 @@ SIGN_MEANINGS = {"○": "tied with others", SIGNS["better"]: "better", SIGNS["wo
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """A column of a board."""
-
     name: str
     meaning: str
     leads: bool = False  # whether it stands on the board before all columns are asked for
@@ -160,7 +158,6 @@ class Board:
 
     @property
     def signs(self) -> dict[str, str]:
-        """Explains the signs that stand in its cells."""
         texts = " ".join(cell.text for line in (*self.methods, *self.controls) for cell in line.cells)
         return {sign: meaning for sign, meaning in SIGN_MEANINGS.items() if sign in texts}
 
@@ -171,8 +168,6 @@ class Board:
 
 @dataclass(frozen=True)
 class _Policy:
-    """Holds all that is known of one policy on a board."""
-
     standing: Standing
     rows: Mapping[Level, SummaryRow]
     full: SummaryRow | None
@@ -185,8 +180,7 @@ Column = tuple[BoardColumn, Cells]
 
 
 def boards_of(records: DataFrame, rows: Sequence[SummaryRow], standings: Standings | None = None) -> Boards:
-    """Makes the boards, by mode and task, ``all`` among them. ``rows`` are those that the records add up to, and
-    ``standings`` what has been computed of them already, or nothing."""
+    """Makes the boards by mode and task, ``all`` among them, of the rows that the records add up to."""
     standings = all_standings(records, rows) if standings is None else standings
     costs, names = _costs(records), names_of(sorted({row.at for row in rows if row.policy != FULL}))
     boards = {}
@@ -197,8 +191,7 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], standings: Standin
 
 
 def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """Returns the levels that a board shows beside one another: the usual ones, or else the first and last. ``levels``:
-    all, in ascending order."""
+    """Returns, of ascending levels, those that a board shows: the usual ones, or else the first and last."""
     levels = [level for level in levels if level != UNTREATED] or levels
     usual = tuple(level for level in levels if level.value in level.declared.usual)
     return usual or tuple(dict.fromkeys((*levels[:1], *levels[-1:])))
@@ -270,8 +263,7 @@ def _columns(
     measures: Sequence[tuple[Measure, Heading]],
     kinds: Sequence[LevelKind],
 ) -> list[Column]:
-    """Lays out the columns of the board. ``shown``: of which columns there are one for each level; others are of the
-    first. ``names``: of levels. ``kinds``: of all levels."""
+    """Lays out the columns; of some measures there is one for each of the ``shown`` levels, of others at the first."""
     first = shown[0] if shown else UNTREATED
     at = {level: f" at {names[level]}" for level in shown} or {UNTREATED: f" at {UNTREATED}"}
     columns = [_derived_column(one, kinds) for one in FIRST_COLUMNS]

@@ -65,8 +65,6 @@ def blank_sign(reason: str) -> str:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table."""
-
     name: str  # of its policy or task
     cells: tuple[TableCell, ...]
 
@@ -92,8 +90,7 @@ class BoardProfiles:
 
 @dataclass(frozen=True)
 class DerivedMeasure(Generic[Value]):
-    """Everything that follows from a derived measure: the column of the board, the columns of the download and the page
-    of method read it from here."""
+    """Declares a derived measure: its column on the board, its columns of the download and its definition."""
 
     name: str  # of its value in a standing, and of the column ``<name>_reason``, which says why it is blank
     better: Better | None
@@ -111,7 +108,6 @@ class DerivedMeasure(Generic[Value]):
 
     @property
     def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
-        """Returns its definitions, each with the columns that it explains."""
         return ((self.definition, (*self.columns, f"{self.name}_reason")), *((part, ()) for part in self.parts))
 
     def cell_of(self, value: Value) -> TableCell:

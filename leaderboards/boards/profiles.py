@@ -69,8 +69,7 @@ class Profile:
 
     @property
     def places(self) -> Measured:
-        """Returns where each level is on the axis of its curve: at its realised ratio, or where no tokens are removed,
-        as by a fault, at the level itself."""
+        """Returns where each level is on the axis: its realised ratio, or the level where no tokens are removed."""
         if isinstance(self.realised_ratio, Blank) or self.axis == REALISED_RATIO.field:
             return self.realised_ratio
         return np.broadcast_to([level.amount for level in self.levels], self.realised_ratio.shape)
@@ -81,8 +80,7 @@ class Profile:
 
     @property
     def no_levels(self) -> str:
-        """Says why it is a single point and no curve, if it is: nothing is asked of the full cache, nor of a
-        quantisation that stores every number in as many bits."""
+        """Says why it is a single point and no curve, as the full cache and a quantisation are, if it is."""
         if set(self.levels) != {UNTREATED}:
             return ""
         return NOT_COMPRESSED if self.policy == FULL else NO_LEVELS
@@ -170,7 +168,6 @@ class Profiles:
         return cls(by_policy, tallies, arguments_of_records(records))
 
     def of_board(self, mode: str, task: str) -> dict[str, Profile]:
-        """Computes the profiles of the policies of a board, in the order of its rows."""
         return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
 
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:

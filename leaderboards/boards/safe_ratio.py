@@ -68,8 +68,7 @@ class SafeRatio:
 
     @property
     def may_be_chance(self) -> bool:
-        """Tells whether it is above what the same contexts can show; of what has no levels, whether they show
-        anything."""
+        """Tells whether it is above what the same contexts can show; without levels, whether they show anything."""
         if not self.kind:
             return self.outcome == "safe" and not self.highest_sure
         return self.ratio > self.highest_sure

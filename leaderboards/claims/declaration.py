@@ -18,8 +18,6 @@ Side = Literal["at least", "at most", "above", "below", "other than"]
 
 @dataclass(frozen=True)
 class Text:
-    """A text that makes claims."""
-
     letter: str  # with which the identifiers of its claims begin
     title: str
     models: str  # that it was about
@@ -77,8 +75,6 @@ def each_part(parts: Mapping[str, Callable[[], Statistic]]) -> Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, and what decides about it."""
-
     identifier: str
     text: Text
     words: str  # what the text says, in one line

@@ -26,8 +26,6 @@ MOST_NEEDED = 100_000  # contexts, beyond which a number says nothing
 
 @dataclass(frozen=True)
 class Judgement:
-    """One row of the register."""
-
     claim: Claim
     part: str
     estimate: Estimate | None
@@ -92,14 +90,12 @@ def _is_on_side(claim: Claim, value: float) -> bool:
 
 
 def _known(resampled: FloatArray) -> FloatArray:
-    """Returns the resamples in which a statistic has a value."""
     values: FloatArray = resampled[~np.isnan(resampled)]
     return values
 
 
 def contexts_needed(claim: Claim, estimate: Estimate) -> str:
-    """Says how many contexts would decide, if the statistic stayed where it is: an interval shrinks by the square root
-    of their number."""
+    """Says how many contexts would decide, as an interval shrinks by the square root of their number."""
     assert estimate.interval is not None
     low, high = estimate.interval
     distance = abs(estimate.mean - claim.threshold)
@@ -111,8 +107,7 @@ def contexts_needed(claim: Claim, estimate: Estimate) -> str:
 
 
 def number_text(value: float) -> str:
-    """Writes a number of a claim with two decimals, and with its first digit where these would be 0: distances of
-    distributions go down to 1e-9 nats."""
+    """Writes a number with two decimals, or with its first digit where these would be 0, down to 1e-9 nats."""
     if not value or abs(value) >= 0.005:
         return f"{value:z.2f}"
     digit, _, exponent = f"{value:.0e}".partition("e")

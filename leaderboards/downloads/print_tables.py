@@ -33,8 +33,6 @@ MARKED = (
 
 @dataclass(frozen=True)
 class PrintTable:
-    """A table with what stands at it in a paper."""
-
     rows: Sequence[Sequence[str]]  # the names of the columns, then the rows
     caption: str
     is_long: bool = False  # it goes on over pages

@@ -26,8 +26,6 @@ PLAIN = {str, int, bool, type(None)}
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table that can be downloaded."""
-
     name: str  # of its files
     title: str
     columns: tuple[str, ...]

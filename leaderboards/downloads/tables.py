@@ -122,7 +122,6 @@ def imported_sheet(rows: Sequence[Imported]) -> Sheet:
 
 
 def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:
-    """Returns a row for each statistic of each claim."""
     return [
         {
             "claim": one.claim.identifier,

@@ -22,8 +22,6 @@ SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?"}
 
 @dataclass(frozen=True)
 class Run:
-    """A run behind a claim."""
-
     name: str  # of its folder
     site: str = ""  # the folder beside that of this page with its pages, if it has any
     folder: str = ""  # where it lies
@@ -70,7 +68,6 @@ def build_claims(
 
 
 def _row(one: Judgement) -> dict[str, str]:
-    """Writes one statistic of a claim."""
     estimate = one.estimate
     interval = () if estimate is None else estimate.interval or ()
     return {

@@ -27,8 +27,6 @@ DEFINED = ("Verdict, of a cell", "Smallest difference seen", "Means of subsets",
 
 @dataclass(frozen=True)
 class MeasureGrid:
-    """A measure over task and level."""
-
     measure: Compared
     lines: tuple[TableRow, ...]
 
@@ -102,7 +100,6 @@ def contexts_text(contexts: Mapping[str, int]) -> str:
 
 
 def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> dict[str, Any]:
-    """Returns what the page has about one opponent."""
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
     measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]

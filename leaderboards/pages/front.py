@@ -51,8 +51,6 @@ SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless 
 
 @dataclass(frozen=True)
 class PlacedBoard:
-    """A board on the front page."""
-
     identifier: str
     title: str
     note: str

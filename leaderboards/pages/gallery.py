@@ -45,8 +45,6 @@ Place = tuple[float, float]  # bytes held, answers kept
 
 @dataclass(frozen=True)
 class GalleryPlot:
-    """A plot under a title."""
-
     name: str
     title: str
     unit: str
@@ -207,8 +205,7 @@ def _line(
 def _point(
     cells: Mapping[tuple[str, str, Level], SummaryRow], tasks: Sequence[str], policy: str, level: Level
 ) -> Place | None:
-    """Averages the bytes held and the answers kept over tasks, in percent of the full cache's; None where one has no
-    value."""
+    """Averages bytes held and answers kept over tasks, in percent of the full cache's; None where one has no value."""
     shares: list[list[float]] = [[], []]
     for task in tasks:
         row, full = cells.get((task, policy, level)), cells.get((task, FULL, UNTREATED))

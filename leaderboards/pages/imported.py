@@ -49,8 +49,7 @@ def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
 
 
 def _rank(row: Imported, rows: Sequence[Imported]) -> str:
-    """Returns the rank, one more than there are better ones by the same score: equals share a rank, and no score has
-    none."""
+    """Returns one more than there are better ones by the same score; equals share a rank, and no score has none."""
     name, value = row.headline
     if value is None:
         return BLANK

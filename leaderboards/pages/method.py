@@ -23,16 +23,12 @@ PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machin
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A stretch of a context."""
-
     text: str
     kind: str = ""  # answer, evidence or nothing
 
 
 @dataclass(frozen=True)
 class TaskExample:
-    """A question of a task."""
-
     context: str
     question: str
     gold: str
@@ -48,8 +44,6 @@ class TaskExample:
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """A task as the page describes it."""
-
     name: str
     version: str
     description: str
@@ -63,8 +57,6 @@ class TaskEntry:
 
 @dataclass(frozen=True)
 class PolicyEntry:
-    """A policy as the page describes it."""
-
     name: str
     description: str
     paper: str
@@ -76,8 +68,6 @@ class PolicyEntry:
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run as the page describes it."""
-
     name: str
     command: str  # makes the run again
     unknown: tuple[str, ...]  # what the command does not make again

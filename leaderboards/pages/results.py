@@ -14,8 +14,7 @@ from leaderboards.downloads.sheets import file_name
 
 @dataclass(frozen=True)
 class Results:
-    """Holds the results of runs whose records may be compared. Results of other models, modes or settings stand beside
-    them and are never mixed with them."""
+    """Holds the results of runs whose records may be compared: those of one model in one mode and setting."""
 
     rows: Sequence[SummaryRow]  # at least one, all of ``mode``
     runs: Mapping[str, Mapping[str, Any]]  # what ``run.json`` of each holds, by folder
@@ -47,21 +46,18 @@ class Results:
 
     @property
     def levels(self) -> dict[str, str]:
-        """Returns by task the level of difficulty that it was asked at, such as "3 of 5", where that is not the
-        highest."""
+        """Returns by task the level of difficulty, such as "3 of 5", where that is not the highest."""
         tasks = (task for run in self.runs.values() for task in spread(run).get("tasks", ()))
         return {str(task["name"]): str(task["level"]) for task in tasks if task.get("level")}
 
     @property
     def mastered(self) -> list[str]:
-        """Lists the tasks that means over tasks are made of: those that the model can do with the full cache, or
-        all."""
+        """Lists the tasks that means are over: those that the model can do with the full cache, or all."""
         return list(next((row.mean_of for row in self.rows if row.task == ALL_TASKS), self.tasks))
 
     @property
     def shown(self) -> list[str]:
-        """Lists the mean over tasks, then each task. The mean is left out where there is one task, which it would
-        equal."""
+        """Lists the mean over tasks, if there are several, then each task."""
         return [ALL_TASKS, *self.tasks] if len(self.tasks) > 1 else self.tasks
 
 
@@ -87,7 +83,6 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def task_page(task: str) -> str:
-    """Returns the file name of the page of a task."""
     return f"task-{file_name(task)}.html"
 
 

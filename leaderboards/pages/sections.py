@@ -33,8 +33,6 @@ BAR_HEIGHT = 10
 
 @dataclass(frozen=True)
 class Table:
-    """A measure over policy and level."""
-
     measure: Measure
     beside: str  # what stands under each value
     title: str  # of the columns
@@ -56,8 +54,6 @@ class Table:
 
 @dataclass(frozen=True)
 class TaskSection:
-    """Holds the figures and the tables of one task."""
-
     identifier: str
     title: str
     note: str
@@ -67,8 +63,7 @@ class TaskSection:
 
 
 def sections_of(results: Sequence[Results], task: str) -> list[TaskSection]:
-    """Makes a section for each of the results that show the task; lines and heat are the same on all pages of a
-    site."""
+    """Makes a section for each of the results that show the task; lines and heat are those of the whole site."""
     styles = line_styles([row for one in results for row in one.rows])
     highest = {
         measure.name: max(
@@ -90,7 +85,6 @@ def title_of(task: str, label: str) -> str:
 
 
 def largest_of(results: Results, task: str) -> SummaryRow:
-    """Returns the row of a task with the most questions."""
     return max((row for row in results.rows if row.task == task), key=lambda row: row.n)
 
 

@@ -57,8 +57,6 @@ DEFINITION = Definition(
 
 @dataclass(frozen=True)
 class Use:
-    """A column of the matrix."""
-
     name: str
     tasks: tuple[str, ...]  # those of the results that the model masters; all of them where it masters none
     left_out: tuple[str, ...]  # those that it does not master, of the others
@@ -74,8 +72,6 @@ class Use:
 
 @dataclass(frozen=True)
 class UseCell(TableCell):
-    """A cell of the matrix."""
-
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
     unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
 
@@ -93,8 +89,6 @@ class UseCell(TableCell):
 
 @dataclass(frozen=True)
 class UseLine(TableRow):
-    """A row of the matrix."""
-
     cells: tuple[UseCell, ...]
 
 
@@ -207,15 +201,13 @@ def _masking(results: Results) -> frozenset[str]:
 
 
 def _policies(results: Results) -> list[str]:
-    """Lists policies in the order of the board."""
     board = results.boards.get((results.mode, results.shown[0]))
     lines = (*board.methods, *board.controls) if board else results.rows
     return distinct(line.name if isinstance(line, TableRow) else line.policy for line in lines)
 
 
 def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
-    """Makes the cell of a use: what is safe in each of its tasks. Levels of another ``kind`` than most policies have
-    are named."""
+    """Makes the cell of a use, safe in each of its tasks; levels of another ``kind`` than the usual one are named."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)

@@ -113,8 +113,6 @@ def _text(x: float, y: float, text: str, looks: str = "") -> str:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing and its name."""
-
     frame: Frame
     marks: tuple[Mark, ...]  # those of one depth in the order in which they are drawn
     title: str
@@ -132,8 +130,6 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Spot:
-    """A point of a plot that tells its numbers."""
-
     index: int  # of the line style of its policy
     x: float  # in the units of the axes
     y: float
@@ -143,8 +139,6 @@ class Spot:
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing with the numbers of its points."""
-
     drawing: Drawing
     heading: str  # over the drawing in print
     spots: tuple[Spot, ...]

@@ -17,8 +17,6 @@ SMALLEST_STEP = 1e-3  # of numbers that are short enough for ten ticks
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a frame."""
-
     title: str
     ticks: tuple[float, ...]
     first: float  # where it begins
@@ -44,8 +42,7 @@ class Axis:
 
     @classmethod
     def from_values(cls, title: str, values: Sequence[float], steps: int = 5, top: float = 1.0) -> Self:
-        """Makes an axis from 0, or the lowest value below it, to the highest, in round steps. ``top``: where it ends if
-        all values are 0."""
+        """Makes an axis in round steps from 0, or the lowest value below, to the highest, or ``top`` if all are 0."""
         low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
         rough = (high - low or top) / steps
         power = 10.0 ** math.floor(math.log10(rough))
@@ -56,8 +53,7 @@ class Axis:
 
     @classmethod
     def over(cls, levels: Sequence[Level]) -> Self:
-        """Makes an axis of the levels of the first kind: on a scale that doubles, as papers choose budgets, or from 0
-        on."""
+        """Makes an axis of the levels of the first kind: doubling, as papers choose budgets, or from 0 on."""
         first = min(set(levels) - {UNTREATED}, default=UNTREATED)
         kind, values = first.declared, sorted({level.value for level in levels if level.kind == first.kind})
         if kind.doubling:
@@ -143,8 +139,6 @@ class Band:
 
 @dataclass(frozen=True)
 class Region:
-    """A rectangle that is set off."""
-
     low: Place  # its lower left corner
     high: Place  # its upper right corner
 

@@ -69,8 +69,6 @@ REPEAT_DASHES = (SOLID, (4.0, 1.5), (1.2, 1.2))
 
 @dataclass(frozen=True)
 class LineStyle:
-    """The look of the line of a policy."""
-
     policy: str
     index: int  # the place of the policy on the page, by which its line is found in the curves
     variable: str  # of the style sheet, that holds the colour
@@ -95,7 +93,6 @@ class LineStyle:
 
 
 def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
-    """Returns a style for each policy, in order of first appearance."""
     return policy_styles(row.policy for row in rows)
 
 
@@ -115,7 +112,6 @@ def with_adapted(styles: Mapping[str, LineStyle], adapted: Collection[str]) -> d
 
 
 def named_styles(names: Sequence[str]) -> dict[str, LineStyle]:
-    """Returns a style for each of some names that are no policies."""
     return {name: _style(name, index, _look(index, len(SERIES_COLOURS))) for index, name in enumerate(names)}
 
 
@@ -123,8 +119,7 @@ Look = tuple[int, int, int]  # which colour, which marker, which dashes
 
 
 def _look(place: int, colours: int) -> Look:
-    """Returns the look of what has a place in some order: colours are taken in turn, and when all are taken again by
-    other markers and dashes."""
+    """Returns the look of a place in some order: colours in turn, then again by other markers and dashes."""
     repeat, colour = divmod(place, colours)
     return colour, (colour + repeat) % len(MARKERS), repeat % len(REPEAT_DASHES)
 

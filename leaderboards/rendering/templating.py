@@ -70,8 +70,7 @@ def as_data(content: Any) -> Markup:
 
 
 def show_link(page: bytes, other: str) -> bytes:
-    """Returns the page with the link to another shown. Templates hide it as long as the other is not there, and give it
-    no address, which would lead nowhere."""
+    """Shows a link that templates hide, without an address, as long as the other page is not there."""
     return page.replace(
         f'<li hidden data-page="{other}"><a data-href='.encode(), f'<li data-page="{other}"><a href='.encode()
     )

@@ -13,7 +13,6 @@ def slopes(ratios: FloatArray, rates: FloatArray) -> tuple[FloatArray, FloatArra
 
 
 def steepest(slopes: FloatArray) -> NDArray[np.intp]:
-    """Returns the place of the steepest slope of each row, the first of equally steep ones; what differs by the noise
-    of sums alone is equally steep."""
+    """Returns the place of the steepest slope of each row, the first of those that differ by noise alone."""
     places: NDArray[np.intp] = np.argmax(slopes >= slopes.max(axis=1, keepdims=True) - FLAT, axis=1)
     return places

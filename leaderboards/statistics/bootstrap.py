@@ -44,8 +44,7 @@ def resampled_means(
 def cluster_sums(
     values: FloatArray, clusters: NDArray[np.str_] | NDArray[np.intp], weights: FloatArray | None = None
 ) -> FloatArray:
-    """Adds up the values of each cluster that are known, and counts them or adds up their weights, shape (2,
-    clusters)."""
+    """Adds up the known values of each cluster, and their weights, which are 1 by default, shape (2, clusters)."""
     known = ~np.isnan(values)
     counted = None if weights is None else weights[known]
     of_known = clusters[known]
@@ -65,8 +64,7 @@ def resampled_ratios(sums: FloatArray, seed: int, resamples: int = RESAMPLES) ->
 
 @lru_cache(maxsize=256)  # the measures of a cell, and the cells of a task, are about the same contexts
 def _number_clusters(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
-    """Numbers clusters, an array of dtype ``kind`` as bytes, in their order: how many there are, and the number of
-    each."""
+    """Returns how many clusters an array of dtype ``kind``, given as bytes, has, and the number of each."""
     names, positions = np.unique(np.frombuffer(clusters, dtype=kind), return_inverse=True)
     return len(names), positions
 

@@ -41,7 +41,6 @@ class Columns:
         return self if mask.all() else Columns(self.columns, self.places[mask])
 
     def at(self, places: NDArray[np.intp]) -> "Columns":
-        """Returns other records, by their places among all records."""
         return Columns(self.columns, places)
 
 
@@ -62,8 +61,7 @@ def with_full(frame: DataFrame) -> DataFrame:
 
 
 def with_levels(records: DataFrame) -> DataFrame:
-    """Returns the records whose column ``level`` holds :class:`Level` as a category: they are grouped by it again and
-    again."""
+    """Returns the records whose column ``level`` holds :class:`Level` as a category, by which they are grouped."""
     (kinds, kind), (values, value) = factorize(records["level_kind"]), factorize(records["level"].astype(float))
     levels = {
         (row, column): Level(str(kind[row]), float(value[column]))

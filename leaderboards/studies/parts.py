@@ -74,8 +74,7 @@ def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: 
 
 
 def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> Picture:
-    """Draws what policies come to over their levels, from what the untreated cache has on: a line's own value, or that
-    of the full cache."""
+    """Draws policies over their levels, from their own value, or the full cache's, at the untreated cache on."""
     axis = Axis.over([level for policy, level in cells if policy in styles and level != UNTREATED])
     lines = []
     for policy, style in styles.items():
@@ -89,27 +88,19 @@ def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note:
     return curve(title, note, lines, axis, salt)
 
 
-def level_table(
-    title: str,
-    cells: Mapping[tuple[str, Level], str],
-    more: Mapping[str, Mapping[str, str]] | None = None,
-    first: str = "policy",
-) -> Listing:
-    """Lists policies against levels. The full cache has the same at each. ``more``: columns before those of the levels,
-    which hold a text for each policy; ``first``: what the first column holds."""
-    more = more or {}
+def level_table(title: str, cells: Mapping[tuple[str, Level], str], first: str = "policy") -> Listing:
+    """Lists policies, which the ``first`` column holds, against levels. The full cache has the same at each."""
     levels = sorted({level for policy, level in cells if policy != FULL}, key=lambda level: (level.kind, level.amount))
     whole = cells.get((FULL, UNTREATED), NONE)
     names = names_of(levels)
     rows = tuple(
         (
             policy,
-            *(texts.get(policy, NONE) for texts in more.values()),
             *(whole if policy == FULL else cells.get((policy, level), NONE) for level in levels),
         )
         for policy in dict.fromkeys(policy for policy, _ in cells)
     )
-    return Listing(title, (first, *more, *(names[level] for level in levels)), rows)
+    return Listing(title, (first, *(names[level] for level in levels)), rows)
 
 
 def listing_of(title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[Row], object]]) -> Listing:

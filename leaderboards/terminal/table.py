@@ -50,7 +50,6 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
 
 
 def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
-    """Warns of tasks with few contexts."""
     fewest = {row.task: row.fewest_contexts for row in rows if row.task != ALL_TASKS and row.few_contexts}
     if not fewest:
         return []
@@ -62,7 +61,6 @@ def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = RIGHT) -> ResultTable:
-    """Returns a measure of every policy and level, as the mean over tasks."""
     names = ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete")
     plain = [
         (measure.name, measure.unit, row.policy, row.at.kind, row.at.value, row.mode, measure.value(row), row.complete)
@@ -100,8 +98,7 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
 
 
 def _of_mean_or_task(rows: Sequence[SummaryRow], measure: Measure) -> tuple[str, Sequence[SummaryRow]]:
-    """Returns the rows of the mean over tasks; where that is blank, since the model cannot do the one task of the run,
-    those of the task."""
+    """Returns the rows of the mean over tasks; where the model cannot do the one task of the run, those of it."""
     of_mean = [row for row in rows if row.task == ALL_TASKS]
     tasks = {row.task for row in rows} - {ALL_TASKS}
     if len(tasks) == 1 and all(measure.value(row) is None for row in of_mean):

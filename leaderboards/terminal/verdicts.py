@@ -24,8 +24,7 @@ NOTHING_MASTERED = "no task that the model can do"
 
 
 def pooled_table(pooled: Sequence[Pooled], presses: Sequence[Arguments] = ()) -> ResultTable:
-    """Makes the table that a comparison begins with. People see the verdicts in words, a row for each opponent, and
-    below it what it rests on."""
+    """Makes the table that a comparison begins with: a row for each opponent, and what it rests on."""
     if not pooled:
         return ResultTable("pooled", (), (), "no task of this comparison can be done with the full cache")
     adapted = adapted_presses(presses)
@@ -83,12 +82,10 @@ def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resul
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:
-    """Selects those of tasks that the model can do."""
     return [duel for duel in duels if duel.task not in unmastered]
 
 
 def few_contexts(duels: Sequence[Duel]) -> list[str]:
-    """Warns of verdicts from few contexts; empty where there are enough."""
     return _few(min((duel.contexts for duel in duels), default=FEW_CONTEXTS))
 
 
@@ -99,7 +96,6 @@ def _few(fewest: int) -> list[str]:
 
 
 def summary_line(duels: Sequence[Duel]) -> str:
-    """Counts how often a policy is better, worse and not distinguished."""
     counts = Counter(duel.verdict for duel in duels)
     words = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS)
     return f"{words} of {len(duels)} cells" if duels else NOTHING_MASTERED

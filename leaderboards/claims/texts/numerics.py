@@ -139,8 +139,7 @@ def _at_flip(rows: DataFrame, column: str) -> FloatArray:
 
 
 def _localised(evidence: Evidences) -> list[Statistic]:
-    """Averages over flips the recovery by all rows less that by the stream of one layer, mean over all but the last:
-    behind that the stream is all that logits are computed from."""
+    """Averages over flips the recovery by all rows less that by the stream of one layer, mean over all but the last."""
     given = evidence[WALKED.name]
     patches = table_of(given.tables, PATCHES, "walked")
     patches = with_draws(patches[patches["dtype"] == HALF], given.records)

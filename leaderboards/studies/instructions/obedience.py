@@ -110,8 +110,7 @@ def leaks(prompts: PromptRecords) -> DataFrame:
 
 
 def forms_of(policies: Sequence[str]) -> dict[str, list[str]]:
-    """Lists by plain policy itself, if it is there, and its protected forms, without the controls that nobody
-    protects."""
+    """Lists by plain policy its forms, plain and protected, without the controls that nobody protects."""
     forms: dict[str, list[str]] = {}
     for policy in policies:
         forms.setdefault(plain_and_way(policy)[0], []).append(policy)
@@ -120,8 +119,6 @@ def forms_of(policies: Sequence[str]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Gain:
-    """Holds what a protected policy gains over the plain one."""
-
     plain: str
     protected: str
     estimate: Estimate
@@ -131,7 +128,6 @@ class Gain:
 
 
 def all_gains(prompts: PromptRecords) -> list[Gain]:
-    """Computes the gain of every protected policy over the plain one inside it."""
     pairs = [(plain_and_way(policy)[0], policy) for policy in prompts.policies if plain_and_way(policy)[1] != PLAIN]
     return [gain for plain, policy in pairs if (gain := protection_gain(prompts, plain, policy))]
 
@@ -169,8 +165,6 @@ def _at(table: DataFrame, policy: str, level: Level) -> DataFrame:
 
 @dataclass(frozen=True)
 class Leak:
-    """Tells where a policy leaks most while it obeys."""
-
     policy: str
     arm: str  # the order of defence and directives
     level: Level

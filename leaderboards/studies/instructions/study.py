@@ -46,7 +46,6 @@ from policies.declaration.names import FULL, plain_and_way
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Computes all parts of the page, and its downloads."""
     prompts = prompt_records(given.records)
     gains, highest_leaks = all_gains(prompts), while_obeying(prompts)
     parts = (_amnesia(highest_leaks), _plane(prompts), _gains(gains), _families(prompts))
@@ -64,7 +63,6 @@ def content_of(given: StudyInput) -> StudyContent:
 
 
 def _cells(table: DataFrame, name: str) -> dict[Any, Estimate]:
-    """Returns a column by policy and level."""
     return {(str(row["policy"]), row["level"]): row[name] for _, row in table.iterrows() if row[name] is not None}
 
 
@@ -73,8 +71,7 @@ def _table(title: str, cells: Cells) -> Listing:
 
 
 def _plane(prompts: PromptRecords) -> StudySection:
-    """Draws what is obeyed over what leaks, from the full cache through all levels; an order is empty where each prompt
-    has drawn its own."""
+    """Draws what is obeyed over what leaks, by order; one without a name where each prompt has drawn its own."""
     bases = forms_of(prompts.policies)
     ways = named_styles(list(dict.fromkeys(plain_and_way(name)[1] for forms in bases.values() for name in forms)))
     frame = Frame(Axis.around("leakage of the directives", SHARE), Axis.around("", SHARE))

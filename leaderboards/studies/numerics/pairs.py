@@ -122,7 +122,6 @@ def _above_null(rows: DataFrame) -> bool:
 
 
 def free_of(table: DataFrame) -> list[Free]:
-    """Returns every task, dtype and way to choose."""
     rows = table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
     found = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):

@@ -24,7 +24,6 @@ from leaderboards.studies.parts import listing_of_fields
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Computes the parts of the page, and its downloads."""
     tables = {name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)}
     free = free_of(tables[TABLE])
     found: dict[str, Sequence[Any]] = {
@@ -75,7 +74,6 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
 
 
 def _facts(free: Sequence[Free]) -> Iterator[tuple[str, str]]:
-    """Tells how often answers differ."""
     pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
     if pairs:
         yield "Answers that the cache changes", f"{differ} of {pairs}" if differ else f"none of {pairs}"

@@ -99,7 +99,6 @@ def by_layer(states: DataFrame) -> Iterator[Probed]:
 
 
 def by_level(states: DataFrame) -> Iterator[Probed]:
-    """Yields the probes of the last layer, for every policy and level."""
     last = states[states["layer"] == states["layer"].max()]
     for label in LABELS:
         for _, group in last.groupby(["policy", "level"], observed=True):
@@ -125,7 +124,6 @@ TEXT = (
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Shows what probes find, by layer of the full cache and by level of each policy."""
     states = with_labels(given.tables[TABLE], given.records)
     layers, cells = list(by_layer(states)), list(by_level(states))
     rows = [*map(vars, (*layers, *cells))]

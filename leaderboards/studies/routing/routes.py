@@ -97,8 +97,7 @@ def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
 
 
 def chances(joined: DataFrame) -> dict[float, float]:
-    """Returns by epsilon the share of a context's tokens that reach an answer under the full cache, whatever they
-    say; nothing where none of its answers was observed."""
+    """Returns by epsilon the share of a context's tokens that reach an answer under the full cache, if observed."""
     full = joined[(joined["policy"] == FULL) & joined["unobserved"].isna()]
     if full.empty:
         return {}

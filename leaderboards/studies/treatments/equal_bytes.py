@@ -25,8 +25,6 @@ AXIS = "bytes held, percent of the full cache"
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """A policy at a level."""
-
     policy: str
     family: str
     level: Level
@@ -57,7 +55,6 @@ def has_families(policies: Sequence[str]) -> bool:
 
 
 def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint]:
-    """Returns the points of all policies that have a family."""
     full = task.evidence.mean(FULL, None, "kv_bytes")[0]
     highest = (METRICS[task.column].bounds or (0, 1))[1]
     return [

@@ -27,8 +27,7 @@ LONG = ("treatment", "level", "share kept, percent", *(f"{name}, percent" for na
 
 
 def compared_faults(task: MeasuredTask, found: Sequence[Damage]) -> list[Damage]:
-    """Returns the faults that were run at the rates of the most, the least harmful first; nothing where none was run at
-    two rates."""
+    """Returns the faults that were run at the rates of the most, two or more, the least harmful first."""
     usual = max((task.levels(one.policy) for one in found), key=len, default=())
     if len([level for level in usual if level.amount]) < 2:
         return []
@@ -37,8 +36,7 @@ def compared_faults(task: MeasuredTask, found: Sequence[Damage]) -> list[Damage]
 
 
 def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) -> StudySection:
-    """Shows what each treatment keeps, over the share of numbers changed: at one rate a fault of
-    bits changes far more numbers than one of rows."""
+    """Shows what is kept over the share of numbers changed: faults of bits and of rows change others at one rate."""
     compared = {task.name: compared_faults(task, found) for task in tasks}
     shown = {one.policy for of_task in compared.values() for one in of_task}
     styles = policy_styles([one.policy for one in found if one.policy in shown])
