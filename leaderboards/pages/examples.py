@@ -28,12 +28,7 @@ def build_examples(model: str, task: str, records: DataFrame, page: str = "index
     """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers of each policy and
     level are shown. ``page``: the file name of the page with the figures of the task."""
     return render(
-        "examples.html.j2",
-        ("examples.js",),
-        model=model,
-        task=task,
-        task_page=page,
-        data=as_data(examples_of(records)),
+        "examples.html.j2", ("examples.js",), model=model, task=task, task_page=page, data=as_data(examples_of(records))
     )
 
 

@@ -101,10 +101,7 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
     rows = [row for one in results for row in one.rows]
     styles = line_styles(rows)
-    shared: dict[str, Any] = {
-        "model": ", ".join(distinct(one.model for one in results)),
-        "styles": styles,
-    }
+    shared: dict[str, Any] = {"model": ", ".join(distinct(one.model for one in results)), "styles": styles}
     examples = _examples_pages(results)
     front = partial(
         _front_page,

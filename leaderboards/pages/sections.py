@@ -132,12 +132,7 @@ def contexts_text(results: Results, task: str) -> str:
 
 
 def _section(
-    results: Results,
-    number: int,
-    task: str,
-    title: str,
-    styles: Mapping[str, LineStyle],
-    highest: Mapping[str, float],
+    results: Results, number: int, task: str, title: str, styles: Mapping[str, LineStyle], highest: Mapping[str, float]
 ) -> TaskSection:
     rows_of_task = [row for row in results.rows if row.task == task]
     board = results.boards.get((results.mode, task))
@@ -201,12 +196,7 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
 
 
 def _cell(
-    row: SummaryRow | None,
-    measure: Measure,
-    highest: float,
-    notes: dict[str, list[str]],
-    where: str,
-    examples: str,
+    row: SummaryRow | None, measure: Measure, highest: float, notes: dict[str, list[str]], where: str, examples: str
 ) -> TableCell:
     value = None if row is None else measure.value(row)
     if row is None or value is None:

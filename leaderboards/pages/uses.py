@@ -7,15 +7,7 @@ from math import inf
 from statistics import fmean
 
 from leaderboards.aggregate.lead import full_by_task, lead_of
-from leaderboards.aggregate.row import (
-    ALL_TASKS,
-    FEW_CONTEXTS,
-    KEPT_TOKENS,
-    KV_BYTES,
-    NEXT_TOKENS,
-    OBEYED,
-    RIGHT,
-)
+from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.boards.declaration import TableCell, TableRow, blank_reasons
 from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, SafeRatio, lowest, one_level, unsafe_from
 from leaderboards.metrics.declaration import Definition

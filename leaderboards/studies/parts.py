@@ -94,10 +94,7 @@ def level_table(title: str, cells: Mapping[tuple[str, Level], str], first: str =
     whole = cells.get((FULL, UNTREATED), NONE)
     names = names_of(levels)
     rows = tuple(
-        (
-            policy,
-            *(whole if policy == FULL else cells.get((policy, level), NONE) for level in levels),
-        )
+        (policy, *(whole if policy == FULL else cells.get((policy, level), NONE) for level in levels))
         for policy in dict.fromkeys(policy for policy, _ in cells)
     )
     return Listing(title, (first, *(names[level] for level in levels)), rows)
