@@ -107,8 +107,8 @@ def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
     """
     answers = records[(records["policy"] == FULL) & records["directives_obeyed"].notna()]
     shares: dict[tuple[str, str], list[float]] = {}
-    columns = ("task", "mode", "directives", "abstentions")
-    for task, mode, texts, phrases in answers[list(columns)].itertuples(index=False):
+    columns = ["task", "mode", "directives", "abstentions"]
+    for task, mode, texts, phrases in answers[columns].itertuples(index=False):
         if len(texts) and len(phrases) and not any(Directive.parse(text).is_of_ifeval for text in texts):
             obeyed = strictly(list(texts), phrases[0])
             shares.setdefault((str(task), str(mode)), []).append(100 * sum(obeyed) / len(obeyed))
@@ -125,12 +125,9 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
     lead = lead_of(full)
     measure = lead.measures[0]
     value = None if full is None else measure.value(full)
-    if value is None:
-        return None
     guess = silence if lead is DIRECTIVES else chance
     least = max(0.0 if lead is TEXT else LEAST, (guess or 0.0) + ABOVE_CHANCE)
-    reached = value * measure.factor
-    if reached >= least:
+    if value is None or (reached := value * measure.factor) >= least:
         return None
     name = lead.short if lead is QUESTIONS else measure.title.lower()
     why = f" (silence obeys {silence:.0f})" if lead is DIRECTIVES and silence and least > LEAST else ""

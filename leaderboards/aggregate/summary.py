@@ -181,16 +181,10 @@ class _Complete(NamedTuple):
 def _cell(
     key: Key, group: Columns, numbers: Mapping[Over, FloatArray], expected: _Complete, seed: int, resamples: int
 ) -> SummaryCell:
-    task, mode, policy, level = key
     repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
     answered = group.where(group["status"] == "ok")
     shared: dict[str, Any] = {
-        "task": task,
-        "mode": mode,
-        "policy": policy,
-        "level_kind": level.kind,
-        "level": level.value,
-        "ratio": mean_ratio(level, [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]),
+        **_place_of(key, [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]),
         "repeats": repeats,
         "n": len(np.unique(answered["question"])),
         "contexts": len(np.unique(answered["context"])),
@@ -204,7 +198,7 @@ def _cell(
         for over, answers in ((over, _answers_over(answered, over)) for over in Over)
     }
     measures, gaps = _measures(samples)
-    means = _resample(samples, task, measures, seed, resamples)
+    means = _resample(samples, key[0], measures, seed, resamples)
     if shared["contexts"] < 2:
         gaps.append(ONE_CONTEXT)
     stated = samples[Over.STATEMENTS]
@@ -375,17 +369,11 @@ def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key,
 def _mean_over_tasks(
     key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], chances: Iterable[float | None], none_mastered: bool
 ) -> SummaryCell:
-    _, mode, policy, level = key
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
     gaps += [f"{cell.row.task}: {cell.row.reason}" for cell in present if cell.row.reason]
     shared: dict[str, Any] = {
-        "task": ALL_TASKS,
-        "mode": mode,
-        "policy": policy,
-        "level_kind": level.kind,
-        "level": level.value,
-        "ratio": mean_ratio(level, [cell.row.ratio for cell in present]),
+        **_place_of(key, [cell.row.ratio for cell in present]),
         "repeats": max((cell.row.repeats for cell in present), default=1),
         "n": sum(cell.row.n for cell in present),
         "contexts": sum(cell.row.contexts for cell in present),
@@ -407,16 +395,9 @@ def _mean_over_tasks(
         if counted and all(name in cell.means for cell in counted):
             means[name] = np.mean([cell.means[name] for cell in counted], axis=0)
     given = [cell.row.answers_given for cell in present if cell.row.answers_given is not None]
-    return SummaryCell(
-        SummaryRow(
-            **shared,
-            **measures,
-            **intervals_of(means),
-            answers_given=None if none_mastered else min(given, default=None),
-            complete=not none_mastered,
-        ),
-        means,
-    )
+    fewest = None if none_mastered else min(given, default=None)
+    columns = {**shared, **measures, **intervals_of(means)}
+    return SummaryCell(SummaryRow(**columns, answers_given=fewest, complete=not none_mastered), means)
 
 
 def _average(values: Sequence[float | None]) -> float | None:
@@ -430,10 +411,12 @@ def in_order(keys: Sequence[Key]) -> list[Key]:
     return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
 
 
-def mean_ratio(level: Level, ratios: Sequence[float | None]) -> float | None:
-    """Returns the share to remove, or the mean of what the level comes to in each context."""
-    fixed = level.fixed_share
-    return _average(ratios) if fixed is None else fixed
+def _place_of(key: Key, ratios: Sequence[float | None]) -> dict[str, Any]:
+    """Returns the columns of a row that say what it is of. ``ratios``: the shares to remove of its contexts."""
+    task, mode, policy, level = key
+    ratio = _average(ratios) if level.fixed_share is None else level.fixed_share
+    place = {"task": task, "mode": mode, "policy": policy, "level_kind": level.kind, "level": level.value}
+    return {**place, "ratio": ratio}
 
 
 def intervals_of(means: Mapping[str, FloatArray]) -> dict[str, float]:

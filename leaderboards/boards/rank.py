@@ -61,20 +61,20 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     """Ranks all policies that are no controls, any two over the realised ratios that both reach: one that removes less
     than it is asked to cuts nobody short, and keeps its rank. One whose window is under half of its paper's is another
     press, and is ranked against nobody."""
-    intervals: dict[str, RankInterval | Blank] = {name: Blank(A_CONTROL) for name in board.profiles if name in CONTROLS}
+    intervals: dict[str, RankInterval | Blank] = {}
     known: dict[str, tuple[Profile, FloatArray]] = {}
     for policy, profile in board.profiles.items():
-        if policy not in CONTROLS:
-            area, places = areas(profile), profile.places
-            narrow = narrow_windows(board.presses.get(policy, ()))
-            if isinstance(area, Blank):
-                intervals[policy] = area
-            elif narrow:
-                intervals[policy] = Blank(
-                    f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another press", narrow
-                )
-            elif not isinstance(places, Blank):
-                known[policy] = profile, places.max(axis=1)
+        area, places = areas(profile), profile.places
+        narrow = narrow_windows(board.presses.get(policy, ()))
+        if policy in CONTROLS:
+            intervals[policy] = Blank(A_CONTROL)
+        elif isinstance(area, Blank):
+            intervals[policy] = area
+        elif narrow:
+            why = f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another press"
+            intervals[policy] = Blank(why, narrow)
+        elif not isinstance(places, Blank):
+            known[policy] = profile, places.max(axis=1)
     ahead = {
         one: {other: _ahead(known[one], known[other]) for other in known if known[other][0].axis == known[one][0].axis}
         for one in known
@@ -103,12 +103,11 @@ def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -
 
 def _cell(rank: RankInterval) -> TableCell:
     if rank.alone:
-        return TableCell.blank(ALONE, ALONE)
+        return TableCell.blank("only one ranked", "only one ranked")
     interval = "" if rank.low is None else f"{rank.low}–{rank.high} "
     return TableCell(f"{rank.rank}{' ○' if rank.tied else ''}", f"{interval}of {rank.among}", rank.rank)
 
 
-ALONE = "only one ranked"
 RANK = DerivedMeasure(
     name="rank",
     better="lower",

@@ -110,23 +110,21 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     )
     deciding = tuple(max(losses, key=_upper) for losses in by_level)
     sure = 0.0 if profile.contexts < FEW_CONTEXTS else inf
+    outcomes = list(map(_outcome, by_level))
     if profile.no_levels:
-        (losses,) = by_level
-        return SafeRatio(
-            0.0, _outcome(losses), profile.contexts, deciding, highest_sure=sure, kind=None, held=profile.held
-        )
-    outcomes = {level.value: _outcome(estimates) for level, estimates in zip(profile.levels[1:], by_level, strict=True)}
-    beyond = next(((ratio, one) for ratio, one in outcomes.items() if one != "safe"), (inf, "not tried"))
-    safe = [ratio for ratio in outcomes if ratio < beyond[0]]
+        return SafeRatio(0.0, outcomes[0], profile.contexts, deciding, None, sure, kind=None, held=profile.held)
+    ratios = [level.value for level in profile.levels[1:]]
+    safe = next((place for place, one in enumerate(outcomes) if one != "safe"), len(outcomes))  # how many, in a row
+    unsafe = outcomes.index("unsafe") if "unsafe" in outcomes else None
     return SafeRatio(
-        max(safe, default=0.0),
-        beyond[1],
+        max(ratios[:safe], default=0.0),
+        outcomes[safe] if safe < len(outcomes) else "not tried",
         profile.contexts,
         deciding,
-        next((ratio for ratio, one in outcomes.items() if one == "unsafe"), None),
-        highest_sure=sure,
+        None if unsafe is None else ratios[unsafe],
+        sure,
         kind=profile.levels[-1].kind,
-        place=max(0, len(safe) - 1),
+        place=max(0, safe - 1),
     )
 
 

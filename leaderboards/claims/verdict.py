@@ -15,7 +15,7 @@ import numpy as np
 from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import BESIDE, Claim, Measured, NoStatistic, Statistic
 from leaderboards.metrics.declaration import Chapter, Definition
-from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
+from leaderboards.statistics.bootstrap import Blank, Estimate
 from leaderboards.statistics.significance import ALPHA, bootstrap_p, holm
 
 Verdict = Literal["holds", "does not hold", "undecided"]
@@ -40,7 +40,8 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     tests = {
         place: bootstrap_p(known - claim.threshold)
         for place, (claim, part) in enumerate(parts)
-        if isinstance(part, Statistic) and part.n >= FEWEST_CONTEXTS and len(known := _known(part.values[1:]))
+        if isinstance(part, Statistic) and part.n >= FEWEST_CONTEXTS
+        if len(known := part.values[1:][~np.isnan(part.values[1:])])
     }
     p_values: dict[int, float] = {}
     for text in dict.fromkeys(claim.text for claim in claims):
@@ -78,20 +79,10 @@ def _judgement(claim: Claim, statistic: Statistic | NoStatistic, p: float | None
     elif p >= ALPHA:
         why = "; ".join(filter(None, ("undecided once corrected for the claims tested with it", statistic.note)))
     else:
-        verdict, why = "holds" if _is_on_side(claim, estimate.mean) else "does not hold", statistic.note
+        sides = {True: ("at least", "above", "other than"), False: ("at most", "below", "other than")}
+        holds = claim.side in sides[estimate.mean > claim.threshold]  # it is not at the threshold
+        verdict, why = "holds" if holds else "does not hold", statistic.note
     return Judgement(claim, statistic.part, estimate, p, verdict, why)
-
-
-def _is_on_side(claim: Claim, value: float) -> bool:
-    """Tells it of a value that is not at the threshold."""
-    if claim.side == "other than":
-        return True
-    return value > claim.threshold if claim.side in ("at least", "above") else value < claim.threshold
-
-
-def _known(resampled: FloatArray) -> FloatArray:
-    values: FloatArray = resampled[~np.isnan(resampled)]
-    return values
 
 
 def contexts_needed(claim: Claim, estimate: Estimate) -> str:

@@ -66,10 +66,6 @@ def _latex(text: str) -> str:
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
-def _with_mark(policy: str, adapted: bool) -> str:
-    return f"{policy} (adapted)" if adapted else policy
-
-
 def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str) -> str:
     """Says of which model, contexts and way of compression the numbers of a task are."""
     of_board = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
@@ -103,7 +99,8 @@ def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str]
             "–" if row is None else measure.text(measure.value(row)) + " ○" * (mark == "tie")
             for (row, measure), mark in zip(found, marks, strict=True)
         ]
-        body.append((names[level] if policy != FULL else "", _with_mark(policy, policy in adapted), *texts))
+        name = f"{policy} (adapted)" if policy in adapted else policy
+        body.append((names[level] if policy != FULL else "", name, *texts))
     return PrintTable(body, f"Percent right, or what a heading names, in percent. {MARKED} {told}", True, bold)
 
 

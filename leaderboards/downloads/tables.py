@@ -36,7 +36,6 @@ class Imported:
     answers: int  # predictions that came with a gold answer
     f1: float | None  # in percent, computed here from the answers
     em: float | None
-    runs: int = 1  # evaluations that these are the means of
 
     @property
     def headline(self) -> tuple[str, float | None]:

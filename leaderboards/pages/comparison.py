@@ -9,6 +9,7 @@ from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, Compared, Contest, Duel
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
+from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import BEATS_DEFINITION
 from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
@@ -109,7 +110,7 @@ def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) 
         "other": duels[0].other,
         "summary": summary_line(judged),
         "family": f"each task corrected over its {family} levels" if family > 1 else "nothing to correct over",
-        "few": next(iter(few_contexts(judged)), ""),
+        "few": few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS)),
         "level_title": kind_title(levels),
         "columns": list(names_of(levels).values()),
         "tables": [MeasureGrid(one, _lines(duels, levels, one, unmastered)) for one in measures],

@@ -88,10 +88,8 @@ def _leads(results: Results, task: str) -> str:
     by_lead: dict[Lead, list[str]] = {}
     for one in results.mastered if task == ALL_TASKS else [task]:
         by_lead.setdefault(lead_of(full.get(one)), []).append(one)
-    return "; ".join(
-        f"{lead.short} in {', '.join(tasks)}" if lead is not QUESTIONS and len(by_lead) > 1 else lead.short
-        for lead, tasks in by_lead.items()
-    )
+    named = {lead: f" in {', '.join(tasks)}" for lead, tasks in by_lead.items() if lead is not QUESTIONS}
+    return "; ".join(lead.short + (named.get(lead, "") if len(by_lead) > 1 else "") for lead in by_lead)
 
 
 def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()) -> dict[str, Callable[[], str]]:
@@ -100,9 +98,11 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     tasks = distinct(task for one in results for task in one.tasks)
     pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
     rows = [row for one in results for row in one.rows]
-    styles = line_styles(rows)
-    shared: dict[str, Any] = {"model": ", ".join(distinct(one.model for one in results)), "styles": styles}
-    examples = _examples_pages(results)
+    shared: dict[str, Any] = {"model": ", ".join(distinct(one.model for one in results)), "styles": line_styles(rows)}
+    examples: dict[str, list[tuple[str, str]]] = {}  # by task its pages, each with what tells its results from others
+    for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1):
+        for task in one.tasks:
+            examples.setdefault(task, []).append((label, examples_page(task, number)))
     front = partial(
         _front_page,
         results,
@@ -110,11 +110,7 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
         task_pages=pages,
         shown=ALL_TASKS if pages else tasks[0],
         teaching=CARRIES_OVER if any(is_teaching(one.model) for one in results) else "",
-        examples=[
-            (f"{task}, {label}" if label else task, page)
-            for task, of_task in examples.items()
-            for label, page in of_task
-        ],
+        examples=[(_labelled(task, label), page) for task, of_task in examples.items() for label, page in of_task],
         **shared,
     )
     renderers: dict[str, Callable[[], str]] = {FRONT: front}
@@ -126,13 +122,8 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     return renderers
 
 
-def _examples_pages(results: Sequence[Results]) -> dict[str, list[tuple[str, str]]]:
-    """Lists by task the pages of its examples, each behind what tells its results from others of the site."""
-    pages: dict[str, list[tuple[str, str]]] = {}
-    for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1):
-        for task in one.tasks:
-            pages.setdefault(task, []).append((label, examples_page(task, number)))
-    return pages
+def _labelled(title: str, label: str) -> str:
+    return f"{title}, {label}" if label else title
 
 
 def _front_page(
@@ -142,20 +133,20 @@ def _front_page(
     task_pages: Mapping[str, str],
     **values: Any,
 ) -> str:
-    boards = place_boards(results, task_pages)
+    boards, labels = place_boards(results, task_pages), labels_of(results)
     return render(
         "index.html.j2",
         styles=styles,
         task_pages=task_pages,
         firsts=[
             _first(one, number, label, styles)
-            for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
+            for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
         ],
         boards=boards,
         legend=list({(one.name, one.meaning): one for board in boards for one in board.board.columns}.values()),
         studies=[
-            (f"{title}, {label}" if label else title, page)
-            for label, one in zip(labels_of(results), results, strict=True)
+            (_labelled(title, label), page)
+            for label, one in zip(labels, results, strict=True)
             for title, page in one.studies.items()
         ],
         modes=[MODES[mode].removesuffix(".") + f" (mode {mode})." for mode in distinct(one.mode for one in results)],

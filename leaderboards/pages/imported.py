@@ -10,7 +10,7 @@ BLANK = "–"
 IMPORTED = "imported.html"
 COLUMNS = (
     *("press", "ratio", "rank", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
-    *("answers", "evaluations", "other scores, by kvpress", "arguments"),
+    *("answers", "other scores, by kvpress", "arguments"),
 )
 
 
@@ -42,7 +42,6 @@ def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
         _number_text(row.f1, ".1f"),
         _number_text(row.em, ".1f"),
         str(row.predictions),
-        str(row.runs),
         ", ".join(f"{name} {_number_text(score)}" for name, score in row.scores if name != headline) or BLANK,
         row.arguments or BLANK,
     )

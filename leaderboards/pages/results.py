@@ -63,12 +63,8 @@ class Results:
 
 def labels_of(results: Sequence[Results]) -> list[str]:
     """Names each of the results by what differs between them; with nothing where there is one alone."""
-    parts = [(one.model, one.mode) for one in results]
-    differing = [place for place in range(2) if len({part[place] for part in parts}) > 1]
-    return [
-        ", ".join(filter(None, (*(part[place] for place in differing), one.setting)))
-        for part, one in zip(parts, results, strict=True)
-    ]
+    differing = [name for name in ("model", "mode") if len({getattr(one, name) for one in results}) > 1]
+    return [", ".join(filter(None, (getattr(one, name) for name in (*differing, "setting")))) for one in results]
 
 
 def spread(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,13 +64,10 @@ class TaskSection:
 
 def sections_of(results: Sequence[Results], task: str) -> list[TaskSection]:
     """Makes a section for each of the results that show the task; lines and heat are those of the whole site."""
-    styles = line_styles([row for one in results for row in one.rows])
-    highest = {
-        measure.name: max(
-            (value for one in results for row in one.rows if (value := measure.value(row)) is not None), default=0.0
-        )
-        for measure in TABLES
-    }
+    rows = [row for one in results for row in one.rows]
+    styles = line_styles(rows)
+    values = {measure.name: [measure.value(row) or 0.0 for row in rows] for measure in TABLES}
+    highest = {name: max(of_measure) for name, of_measure in values.items()}
     labels = labels_of(results)
     return [
         _section(one, number, task, title_of(task, label), styles, highest)
@@ -80,8 +77,7 @@ def sections_of(results: Sequence[Results], task: str) -> list[TaskSection]:
 
 
 def title_of(task: str, label: str) -> str:
-    name = "All tasks" if task == ALL_TASKS else with_use(task)
-    return f"{name}, {label}" if label else name
+    return ", ".join(filter(None, ("All tasks" if task == ALL_TASKS else with_use(task), label)))
 
 
 def largest_of(results: Results, task: str) -> SummaryRow:
@@ -166,31 +162,23 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
     by_place = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
     lines: list[TableRow] = []
-    one_level: list[TableRow] = []
-    reference = None
     for policy in dict.fromkeys(row.policy for row in rows):
-        if policy == FULL:
-            full = next(row for row in rows if row.policy == FULL)
-            reference = TableRow(FULL, (_cell(full, measure, highest, notes, FULL, examples),))
-            continue
-        if policy not in has_levels:
-            alone = by_place[policy, UNTREATED]
-            one_level.append(TableRow(policy, (_cell(alone, measure, highest, notes, policy, examples),)))
-            continue
+        places = {level: f"{policy} at {name}" for level, name in names.items()}
         cells = [
-            _cell(by_place.get((policy, level)), measure, highest, notes, f"{policy} at {name}", examples)
-            for level, name in names.items()
+            _cell(by_place.get((policy, level)), measure, highest, notes, where, examples)
+            for level, where in (places if policy in has_levels else {UNTREATED: policy}).items()
         ]
         lines.append(TableRow(policy, tuple(cells)))
+    several = [line for line in lines if line.name in has_levels]
     return Table(
         measure=measure,
         beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
         title=kind_title(levels) if levels else "",
         columns=tuple(names.values()),
-        reference=reference,
-        methods=tuple(line for line in lines if line.name not in CONTROLS),
-        controls=tuple(line for line in lines if line.name in CONTROLS),
-        one_level=tuple(one_level),
+        reference=next((line for line in lines if line.name == FULL), None),
+        methods=tuple(line for line in several if line.name not in CONTROLS),
+        controls=tuple(line for line in several if line.name in CONTROLS),
+        one_level=tuple(line for line in lines if line.name not in {FULL, *has_levels}),
         notes=tuple(f"{reason} ({_shortened(where)})" for reason, where in notes.items()),
     )
 
@@ -225,11 +213,6 @@ def _detail(row: SummaryRow, measure: Measure) -> str:
     return interval_text(measure.interval(row), measure.factor, 0 if measure.factor > 1 else measure.digits)
 
 
-def _coverage(row: SummaryRow) -> str:
-    coverage = SLOT_COVERAGE.value(row)
-    return "–" if coverage is None else f"{coverage:.2f}"
-
-
 def _size(row: SummaryRow) -> str:
     tokens = KEPT_TOKENS.value(row)
     return "–" if tokens is None else f"{tokens:.0f}, {size_text(KV_BYTES.value(row))}"
@@ -237,7 +220,10 @@ def _size(row: SummaryRow) -> str:
 
 # Under each value of a table, where that is not its interval: what it is, and how it is written.
 BESIDE: Mapping[str, tuple[str, Callable[[SummaryRow], str]]] = {
-    GER.name: ("slot coverage of the evidence; the bars are the GER of each layer taken alone", _coverage),
+    GER.name: (
+        "slot coverage of the evidence; the bars are the GER of each layer taken alone",
+        lambda row: "–" if (coverage := SLOT_COVERAGE.value(row)) is None else f"{coverage:.2f}",
+    ),
     REALISED_RATIO.name: ("mean tokens read in a head, mean bytes held for one context", _size),
 }
 
@@ -249,8 +235,5 @@ def _shortened(places: Sequence[str], most: int = 12) -> str:
 
 def _bars(layers: Sequence[float]) -> str:
     """Draws a small bar chart as an SVG path, whose strokes are the bars."""
-    return "".join(
-        f"M{index} {BAR_HEIGHT}V{round(BAR_HEIGHT * (1 - share), 1):g}"
-        for index, share in enumerate(layers)
-        if share > 0
-    )
+    heights = {layer: f"{round(BAR_HEIGHT * (1 - share), 1):g}" for layer, share in enumerate(layers) if share > 0}
+    return "".join(f"M{layer} {BAR_HEIGHT}V{height}" for layer, height in heights.items())

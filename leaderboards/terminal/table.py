@@ -61,13 +61,13 @@ def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = RIGHT) -> ResultTable:
-    names = ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete")
+    columns = [Column(name) for name in ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete")]
     plain = [
         (measure.name, measure.unit, row.policy, row.at.kind, row.at.value, row.mode, measure.value(row), row.complete)
         for row in rows
         if row.task == ALL_TASKS
     ]
-    return ResultTable("scores", [Column(name) for name in names], plain, view=_by_level(rows, measure))
+    return ResultTable("scores", columns, plain, view=_by_level(rows, measure))
 
 
 def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
@@ -89,10 +89,9 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
     for name in names_of(levels).values():
         table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
     for policy in dict.fromkeys(row.policy for row in of_mean):
-        cells = []
-        for level in levels:
-            row = by_place.get((policy, level))
-            cells.append(Text(_number_text(measure, row), style="bold" if mark_of(row, measure) == "best" else ""))
+        rows_of = [by_place.get((policy, level)) for level in levels]
+        styles = ["bold" if mark_of(row, measure) == "best" else "" for row in rows_of]
+        cells = map(Text, (_number_text(measure, row) for row in rows_of), styles)
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
     return Group(Text(title, "italic"), table)
 
@@ -110,18 +109,15 @@ def _of_mean_or_task(rows: Sequence[SummaryRow], measure: Measure) -> tuple[str,
 
 
 def _some(levels: Sequence[Level]) -> list[Level]:
-    if len(levels) <= MOST_COLUMNS:
-        return list(levels)
-    step = (len(levels) - 1) / (MOST_COLUMNS - 1)
-    return [levels[round(number * step)] for number in range(MOST_COLUMNS)]
+    count = min(len(levels), MOST_COLUMNS)
+    return [levels[round(number * (len(levels) - 1) / max(1, count - 1))] for number in range(count)]
 
 
 def _number_text(measure: Measure, row: SummaryRow | None) -> str:
     """Writes a number in five characters at most, so that ten columns fit."""
     if row is None:
         return ""
-    value = measure.value(row)
-    text = measure.text(value)
+    value, text = measure.value(row), measure.text(measure.value(row))
     if value is not None and len(text) > 5:  # as -0.415 is
         text = f"{value * measure.factor:z.{max(0, measure.digits - len(text) + 5)}f}"
     return text[:-2] if len(text) > 4 and text.startswith("100") else text

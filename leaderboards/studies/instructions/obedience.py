@@ -137,11 +137,10 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
     to 0.7, as far as both were run there, where there is a defence; the same draws are resampled for both policies.
     None where they share no such ratio, or one lacks an answer of the other."""
     gains, shared, failed = [], [], 0
+    tables = [table[table["arm"].isin(DEFENDED)] for table in (prompts.directives, prompts.attacks)]
     for level in (one for one in prompts.levels if GAIN_FROM <= one <= GAIN_TO):
-        pairs = [
-            [_at(table, policy, level) for policy in (protected, plain)]
-            for table in (prompts.directives, prompts.attacks)
-        ]
+        at_level = [table[table["level"] == level] for table in tables]
+        pairs = [[table[table["policy"] == policy] for policy in (protected, plain)] for table in at_level]
         if any(part.empty for pair in pairs for part in pair):
             continue
         if any(set(one["question_id"]) != set(other["question_id"]) for one, other in pairs):
@@ -157,10 +156,6 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
         return None
     mean: FloatArray = np.mean(gains, axis=0)
     return Gain(plain, protected, prompts.resampler.estimate_of(mean, len(shared)), tuple(shared), failed, mean)
-
-
-def _at(table: DataFrame, policy: str, level: Level) -> DataFrame:
-    return table[(table["policy"] == policy) & (table["level"] == level) & table["arm"].isin(DEFENDED)]
 
 
 @dataclass(frozen=True)
@@ -182,14 +177,9 @@ def while_obeying(prompts: PromptRecords) -> list[Leak]:
     directives, attacks = (table[table["arm"].isin(DEFENDED)] for table in (prompts.directives, prompts.attacks))
     if directives.empty or attacks.empty:
         return []
-    means = concat(
-        [
-            table.groupby(keys, sort=False, observed=True)[name].mean()
-            for table, name in ((directives, "strict"), (attacks, "leakage"))
-        ],
-        axis=1,
-        join="inner",
-    ).reset_index()
+    groups = (table.groupby(keys, sort=False, observed=True) for table in (directives, attacks))
+    columns = [group[name].mean() for group, name in zip(groups, ("strict", "leakage"), strict=True)]
+    means = concat(columns, axis=1, join="inner").reset_index()
     whole = {str(arm): records for arm, records in attacks[attacks["policy"] == FULL].groupby("arm")}
     obeying = means[(means["strict"] >= STILL_OBEYED) & (means["policy"] != FULL) & means["arm"].isin(list(whole))]
     found = []
