@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
@@ -39,6 +40,9 @@ NO_LEVELS = "it has one level, which is no curve: whether it is safe, and at how
 ONE_LEVEL = "one level"
 
 Measured = FloatArray | Blank
+Board = tuple[str, str]  # mode and task
+Cells = Sequence[tuple[str, Level]]  # of one policy
+Rows = Sequence[SummaryRow | None]  # of the full cache, then of the cells
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,9 @@ class _Tally:
     weights: FloatArray
 
     @classmethod
-    def of(cls, answered: Columns, cells: Sequence[tuple[str, Level, Columns]], seed: int, resamples: int) -> Self:
-        clusters = np.unique(answered["draw"])
+    def of(
+        cls, clusters: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]], seed: int, resamples: int
+    ) -> Self:
         sums: dict[tuple[str, str, Level], FloatArray] = {}
         counts: dict[tuple[str, str, Level], FloatArray] = {}
         for policy, level, cell in cells:
@@ -122,7 +127,7 @@ class _Tally:
         many = len(clusters) > 1
         return cls(sums, counts, cluster_weights(len(clusters), seed, resamples if many else 0))
 
-    def means(self, name: str, cells: Sequence[tuple[str, Level]]) -> FloatArray:
+    def means(self, name: str, cells: Cells) -> FloatArray:
         """Returns the means of some cells, shape (cells, 1 + resamples); NaN in a resample that has no value."""
         sums, counts = (np.stack([of[name, *cell] for cell in cells]) for of in (self.sums, self.counts))
         if (counts == counts[0]).all():  # as it is where every cell answers the same questions
@@ -139,14 +144,14 @@ class Profiles:
     megabytes. ``rows`` are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and
     why."""
 
-    rows: Mapping[tuple[str, str], Mapping[str, Mapping[Level, SummaryRow]]]
-    tallies: Mapping[tuple[str, str], _Tally]
+    rows: Mapping[Board, Mapping[str, Mapping[Level, SummaryRow]]]
+    tallies: Mapping[Board, _Tally]
     arguments: Mapping[tuple[str, str], Arguments] = field(default_factory=dict)  # by policy and task
 
     @classmethod
     def of(cls, records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0, resamples: int = RESAMPLES) -> Self:
         """Makes the same profiles of the same records, rows and seed, whatever the order of the records."""
-        by_policy: dict[tuple[str, str], dict[str, dict[Level, SummaryRow]]] = {}
+        by_policy: dict[Board, dict[str, dict[Level, SummaryRow]]] = {}
         for row in rows:
             by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.at] = row
         identity = ["task", "mode", "policy"]
@@ -156,14 +161,13 @@ class Profiles:
         known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
         known = with_levels(known).assign(draw=factorize(known["draw_id"], sort=True)[0])
         columns = Columns.of(known.astype(dict.fromkeys(COLUMNS, np.float64)))
-        cells: dict[tuple[str, str], list[tuple[str, Level, Columns]]] = {}
+        cells: dict[Board, list[tuple[str, Level, Columns]]] = {}
         for (task, mode, policy, level), places in groups(known, [*identity, "level"]):
             cells.setdefault((str(mode), str(task)), []).append((str(policy), level, columns.at(places)))
+        draws = known.groupby(["mode", "task"], sort=False, observed=True)["draw"].unique()
         tallies = {
-            (str(mode), str(task)): _Tally.of(
-                columns.at(places), cells[str(mode), str(task)], task_seed(seed, str(task)), resamples
-            )
-            for (mode, task), places in groups(known, ["mode", "task"])
+            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board, task_seed(seed, task), resamples)
+            for (mode, task), of_board in cells.items()
         }
         return cls(by_policy, tallies, arguments_of_records(records))
 
@@ -174,7 +178,7 @@ class Profiles:
         """Returns what each policy of a board ran with, task by task; of those without arguments nothing."""
         tasks = self.tasks(mode, task)
         return {
-            policy: [one for task in tasks if (one := self.arguments.get((policy, task))) and one.used]
+            policy: [one for name in tasks if (one := self.arguments.get((policy, name))) and one.used]
             for policy in self.rows[mode, task]
         }
 
@@ -186,11 +190,13 @@ class Profiles:
         cells = [(policy, level) for level in levels]
         rows = self._rows(mode, task, cells)
         held, whole = (None if row is None else KV_BYTES.value(row) for row in (rows[-1], rows[0]))
+        gap = _gap(cells, rows)
+        unmastered = Blank(rows[0].not_mastered) if rows[0] and rows[0].not_mastered else None
         return Profile(
             policy,
             (UNTREATED, *(level for _, level in cells)),
-            realised_ratio=self._measure(REALISED_RATIO, mode, self.tasks(mode, task), cells, rows),
-            leads=self._leads(mode, task, cells, rows),
+            realised_ratio=gap or self._measure(REALISED_RATIO, mode, self.tasks(mode, task), cells, rows),
+            leads=unmastered or gap or self._leads(mode, task, cells),
             questions=min(row.n if row else 0 for row in rows),
             contexts=min(row.fewest_contexts if row else 0 for row in rows),
             held=None if by_level or held is None or not whole else 100 * held / whole,
@@ -204,39 +210,22 @@ class Profiles:
         full = self._full(mode, task)
         return full.mean_of if task == ALL_TASKS and full else [task]
 
-    def _leads(
-        self, mode: str, task: str, cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]
-    ) -> tuple[FloatArray, ...] | Blank:
-        full = self._full(mode, task)
-        if full is not None and full.not_mastered:
-            return Blank(full.not_mastered)
-        if blank := _gap(cells, rows):
-            return blank
+    def _leads(self, mode: str, task: str, cells: Cells) -> tuple[FloatArray, ...] | Blank:
         leads: dict[str, list[FloatArray]] = {}
         for one in self.tasks(mode, task):
             rows = self._rows(mode, one, cells)
-            for measure in leading_measures(self._full(mode, one)):
-                values = self._measure(measure, mode, [one], cells, rows)
+            for measure in leading_measures(rows[0]):
+                values = _gap(cells, rows) or self._measure(measure, mode, [one], cells, rows)
                 if isinstance(values, Blank):
                     return values
                 leads.setdefault(one, []).append(good(measure, values))
         return (_mean([_mean(of_task) for of_task in leads.values()]),) if task == ALL_TASKS else tuple(leads[task])
 
-    def _rows(self, mode: str, task: str, cells: Sequence[tuple[str, Level]]) -> Sequence[SummaryRow | None]:
-        """Returns the rows of a policy at its levels, that of the full cache first."""
+    def _rows(self, mode: str, task: str, cells: Cells) -> Rows:
         board = self.rows[mode, task]
         return [self._full(mode, task), *(board[policy].get(level) for policy, level in cells)]
 
-    def _measure(
-        self,
-        measure: Measure,
-        mode: str,
-        tasks: Sequence[str],
-        cells: Sequence[tuple[str, Level]],
-        rows: Sequence[SummaryRow | None],
-    ) -> Measured:
-        if blank := _gap(cells, rows):
-            return blank
+    def _measure(self, measure: Measure, mode: str, tasks: Sequence[str], cells: Cells, rows: Rows) -> Measured:
         for row in rows:
             if row is not None and measure.value(row) is None:
                 return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
@@ -245,7 +234,7 @@ class Profiles:
         return _mean([array.T for array in means])
 
 
-def _gap(cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]) -> Blank | None:
+def _gap(cells: Cells, rows: Rows) -> Blank | None:
     """Says why a policy has no profile at all."""
     if len({level.kind for _, level in cells}) > 1:
         return Blank(TWO_KINDS)
