@@ -5,7 +5,7 @@ is set against one another varies together. Draws of a random treatment belong t
 contexts resamples draws too.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -138,6 +138,19 @@ class Evidence:
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         return tuple(map(str, self.records["task"].unique()))
+
+    def mastered(self, column_of: Callable[[TaskEvidence], str]) -> tuple[list[TaskEvidence], list[str]]:
+        """Parts the tasks, by what leads each, into those that the model can do with the full cache, and the reasons
+        why the others tell nothing."""
+        known, reasons = [], []
+        for task in map(self.of, self.tasks):
+            try:
+                task.clean(column_of(task))
+            except NoEvidenceError as error:
+                reasons.append(str(error))
+            else:
+                known.append(task)
+        return known, reasons
 
     def of(self, task: str) -> TaskEvidence:
         """Returns the records of a task; :class:`NoEvidenceError` where there are none."""

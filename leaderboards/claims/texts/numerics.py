@@ -10,7 +10,7 @@ from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError,
 from leaderboards.claims.declaration import Claim, Experiment, Measured, NoStatistic, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.significance import highest_unseen_share
-from leaderboards.studies.numerics.pairs import (
+from leaderboards.studies.numerics.study import (
     ALL,
     CACHE,
     FORCED,

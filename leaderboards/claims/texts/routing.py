@@ -11,11 +11,11 @@ from pandas import DataFrame
 from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, TaskEvidence, table_of
 from leaderboards.claims.declaration import BESIDE, Claim, Experiment, Measure, Measured, Statistic, Text, each_part
-from leaderboards.routing.cliff import slopes, steepest
 from leaderboards.statistics.bootstrap import FLAT, FloatArray
 from leaderboards.studies.routing import heads
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, with_routes
 from leaderboards.studies.routing.routes import TABLE as ROUTES
+from leaderboards.studies.routing.study import slopes, steepest
 from policies.declaration.names import FULL
 
 R = Text("R", "arXiv 2603.01426 (routing, Global Eviction Ratio)", "Llama 3 and Qwen 2.5, 3 to 14 B")
@@ -67,14 +67,7 @@ class MasteredTasks:
     @classmethod
     def of(cls, evidence: Evidence) -> "MasteredTasks":
         """Takes the records of an experiment; :class:`NoEvidenceError` where the model can do no task."""
-        mastered, failed = [], []
-        for task in map(evidence.of, evidence.tasks):
-            try:
-                task.clean("f1")
-            except NoEvidenceError as error:
-                failed.append(str(error))
-            else:
-                mastered.append(task)
+        mastered, failed = evidence.mastered(lambda task: "f1")
         if not mastered:
             raise NoEvidenceError("; ".join(failed))
         return cls(tuple(mastered), f"left out: {'; '.join(failed)}" if failed else "")

@@ -7,7 +7,7 @@ from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
+from leaderboards.aggregate.evidence import Evidence, TaskEvidence
 from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from policies.declaration.levels import Level
@@ -88,18 +88,13 @@ class MeasuredTask:
 
 def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:
     """Returns the tasks that the model can do with the full cache, and for each of the others why it tells nothing."""
-    evidence, known, unknown = Evidence(records), [], []
-    for task in evidence.tasks:
-        of_task = evidence.of(task)
-        full = of_task.records[of_task.records["policy"] == FULL]
-        column = next((name for name in ("directives_obeyed", "next_token_accuracy") if full[name].notna().any()), "")
-        measured = MeasuredTask(of_task, column or "right")
-        try:
-            assert measured.clean.size
-            known.append(measured)
-        except NoEvidenceError as error:
-            unknown.append(str(error))
-    return known, unknown
+    known, unknown = Evidence(records).mastered(_leading_column)
+    return [MeasuredTask(task, _leading_column(task)) for task in known], unknown
+
+
+def _leading_column(task: TaskEvidence) -> str:
+    full = task.records[task.records["policy"] == FULL]
+    return next((name for name in ("directives_obeyed", "next_token_accuracy") if full[name].notna().any()), "right")
 
 
 def policies_in(records: DataFrame) -> Sequence[str]:
