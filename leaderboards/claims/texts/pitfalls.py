@@ -9,7 +9,7 @@ from pandas import DataFrame
 from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import Claim, Experiment, Measure, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.instructions.obedience import (
+from leaderboards.studies.instructions.study import (
     DEFENDED,
     LEAKED_MORE,
     STILL_OBEYED,
