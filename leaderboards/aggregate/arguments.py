@@ -21,9 +21,8 @@ Value = Any  # of an argument: a number, a truth value or a text
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments that a policy ran with on a task. ``used``: by argument the values of all contexts, ascending, each
-    once; ``paper``: by argument the value of the paper, as kvpress has it, of those that contexts may be too short
-    for."""
+    """The arguments that a policy ran with on a task: ``used``, the values of all contexts, ascending, each once;
+    ``paper``, kvpress's value of those that contexts may be too short for."""
 
     policy: str
     task: str

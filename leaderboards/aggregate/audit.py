@@ -57,11 +57,8 @@ class Unchanged:
 def audit(
     records: DataFrame, declared: Mapping[str, Collection[str]] | None = None
 ) -> tuple[list[Identical], list[Unchanged]]:
-    """Lists what looks wrong in the records of a run. ``declared``: by policy, those that are the same by design.
-
-    Policies are compared by the digest of what is read, where both have one. Of random policies the first draw is
-    looked at.
-    """
+    """Lists what looks wrong in the records of a run, by the digest of what is read; of random policies the first draw
+    is looked at. ``declared``: by policy, those that are the same by design."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     sound = sound.assign(ratio=sound["ratio"].astype(float), gold_nll=sound["gold_nll"].astype(float))
     full = sound[sound["policy"] == FULL].set_index(QUESTION)[["output_text", "gold_nll"]]
@@ -89,9 +86,8 @@ def audit(
 
 
 def _informative(policy: str, records: DataFrame) -> DataFrame:
-    """Selects records in which two methods do not agree by chance. An oracle that cannot keep all of the evidence keeps
-    the most recent of it, as recency does where evidence is all that there is; so does a press that has room for its
-    window of recent tokens alone."""
+    """Selects records in which two methods do not agree by chance: those with room for more than a window of recent
+    tokens, and of an oracle, which else keeps the most recent of it, for all of the evidence."""
     needed = records["evidence_tokens"].clip(lower=FEWEST_TOKENS) if policy == ORACLE else FEWEST_TOKENS
     arguments = records["press_arguments"]
     windows = arguments.map({text: largest_window(json.loads(text)) for text in arguments.unique()})

@@ -67,11 +67,9 @@ class TaskEvidence:
         return self._draws[1].weights
 
     def mean(self, policy: str, level: float | None = None, column: str = "right", **where: object) -> FloatArray:
-        """Averages a column over the answers of a policy at a level: shape (1 + resamples,).
-
-        ``level``: None for a policy that has no levels. An answer that failed or is NaN counts as 0, and stays in the
-        denominator. ``where``: values that other columns must have. :class:`NoEvidenceError` without records.
-        """
+        """Averages a column over the answers of a policy at a level, None where it has none: shape (1 + resamples,).
+        What failed or is NaN counts as 0. ``where``: values of other columns. :class:`NoEvidenceError` without
+        records."""
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
         return self._draws[1].means(values, here["draw"].to_numpy())

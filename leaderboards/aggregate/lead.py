@@ -100,11 +100,8 @@ def good(measure: Measure, values: FloatArray) -> FloatArray:
 
 
 def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
-    """Measures what an answer obeys that only abstains, by task and mode: the mean over questions, in percent.
-
-    The checkers judge the phrase by which the task abstains; an output without a word obeys nothing. Left out are
-    questions with directives of IFEval, whose checkers may not be installed.
-    """
+    """Measures, by task and mode, the percentage of directives that an answer obeys which only abstains, in the task's
+    phrase. Questions with directives of IFEval are left out, as their checkers may not be installed."""
     answers = records[(records["policy"] == FULL) & records["directives_obeyed"].notna()]
     shares: dict[tuple[str, str], list[float]] = {}
     columns = ["task", "mode", "directives", "abstentions"]
@@ -116,12 +113,9 @@ def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
 
 
 def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: float | None = None) -> str | None:
-    """Returns why a task tells nothing of policies, or None: the model cannot do it with the full cache.
-
-    ``full``: the row of the full cache. It has to reach 50 percent in what leads the task, and 20 points above chance
-    too: by percent right above ``chance``; by directives above what ``silence`` obeys. Of the next tokens of running
-    text no model has half for certain: 20 points above ``chance`` do. A row without a value tells nothing.
-    """
+    """Returns why a task tells nothing of policies, or None. The full cache has to reach 50 percent in what leads the
+    task, and 20 points above ``chance``, or with directives above what ``silence`` obeys; of next tokens, of which no
+    model has half for certain, 20 points above ``chance`` do. A row without a value tells nothing."""
     lead = lead_of(full)
     measure = lead.measures[0]
     value = None if full is None else measure.value(full)
@@ -135,12 +129,8 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
 
 
 def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Mapping[str, Mark]:
-    """Returns the mark of each policy. ``values``: of a measure as measured and in each of the same resamples, shape (1
-    + resamples,).
-
-    "best" where the paired differences of all others from the best value leave out 0; else those whose do not are a
-    "tie", it included.
-    """
+    """Returns the mark of each policy by its values as measured and resampled, shape (1 + resamples,): "best" where the
+    paired differences of all others from the best leave out 0; else it and those whose do not are a "tie"."""
     if len(values) < 2:  # nothing was compared
         return {}
     table = np.stack(list(values.values()))
@@ -153,9 +143,9 @@ def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Ma
 def mark_leaders(
     rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, FloatArray]]
 ) -> dict[str, SummaryRow]:
-    """Returns the rows of a task, mode and level by policy, each with what it is best and tied in. ``means``: by policy
-    and field of the row, resampled. Controls and rows without an interval are ranked in nothing. One that gives hardly
-    any answers is not ranked by how many of them are wrong."""
+    """Returns the rows of a task, mode and level by policy, each with what it is best and tied in by resampled
+    ``means``. Controls and rows without an interval are ranked in nothing, and what hardly answers not by wrong
+    answers."""
     levels_by_mark: dict[str, dict[Mark, list[str]]] = {policy: {"best": [], "tie": []} for policy in rows}
     for measure in RANKED:
         values = {

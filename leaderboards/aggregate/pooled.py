@@ -42,12 +42,9 @@ MORE = 4  # times as many contexts are named beside what cannot be seen: they se
 
 
 def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> FloatArray:
-    """Returns the area under each curve by the trapezoid rule, divided by its span: from its first place to ``end``, on
-    the line between two points.
-
-    ``places``, ``heights``: shape (curves, levels); ``end``: shape (curves,), at most the last place. Where places do
-    not ascend, points are taken by place; of a curve without a span the mean height.
-    """
+    """Returns the area under each curve by the trapezoid rule, divided by its span, from its first place to ``end``,
+    shape (curves,). ``places``, ``heights``: shape (curves, levels), in any order; of a curve without a span the mean
+    height."""
     if (np.diff(places, axis=1) < 0).any():
         order = np.argsort(places, axis=1, kind="stable")
         places, heights = (np.take_along_axis(array, order, axis=1) for array in (places, heights))
@@ -165,9 +162,9 @@ def pool(
 def pool_tables(
     tables: Sequence[AnswerTable], policy: str, others: Sequence[str], unmastered: Mapping[str, str]
 ) -> list[Pooled]:
-    """Compares the policy with each of the others, over the tasks of some tables. The tests against both controls that
-    are to be beaten are a family, which Holm's method corrects, and so are those against all others: a verdict against
-    a control does not depend on what else a press is compared with."""
+    """Compares the policy with each of the others, over the tasks of some tables. Holm's method corrects the tests
+    against both controls, and apart from them those against all others, on which a verdict against a control does not
+    depend."""
     lines = [line for other in others if (line := _pool(tables, (policy, other), unmastered))]
     for of_control in (True, False):
         tests = {

@@ -26,13 +26,9 @@ class Area:
 
 
 def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
-    """Returns the area under what leads the task over the realised ratio by the trapezoid rule, divided by its span,
-    hence in percent, shape (1 + resamples,).
-
-    From the full cache at 0 to the last realised ratio: what lies beyond is not known and not counted. ``to``, of the
-    same shape, ends the area earlier, where another curve ends. Of a policy that removes no tokens, such as a fault, it
-    is over its levels.
-    """
+    """Returns the mean height of the curve of what leads the task, in percent, shape (1 + resamples,): from the full
+    cache at 0 to its last realised ratio, or earlier ``to`` the end of another's, by the trapezoid rule. Of what
+    removes no tokens, such as a fault, it is over its levels."""
     if isinstance(profile.lead, Blank):
         return profile.lead
     if profile.no_levels and profile.policy != FULL:

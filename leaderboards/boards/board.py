@@ -199,8 +199,7 @@ def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
 
 def _costs(records: DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
     """Returns the mean seconds of compression of a context and its mean tokens, by task, ``all`` among them, and by
-    policy, over all contexts and levels. Seconds for each token would make a press cheaper by longer contexts: a call
-    takes its time however short they are."""
+    policy. Seconds for each token would make a press cheaper by longer contexts."""
     sound = records[records["status"] == "ok"].drop_duplicates(
         ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id"]
     )

@@ -140,9 +140,8 @@ class _Tally:
 
 @dataclass(frozen=True)
 class Profiles:
-    """Holds all profiles of a run; each is computed when it is asked for, since together they fill hundreds of
-    megabytes. ``rows`` are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and
-    why."""
+    """Makes the profiles of a run, each when it is asked for, since together they fill hundreds of megabytes. ``rows``
+    are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and why."""
 
     rows: Mapping[Board, Mapping[str, Mapping[Level, SummaryRow]]]
     tallies: Mapping[Board, _Tally]

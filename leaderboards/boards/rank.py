@@ -59,8 +59,7 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
 
 def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     """Ranks all policies that are no controls, any two over the realised ratios that both reach: one that removes less
-    than it is asked to cuts nobody short, and keeps its rank. One whose window is under half of its paper's is another
-    press, and is ranked against nobody."""
+    than it is asked to cuts nobody short, and keeps its rank."""
     intervals: dict[str, RankInterval | Blank] = {}
     known: dict[str, tuple[Profile, FloatArray]] = {}
     for policy, profile in board.profiles.items():

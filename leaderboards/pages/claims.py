@@ -40,9 +40,8 @@ def build_claims(
     beside: str | None = None,
     difficulty: str | None = None,
 ) -> str:
-    """Builds the page as text; the same input gives the same bytes. ``runs``: by the name of the experiment.
-    ``sheets``: tables that lie in ``data`` beside it. ``beside``: the model of another architecture. ``difficulty``:
-    the levels of tasks."""
+    """Builds the page as text. ``runs``: by the name of the experiment. ``sheets``: tables that lie in ``data`` beside
+    it. ``beside``: the model of another architecture. ``difficulty``: the levels of tasks."""
     by_claim = [list(group) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
     sections: list[dict[str, Any]] = [
         {

@@ -73,12 +73,8 @@ def curve_plot(
     rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure, styles: Styles | None = None, place: str = ""
 ) -> Plot:
     """Draws one line for each policy of ``rows``, from the full cache at ratio 0, with a band for each method where
-    there are intervals. ``styles``: of all policies of a site, if the rows are not. ``place``: different for each
-    drawing of a page.
-
-    A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
-    index of its :class:`~leaderboards.rendering.style.LineStyle`.
-    """
+    there are intervals; a blank cell leaves a gap. ``styles``: of all policies of a site, if the rows are not.
+    ``place``: different for each drawing of a page."""
     styles = styles or line_styles(rows)
     shown = [row for row in rows if row.task == task and row.mode == mode]
     levels = sorted({row.at for row in shown})

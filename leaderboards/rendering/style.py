@@ -97,10 +97,9 @@ def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
 
 
 def policy_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
-    """Returns a style for each policy, in order of first appearance. A policy has the same colour, marker and dashes on
-    every page, of every site, and in print, whatever else was run: defaults have a colour of their own each, and what
-    somebody brings has one that no built-in policy has. What is made of a known policy, such as ``snapkv+int4``, has
-    its colour."""
+    """Returns a style for each policy, in order of first appearance: the same on every page, of every site, and in
+    print. Defaults have a colour each, what somebody brings has one of its own, and what is made of a known policy,
+    such as ``snapkv+int4``, has its colour."""
     names = list(dict.fromkeys(policies))
     looks = _looks([name for name in names if name not in CONTROLS])
     return {name: _style(name, index, looks.get(name, (0, 0, 0))) for index, name in enumerate(names)}

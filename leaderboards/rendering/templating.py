@@ -97,8 +97,7 @@ def _palette() -> str:
 
 def excerpt(text: str, marked: Iterable[Range], around: int, longest: int) -> list[Range]:
     """Returns stretches of whole words, in order and without overlap, that hold the marked ranges with ``around``
-    characters on either side. A text of up to ``longest`` characters is left whole, and of one without marked ranges
-    the first ``longest`` are taken."""
+    characters on either side. A text of up to ``longest`` is left whole; without ranges its beginning is taken."""
     if len(text) <= longest:
         return [(0, len(text))]
     stretches: list[Range] = []

@@ -23,11 +23,9 @@ EPSILONS = (EPSILON, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 
 @dataclass(frozen=True)
 class Edges:
-    """Holds the pairs of one layer in which some head gives a key at least a share epsilon of a query's attention.
-
-    ``queries``, ``keys``: int (edges,), numbers of tokens. ``strongest``: float (edges,), the largest attention of any
-    head of the layer. A pair is there once.
-    """
+    """Holds the pairs of one layer in which some head gives a key at least a share epsilon of a query's attention, each
+    once. ``queries``, ``keys``: int (edges,), numbers of tokens. ``strongest``: float (edges,), the largest attention
+    of any head."""
 
     queries: npt.NDArray[np.int32]
     keys: npt.NDArray[np.int32]
@@ -48,11 +46,8 @@ def joined(parts: Sequence[Edges]) -> Edges:
 
 
 def widest(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> FloatArray:
-    """Returns of each node the largest smallest edge of any path to the sink: float (layers + 1, tokens).
-
-    ``sink``: a token, or several, of which one is enough. The first row says it of the tokens themselves; tokens that
-    are neither read nor the sink reach nothing. A residual edge is 1 wide; 0 where there is no path.
-    """
+    """Returns of each node the largest smallest edge of any path to the sink, a token or any of several: float (layers
+    + 1, tokens), the first row of the tokens themselves. A residual edge is 1 wide; 0 where there is no path."""
     width = np.zeros((len(layers) + 1, tokens))
     width[-1, sink] = 1.0
     for number, edges in reversed(list(enumerate(layers))):

@@ -32,11 +32,8 @@ def resampled_means(
     weights: FloatArray | None = None,
 ) -> FloatArray | None:
     """Returns the mean over questions of each resample, shape (resamples,); with ``weights`` the sum of the values over
-    that of the weights, NaN where that is 0.
-
-    Policies that answered the same contexts meet the same resamples under one seed. A mean over tasks is resampled by
-    averaging these arrays, drawn with one seed for each task.
-    """
+    that of the weights, NaN where that is 0. Under one seed the same contexts meet the same resamples; a mean over
+    tasks averages these arrays, with a seed for each task."""
     sums = cluster_sums(np.asarray(values, dtype=np.float64), np.asarray(clusters), weights)
     return resampled_ratios(sums, seed, resamples) if sums.shape[1] > 1 else None
 

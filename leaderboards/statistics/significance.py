@@ -172,9 +172,8 @@ def fewest_clusters(alpha: float = ALPHA) -> int:
 
 
 def smallest_detectable(spread: float, clusters: int, alpha: float = ALPHA) -> float | None:
-    """Returns the smallest true mean difference that is told from 0 at two-sided ``alpha`` four times in five, as
-    :meth:`StudentTest.smallest`. ``spread``: the standard deviation of the clusters' differences. None of too few
-    clusters to tell anything."""
+    """Returns :meth:`StudentTest.smallest` of so many clusters, whose differences have the standard deviation
+    ``spread``."""
     return StudentTest(0.0, spread / math.sqrt(clusters), clusters - 1, 2.0 ** (1 - clusters)).smallest(alpha)
 
 

@@ -71,11 +71,8 @@ def terminal_table(rows: Sequence[SummaryRow], measure: Measure = RIGHT) -> Resu
 
 
 def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
-    """Lays out policies by level, the mean over tasks, in 80 columns.
-
-    Of the first mode that the rows hold. Of more than ten columns an even choice is shown, both ends among them. What
-    is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value.
-    """
+    """Lays out policies by level, the mean over tasks, in 80 columns: of the first mode, and of more than ten levels an
+    even choice. What is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value."""
     where, of_mean = _of_mean_or_task([row for row in rows if row.mode == rows[0].mode], measure)
     levels = _some(sorted({row.at for row in of_mean}))
     by_place = {(row.policy, row.at): row for row in of_mean}

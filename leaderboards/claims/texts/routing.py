@@ -150,12 +150,8 @@ def _products(task: TaskEvidence, policy: str, ratio: float, where: Mapping[str,
 
 
 def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
-    """Returns the ratio at which the loss of F1 against the full cache first reaches 5 points, on the line between two
-    ratios, and the highest ratio where it never does: shape (1 + resamples,).
-
-    It is the safe ratio of a board as a number that resamples can have: that one asks for the upper end of an interval
-    of each loss, which a resample has not.
-    """
+    """Returns the ratio at which 5 points of F1 are lost, on the line between two ratios, or the highest ratio: shape
+    (1 + resamples,). The safe ratio of a board asks for the end of an interval, which a resample has not."""
     whole = task.clean("f1")
     losses = np.stack([whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
     ratios = np.array([0.0, *RATIOS])

@@ -59,10 +59,8 @@ def probe(
     features: npt.NDArray[np.floating], labels: Sequence[str], contexts: Sequence[str], seed: int = 0
 ) -> tuple[float, float]:
     """Trains and tests a regularised logistic regression by cross-validation, grouped by context: returns its macro-F1
-    in [0, 1], and that on shuffled labels.
-
-    ``features``: shape (answers, size). ``labels``: by answer, of two classes at least, in two contexts at least.
-    """
+    in [0, 1], and that on shuffled labels. ``features``: shape (answers, size). ``labels``: of two classes in two
+    contexts at least."""
     true = np.asarray(labels)
     shuffled = np.random.default_rng(seed).permutation(true)
     with threadpool_limits(1):  # the matrices are small: more threads take thirty times as long

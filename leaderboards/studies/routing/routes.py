@@ -31,11 +31,8 @@ OPACITY = 0.85
 
 
 class FailureClass(StrEnum):
-    """The classes of answers, from below in a stack.
-
-    They follow the difference between storage, accessibility and use [arXiv 2603.01426]: *erased* is a failure of
-    storage, *unreachable* one of accessibility; *unused*, *confused* and *silent* are failures of use.
-    """
+    """The classes of answers, from below in a stack: *erased* is a failure of storage, *unreachable* one of
+    accessibility; *unused*, *confused* and *silent* are failures of use [arXiv 2603.01426]."""
 
     RIGHT = "right"
     BEYOND_MODEL = "wrong with the full cache too"
@@ -77,10 +74,8 @@ def reaches(widths: Series, epsilon: float) -> npt.NDArray[np.bool_]:
 
 def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
     """Returns the class of each answer of :func:`with_routes`, with edges of at least epsilon: the first that holds.
-
     Evidence that other tokens have read during the prefill may be gone from every slot and still be reached. What is
-    said counts only where the evidence is reached.
-    """
+    said counts only where the evidence is reached."""
     reached, said = (reaches(joined[f"{of}_width"], epsilon) for of in ("answer", "said"))
     holds = {
         FailureClass.RIGHT: joined["right"],

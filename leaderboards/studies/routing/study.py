@@ -59,9 +59,8 @@ class Removal:
 
 
 def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
-    """Joins interventions with what the same answer was without (``_before``) and with the full cache (``_full``);
-    draws of random rows are averaged. ``context``: what is resampled. Those without a likelihood have no value there.
-    """
+    """Joins interventions, mean over draws of random rows, with what the same answer was without (``_before``) and with
+    the full cache (``_full``). ``context``: what is resampled. Those without a likelihood have no value there."""
     table = table.assign(random=table["draw"] > 0)
     by = [*CELL, "action", "target", "random", "layer", "head"]
     drawn = table.groupby(by, sort=False, observed=True)[["rows", "f1", "gold_nll"]].mean().reset_index()
