@@ -21,7 +21,7 @@ OTHER_LEVELS = "it has no level in common with the control"
 
 @dataclass(frozen=True)
 class Area:
-    height: Estimate  # in percent
+    height: Estimate  # mean of the curve, in percent
     span: float  # the realised ratio at which the curve ends
 
 

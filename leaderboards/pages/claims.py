@@ -42,15 +42,10 @@ def build_claims(
 ) -> str:
     """Builds the page as text. ``runs``: by the name of the experiment. ``sheets``: tables that lie in ``data`` beside
     it. ``beside``: the model of another architecture. ``difficulty``: the levels of tasks."""
-    by_claim = [list(group) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
-    sections: list[dict[str, Any]] = [
-        {
-            "claim": group[0].claim,
-            "rows": list(map(_row, group)),
-            "runs": [runs[name] for name in group[0].claim.evidence if name in runs],
-        }
-        for group in by_claim
-    ]
+    sections: list[dict[str, Any]] = []
+    for claim, group in groupby(judgements, key=lambda one: one.claim):
+        own = [runs[name] for name in claim.evidence if name in runs]
+        sections.append({"claim": claim, "rows": list(map(_row, group)), "runs": own})
     counts = Counter(one.verdict for one in judgements)
     return render(
         "claims.html.j2",

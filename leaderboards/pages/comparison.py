@@ -15,7 +15,7 @@ from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.pages.method import RunEntry, provenance_of
-from leaderboards.pages.results import examples_page
+from leaderboards.pages.results import examples_page, tasks_by_count
 from leaderboards.rendering.templating import Listing, render
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
 from policies.declaration.levels import Level, kind_title, names_of
@@ -92,9 +92,7 @@ def build_comparison(
 
 def contexts_text(contexts: Mapping[str, int]) -> str:
     """Writes how many contexts each task has, such as "12 of each task" or "12 of base, hops; 24 of arithmetic"."""
-    tasks: dict[int, list[str]] = {}
-    for task, count in contexts.items():
-        tasks.setdefault(count, []).append(task)
+    tasks = tasks_by_count(contexts)
     if len(tasks) == 1 < len(contexts):
         return f"{next(iter(tasks))} of each task"
     return "; ".join(f"{count} of {', '.join(names)}" for count, names in tasks.items())

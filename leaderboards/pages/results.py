@@ -78,6 +78,10 @@ def distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def tasks_by_count(counts: Mapping[str, int]) -> dict[int, list[str]]:
+    return {count: [task for task in counts if counts[task] == count] for count in counts.values()}
+
+
 def task_page(task: str) -> str:
     return f"task-{file_name(task)}.html"
 

@@ -20,7 +20,7 @@ from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.metrics.declaration import size_text
 from leaderboards.pages.gallery import CAUTIONS, GalleryPlot, gallery
-from leaderboards.pages.results import Results, distinct, examples_page, labels_of
+from leaderboards.pages.results import Results, distinct, examples_page, labels_of, tasks_by_count
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, interval_text
@@ -120,9 +120,7 @@ def contexts_text(results: Results, task: str) -> str:
     whole = count_text(largest_of(results, task).contexts, "context")
     if task != ALL_TASKS:
         return whole
-    by_count: dict[int, list[str]] = {}
-    for one in results.mastered or results.tasks:
-        by_count.setdefault(largest_of(results, one).contexts, []).append(one)
+    by_count = tasks_by_count({one: largest_of(results, one).contexts for one in results.mastered or results.tasks})
     parts = [f"{count} {'each ' * (len(tasks) > 1)}of {', '.join(tasks)}" for count, tasks in by_count.items()]
     return f"{whole}: {'; '.join(parts)}"
 

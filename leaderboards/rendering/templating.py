@@ -30,16 +30,9 @@ class Listing:
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
     """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
     code = "\n".join(_without_comments(_text(script)) for script in scripts)
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            style=Markup(_palette() + _text("page.css")),
-            script=Markup(code),
-            script_digest=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
-            **values,
-        )
-    )
+    style, digest = Markup(_palette() + _text("page.css")), base64.b64encode(hashlib.sha256(code.encode()).digest())
+    page = _environment().get_template(template)
+    return page.render(style=style, script=Markup(code), script_digest=digest.decode(), **values)
 
 
 @cache  # and with it what the templates are compiled to
@@ -90,8 +83,7 @@ def _palette() -> str:
     """Returns the colours of the curves as style-sheet variables, for light and for dark."""
     named = {f"--series-{number}": colours for number, colours in enumerate(SERIES_COLOURS)}
     named |= {"--control-curve": CONTROL_COLOUR, "--ink-curve": INK_COLOUR}
-    light = "".join(f"{name}:{colours[0]};" for name, colours in named.items())
-    dark = "".join(f"{name}:{colours[1]};" for name, colours in named.items())
+    light, dark = ("".join(f"{name}:{of[side]};" for name, of in named.items()) for side in (0, 1))
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
 
 

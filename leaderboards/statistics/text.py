@@ -1,15 +1,6 @@
 """Turns numbers into text: the one way in which pages, terminals and tables for print write them."""
 
 
-def percent(share: float, digits: int = 0) -> str:
-    """Writes a share in percent, without the sign.
-
-    >>> percent(0.256), percent(-0.001)
-    ('26', '0')
-    """
-    return f"{100 * share:z.{digits}f}"
-
-
 def signed(number: float, digits: int) -> str:
     """Writes a number with a minus that is as wide as a digit, and zero without a sign.
 

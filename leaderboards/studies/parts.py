@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -130,8 +131,8 @@ def _text(value: object, form: str | Callable[[Any], str] = "") -> str:
 def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) -> str:
     """Writes an estimate with its interval; a dash for none.
 
-    >>> in_numbers(Estimate(0.5, 0.25, 1, 4)), in_numbers(None)
-    ('0.50 [0.25 to 1.00]', '–')
+    >>> in_numbers(Estimate(0.5, 0.25, 1, 4)), in_numbers(None), in_points(Estimate(-0.25, -0.5, 0.125, 4))
+    ('0.50 [0.25 to 1.00]', '–', '-25 [-50 to +12]')
     """
     if estimate is None:
         return NONE
@@ -139,19 +140,5 @@ def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) 
     return f"{mean} [{' to '.join(ends)}]" if ends else mean
 
 
-def in_percent(estimate: Estimate | None) -> str:
-    """Writes a share with its interval, in percent.
-
-    >>> in_percent(Estimate(0.5, 0.25, 0.75, 4))
-    '50 [25 to 75]'
-    """
-    return in_numbers(estimate, "z.0f", 100)
-
-
-def in_points(estimate: Estimate | None) -> str:
-    """Writes a difference of shares with its interval, in points.
-
-    >>> in_points(Estimate(-0.25, -0.5, 0.125, 4))
-    '-25 [-50 to +12]'
-    """
-    return in_numbers(estimate, "+z.0f", 100)
+in_percent = partial(in_numbers, form="z.0f", times=100)  # of a share
+in_points = partial(in_numbers, form="+z.0f", times=100)  # of a difference of shares

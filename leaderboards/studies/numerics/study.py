@@ -86,7 +86,6 @@ def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
 
 
 def _mean(values: FloatArray) -> float:
-    """Averages the values that are numbers; NaN where none is."""
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else float("nan")
 
