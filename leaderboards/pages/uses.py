@@ -160,24 +160,18 @@ def use_matrix(results: Results) -> UseMatrix:
     """Takes the safe ratios of the standings; policies stand in the order of the board."""
     uses, kind = uses_of(results), kind_of(results)
     order = _policies(results)
-    boards = [board for (mode, _), board in results.boards.items() if mode == results.mode]
-    safe = {
-        (task, one.policy): one[SAFE_RATIO]
-        for (mode, task), of_board in results.standings.items()
-        if mode == results.mode
-        for one in of_board
-    }
+    standings = [(task, one) for (_, task), of_board in results.standings.items() for one in of_board]
+    safe = {(task, one.policy): one[SAFE_RATIO] for task, one in standings}
     lines = []
-    for policy in order:
+    for policy in (policy for policy in order if policy != FULL):
         by_use = [{task: safe.get((task, policy), Blank(NOT_RUN)) for task in use.tasks} for use in uses]
-        if policy != FULL:
-            lines.append(UseLine(policy, tuple(_cell(by_task, kind) for by_task in by_use)))
+        lines.append(UseLine(policy, tuple(_cell(by_task, kind) for by_task in by_use)))
     return UseMatrix(
         uses,
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
         _masking(results),
-        frozenset(policy for policy in order if any(board.is_adapted(policy) for board in boards)),
+        frozenset(policy for policy in order if any(board.is_adapted(policy) for board in results.boards.values())),
     )
 
 

@@ -154,10 +154,8 @@ def _style(policy: str, index: int, look: Look) -> LineStyle:
         variable = "--ink-curve" if policy == FULL else "--control-curve"
         return LineStyle(policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True)
     colour, marker, dashes = look
-    return LineStyle(
-        *(policy, index, f"--series-{colour}", SERIES_COLOURS[colour], MARKERS[marker], REPEAT_DASHES[dashes]),
-        *(1.6, False),
-    )
+    marks = MARKERS[marker], REPEAT_DASHES[dashes]
+    return LineStyle(policy, index, f"--series-{colour}", SERIES_COLOURS[colour], *marks, 1.6, control=False)
 
 
 def marker_path(shape: str, size: float) -> str:
