@@ -150,11 +150,7 @@ class Board:
     columns: tuple[BoardColumn, ...]
     methods: tuple[TableRow, ...]  # by rank, then those without one
     controls: tuple[TableRow, ...]
-    presses: Mapping[str, Sequence[Arguments]]  # what each policy ran with, by task
-
-    def is_adapted(self, policy: str) -> bool:
-        """Tells whether a policy ran with other arguments than its paper's somewhere."""
-        return any(one.is_adapted for one in self.presses.get(policy, ()))
+    adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
 
     @property
     def signs(self) -> dict[str, str]:
@@ -247,7 +243,7 @@ def _board(
         tuple(shown),
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
-        {standing.policy: standing.presses for standing in standings},
+        frozenset(one.policy for one in standings if any(press.is_adapted for press in one.presses)),
     )
 
 
@@ -302,9 +298,8 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str) -
     meaning = f"{heading.meaning}{at}, in {unit}"
     if measure in (WRONG_OF_ANSWERED, HALLUCINATION):
         meaning += "; below it the percentage of questions that are left unanswered"
-    return BoardColumn(heading.name if heading.single else heading.name + at, meaning), _at_level(
-        level, measure, written
-    )
+    name = heading.name if heading.single else heading.name + at
+    return BoardColumn(name, meaning), _at_level(level, measure, written)
 
 
 def _right_column(level: Level, at: str) -> Column:

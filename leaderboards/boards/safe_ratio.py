@@ -14,7 +14,6 @@ from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Table
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, Estimate
-from leaderboards.statistics.text import signed
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import FULL, ORACLE
 
@@ -169,10 +168,11 @@ def _upper(loss: Estimate) -> float:
 
 
 def loss_text(points: float) -> str:
-    """Writes a loss with as many digits, up to two, as tell what is tolerated from what is not: 4.97 is not 5."""
+    """Writes a loss with as many digits, up to two, as tell what is tolerated from what is not: 4.97 is not 5. Its
+    minus is as wide as a digit."""
     within = points < TOLERATED_LOSS
     digits = next((one for one in (0, 1) if (float(f"{points:.{one}f}") < TOLERATED_LOSS) == within), 2)
-    return signed(points, digits)
+    return f"{points:z.{digits}f}".replace("-", "−")
 
 
 def one_level(safe: SafeRatio) -> tuple[str, ...]:

@@ -58,8 +58,9 @@ class NoStatistic:
     reason: str
 
 
+Evidences = Mapping[str, Evidence]  # by the name of its experiment
 Measured = Sequence[Statistic | NoStatistic]
-Measure = Callable[[Mapping[str, Evidence]], Measured]
+Measure = Callable[[Evidences], Measured]
 
 
 def each_part(parts: Mapping[str, Callable[[], Statistic]]) -> Measured:
@@ -82,7 +83,7 @@ class Claim:
     statistic: str  # what is measured, in one sentence
     holds: tuple[Side, float]  # on which side of the threshold the statistic has to lie
     experiments: tuple[Experiment, ...]
-    measure: Measure  # of the evidence by the name of its experiment
+    measure: Measure
     unit: str = ""  # of the statistic
     with_beside: bool = False  # whether it compares the model with one of another architecture
 

@@ -56,7 +56,7 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
         {
             **{"mode": mode, "task": task, "policy": one.policy},
             **{name: value for measure in DERIVED for name, value in measure.download(one[measure]).items()},
-            "adapted": boards[mode, task].is_adapted(one.policy),
+            "adapted": one.policy in boards[mode, task].adapted,
         }
         for (mode, task), of_board in standings.items()
         for one in of_board

@@ -4,7 +4,7 @@ What tasks and policies there are is told by who knows them: here they are plain
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -39,7 +39,18 @@ class TaskExample:
     @property
     def excerpt(self) -> tuple[MarkedText, ...]:
         """Returns the context with what answers the question marked; of a long one, what is around that."""
-        return tuple(_pieces(self))
+        context = self.context
+        kinds = [""] * len(context)
+        for kind, ranges in (("evidence", self.evidence), ("answer", self.answers)):
+            for first, last in ranges:
+                kinds[first:last] = [kind] * (min(last, len(context)) - first)
+        pieces, end = [], 0
+        for start, last in excerpt(context, (*self.evidence, *self.answers), AROUND, LONGEST):
+            pieces += [MarkedText(ELLIPSIS)] if start > end else []
+            for kind, letters in groupby(range(start, last), kinds.__getitem__):
+                pieces.append(MarkedText("".join(context[place] for place in letters), kind))
+            end = last
+        return (*pieces, MarkedText(ELLIPSIS)) if end < len(context) else tuple(pieces)
 
 
 @dataclass(frozen=True)
@@ -92,21 +103,6 @@ def build_method(method: Method, sheets: Sequence[Sheet] = (), records: str = ""
     so many ``answers``: what lies in ``data`` beside it."""
     beside: dict[str, Any] = {"sheets": sheets, "records": records, "answers": answers}
     return render("method.html.j2", method=method, chapters=chapters(), **beside)
-
-
-def _pieces(example: TaskExample) -> Iterator[MarkedText]:
-    context = example.context
-    kinds = [""] * len(context)
-    for kind, ranges in (("evidence", example.evidence), ("answer", example.answers)):
-        for first, last in ranges:
-            kinds[first:last] = [kind] * (min(last, len(context)) - first)
-    end = 0
-    for start, last in excerpt(context, (*example.evidence, *example.answers), AROUND, LONGEST):
-        yield from [MarkedText(ELLIPSIS)] if start > end else []
-        for kind, letters in groupby(range(start, last), kinds.__getitem__):
-            yield MarkedText("".join(context[place] for place in letters), kind)
-        end = last
-    yield from [MarkedText(ELLIPSIS)] if end < len(context) else []
 
 
 def provenance_of(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

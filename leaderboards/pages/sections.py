@@ -130,8 +130,7 @@ def _section(
 ) -> TaskSection:
     rows_of_task = [row for row in results.rows if row.task == task]
     board = results.boards.get((results.mode, task))
-    adapted = {policy for policy in styles if board is not None and board.is_adapted(policy)}
-    styles = with_adapted(styles, adapted)
+    styles = with_adapted(styles, board.adapted if board else ())
     shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"

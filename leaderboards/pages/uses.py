@@ -13,7 +13,6 @@ from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, Safe
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.text import range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
@@ -100,7 +99,8 @@ class UseMatrix:
         few = [use for use in self.uses if use.few]
         if not few:
             return ""
-        contexts, names = range_text([use.contexts for use in few]), ", ".join(use.name for use in few)
+        counts, names = [use.contexts for use in few], ", ".join(use.name for use in few)
+        contexts = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
         which = "each use" if len(few) == len(self.uses) > 1 else names
         has_verdicts = any(not cell.reason for line in (*self.methods, *self.controls) for cell in line.cells)
         hatched = ": verdicts say little, and their cells are hatched" if has_verdicts else ""
@@ -171,7 +171,7 @@ def use_matrix(results: Results) -> UseMatrix:
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
         _masking(results),
-        frozenset(policy for policy in order if any(board.is_adapted(policy) for board in results.boards.values())),
+        frozenset[str]().union(*(board.adapted for board in results.boards.values())),
     )
 
 
