@@ -1,6 +1,7 @@
 """Makes the page of results of another tool's evaluation: marked as such, and never mixed with ours."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import Imported
@@ -23,8 +24,7 @@ def build_imported(
     for row in rows:
         groups.setdefault((row.dataset, row.model, row.setting), []).append(row)
     sections = []
-    for number, (dataset, *setting) in enumerate(sorted(groups), start=1):
-        own = groups[dataset, setting[0], setting[1]]
+    for number, ((dataset, *setting), own) in enumerate(sorted(groups.items(), key=itemgetter(0)), start=1):
         ordered = sorted(own, key=lambda row: (-_value(row), row.press, row.ratio))
         results = Listing(f"Results on {dataset}", COLUMNS, tuple(_texts(row, own) for row in ordered))
         note = ", ".join(filter(None, setting))
