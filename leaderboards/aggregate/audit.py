@@ -21,22 +21,6 @@ QUESTION = ["task", "mode", "example_id", "question_id"]
 
 
 @dataclass(frozen=True)
-class Identical:
-    """Two policies that read the same cache at a level in all records of both, though nothing says that they do."""
-
-    one: str
-    other: str
-    level: Level
-    records: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.one} and {self.other} are identical at {self.level.where}: the same cache in all of "
-            f"{self.records} records"
-        )
-
-
-@dataclass(frozen=True)
 class Unchanged:
     """A policy whose outputs at high ratios are all those of the full cache."""
 
@@ -56,14 +40,15 @@ class Unchanged:
 
 def audit(
     records: DataFrame, declared: Mapping[str, Collection[str]] | None = None
-) -> tuple[list[Identical], list[Unchanged]]:
-    """Lists what looks wrong in the records of a run, by the digest of what is read; of random policies the first draw
-    is looked at. ``declared``: by policy, those that are the same by design."""
+) -> tuple[list[str], list[Unchanged]]:
+    """Lists what looks wrong in the records of a run: policies that read the same cache, told by its digest, though
+    nothing says that they do, and those that change nothing. Of random policies the first draw is looked at.
+    ``declared``: by policy, those that are the same by design."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     sound = sound.assign(ratio=sound["ratio"].astype(float), gold_nll=sound["gold_nll"].astype(float))
     full = sound[sound["policy"] == FULL].set_index(QUESTION)[["output_text", "gold_nll"]]
     compressed = sound[(sound["policy"] != FULL) & (sound["level"] != UNTREATED) & (sound["ratio"] != 0)]
-    identical: list[Identical] = []
+    identical: list[str] = []
     unchanged: dict[str, Unchanged] = {}
     for level, alike in compressed.groupby("level", observed=True):
         groups = {str(policy): group for policy, group in alike.groupby("policy", observed=True)}
@@ -74,7 +59,8 @@ def audit(
             first, second = (telling[name]["cache_digest"] for name in (one, other))
             first, second = first.align(second, join="inner")
             if len(first) and first.notna().all() and (first == second).all():
-                identical.append(Identical(one, other, level, len(first)))
+                same = f"the same cache in all of {len(first)} records"
+                identical.append(f"{one} and {other} are identical at {level.where}: {same}")
         if alike["ratio"].mean() < UNCHANGED_FROM:
             continue
         for name, group in groups.items():

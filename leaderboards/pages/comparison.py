@@ -1,7 +1,6 @@
 """The page of a comparison: a press against others, cell by cell."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -24,18 +23,6 @@ NOT_COMPLETE = "not complete"
 NO_SUCH = "one of the two has no such value"
 # The definitions of the page on method that stand on this one too.
 DEFINED = ("Verdict, of a cell", "Smallest difference seen", "Means of subsets", "Adapted")
-
-
-@dataclass(frozen=True)
-class MeasureGrid:
-    measure: Compared
-    lines: tuple[TableRow, ...]
-
-    @property
-    def reasons(self) -> list[str]:
-        """Says why cells are blank, each reason once: the title of a cell is nowhere on a phone."""
-        blank = (cell for line in self.lines for cell in line.cells if cell.sort is None)
-        return list(dict.fromkeys(f"{cell.dash}: {cell.reason}" for cell in blank))
 
 
 def build_comparison(
@@ -111,13 +98,14 @@ def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) 
         "few": few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS)),
         "level_title": kind_title(levels),
         "columns": list(names_of(levels).values()),
-        "tables": [MeasureGrid(one, _lines(duels, levels, one, unmastered)) for one in measures],
+        "tables": [_grid(duels, levels, one, unmastered) for one in measures],
     }
 
 
-def _lines(
+def _grid(
     duels: Sequence[Duel], levels: Sequence[Level], measure: Compared, unmastered: Mapping[str, str]
-) -> tuple[TableRow, ...]:
+) -> dict[str, Any]:
+    """Lays out a measure over task and level, and lists why cells are blank, whose title is nowhere on a phone."""
     tasks = dict.fromkeys(duel.task for duel in duels if measure.name in duel.contests)
     by_cell = {(duel.task, duel.level): duel for duel in duels}
 
@@ -127,7 +115,10 @@ def _lines(
             return TableCell.blank(unmastered.get(task, NOT_COMPLETE))
         return _cell(duel.contests[measure.name]) if measure.name in duel.contests else TableCell.blank(NO_SUCH)
 
-    return tuple(TableRow(task, tuple(cell(task, level) for level in levels)) for task in tasks)
+    lines = [TableRow(task, tuple(cell(task, level) for level in levels)) for task in tasks]
+    blank = [cell for line in lines for cell in line.cells if cell.sort is None]
+    reasons = dict.fromkeys(f"{one.dash}: {one.reason}" for one in blank)
+    return {"measure": measure, "lines": lines, "reasons": list(reasons)}
 
 
 def _cell(contest: Contest) -> TableCell:

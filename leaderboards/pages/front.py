@@ -5,7 +5,6 @@ heavy to be opened at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,6 @@ from leaderboards.aggregate.lead import (
     reasons_by_task,
 )
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
-from leaderboards.boards.board import Board
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
@@ -49,35 +47,24 @@ EACH_LEVEL = Markup("Across: percent of the full cache’s bytes; a line for eac
 SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>')
 
 
-@dataclass(frozen=True)
-class PlacedBoard:
-    identifier: str
-    title: str
-    note: str
-    board: Board
-    page: str  # the address of the page of its task, or nothing
-    leads: str  # what its policies are ranked by, whose area is taken
-    few: bool  # whether the contexts are too few for verdicts to be trusted, whose cells are hatched then
-    families: Mapping[str, str]  # by policy
-    choices: Mapping[str, str]  # by which the page's script tells it from the other boards
-
-
-def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
-    boards: list[PlacedBoard] = []
+def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Returns what the front page has of each board."""
+    boards: list[dict[str, Any]] = []
     for one, label in zip(results, labels_of(results), strict=True):
         for task in (task for task in one.shown if (one.mode, task) in one.boards):
             setting = {"model": one.model, "mode": one.mode, "setting": one.setting}
-            board = PlacedBoard(
-                identifier=f"board-{len(boards) + 1}",
-                title=title_of(task, label),
-                note=note_of(one, task),
-                board=one.boards[one.mode, task],
-                page=pages.get(task, ""),
-                leads=_leads(one, task),
-                few=largest_of(one, task).few_contexts,
-                families=one.families,
-                choices={**setting, "task": task, "name": title_of(task, "")},
-            )
+            board = {
+                "identifier": f"board-{len(boards) + 1}",
+                "title": title_of(task, label),
+                "note": note_of(one, task),
+                "board": one.boards[one.mode, task],
+                "page": pages.get(task, ""),
+                "leads": _leads(one, task),  # whose area is taken
+                "few": largest_of(one, task).few_contexts,  # its cells are hatched
+                "families": one.families,
+                # By these the page's script tells it from the other boards.
+                "choices": {**setting, "task": task, "name": title_of(task, "")},
+            }
             boards.append(board)
     return boards
 
@@ -143,7 +130,7 @@ def _front_page(
             for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
         ],
         boards=boards,
-        legend=list({(one.name, one.meaning): one for board in boards for one in board.board.columns}.values()),
+        legend=list({(one.name, one.meaning): one for board in boards for one in board["board"].columns}.values()),
         studies=[
             (_labelled(title, label), page)
             for label, one in zip(labels, results, strict=True)
@@ -153,7 +140,7 @@ def _front_page(
         enough=clusters_to_detect(TOLERATED_LOSS),
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
-        board_data=as_data([{"id": board.identifier, **board.choices} for board in boards]),
+        board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),
         sections=sections_of(results, shown),
         **values,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from leaderboards.aggregate.lead import CANNOT, QUESTIONS, RANKED, TEXT, first_shown, lead_of, leading_first, mark_of
@@ -19,7 +20,7 @@ from leaderboards.aggregate.row import (
 from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.metrics.declaration import size_text
-from leaderboards.pages.gallery import CAUTIONS, GalleryPlot, gallery
+from leaderboards.pages.gallery import CAUTIONS, gallery
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, tasks_by_count
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
@@ -52,17 +53,7 @@ class Table:
         return CAUTIONS.get(self.measure, "")
 
 
-@dataclass(frozen=True)
-class TaskSection:
-    identifier: str
-    title: str
-    note: str
-    styles: Mapping[str, LineStyle]  # by policy, methods first
-    pictures: Sequence[GalleryPlot]
-    tables: tuple[Table, ...]
-
-
-def sections_of(results: Sequence[Results], task: str) -> list[TaskSection]:
+def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
     """Makes a section for each of the results that show the task; lines and heat are those of the whole site."""
     rows = [row for one in results for row in one.rows]
     styles = line_styles(rows)
@@ -127,7 +118,7 @@ def contexts_text(results: Results, task: str) -> str:
 
 def _section(
     results: Results, number: int, task: str, title: str, styles: Mapping[str, LineStyle], highest: Mapping[str, float]
-) -> TaskSection:
+) -> dict[str, Any]:
     rows_of_task = [row for row in results.rows if row.task == task]
     board = results.boards.get((results.mode, task))
     styles = with_adapted(styles, board.adapted if board else ())
@@ -136,18 +127,18 @@ def _section(
     identifier = f"section-{number}"
     leading = first_shown(task, rows_of_task)[:1]
     pictures = gallery(results.rows, task, results.mode, styles, identifier)
-    return TaskSection(
-        identifier=identifier,
-        title=title,
-        note=note_of(results, task),
-        styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
-        pictures=[one for one in pictures if task != ALL_TASKS or one.leads],
-        tables=tuple(
+    return {
+        "identifier": identifier,
+        "title": title,
+        "note": note_of(results, task),
+        "styles": {style.policy: style for style in sorted(shown, key=lambda style: style.control)},
+        "pictures": [one for one in pictures if task != ALL_TASKS or one.leads],
+        "tables": [
             measure_table(rows_of_task, measure, highest[measure.name], examples if measure in leading else "")
             for measure in leading_first(TABLES, task, rows_of_task)
             if measure in leading or is_told(measure, rows_of_task)
-        ),
-    )
+        ],
+    }
 
 
 def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = "") -> Table:
