@@ -132,13 +132,13 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
             f"{name}_p": "p",
         },
         heading=f"beats {control}?",
-        cell=_beats_cell,
+        cell=lambda line: TableCell(
+            f"{SIGNS[line.verdict]} {line.verdict}".strip(),
+            line.difference.text,
+            line.difference.mean,
+            tone=line.verdict,
+        ),
     )
-
-
-def _beats_cell(line: Pooled) -> TableCell:
-    text = f"{SIGNS[line.verdict]} {line.verdict}".strip()
-    return TableCell(text, line.difference.text, line.difference.mean, tone=line.verdict)
 
 
 BEATS_DEFINITION = Definition(

@@ -86,7 +86,8 @@ def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str]
     levels = sorted({row.at for row in of_mode if row.policy != FULL}, key=lambda level: (level == UNTREATED, level))
     names = {**names_of(levels), UNTREATED: "one level"}
     cells = [(UNTREATED, FULL), *((level, policy) for level in levels for policy in policies if policy != FULL)]
-    headings = (_heading(task, measure) for task, measure in measures.items())
+    columns = {"mean" if task == ALL_TASKS else task: measure for task, measure in measures.items()}
+    headings = [name if one is RIGHT else f"{name}, {one.title.lower()}" for name, one in columns.items()]
     body: list[Sequence[str]] = [(kind_name(levels), "policy", *headings)]
     bold = set()
     for level, policy in cells:
@@ -110,8 +111,3 @@ def _columns_of(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
     measures = {task: lead_of(row).measures[0] for task, row in full.items()}
     shared = set(measures.values())
     return measures | ({ALL_TASKS: shared.pop()} if len(measures) > 1 and len(shared) == 1 else {})
-
-
-def _heading(task: str, measure: Measure) -> str:
-    name = "mean" if task == ALL_TASKS else task
-    return name if measure is RIGHT else f"{name}, {measure.title.lower()}"

@@ -13,10 +13,7 @@ from leaderboards.rendering.templating import render
 from leaderboards.statistics.text import p_equation
 
 CLAIMS_PAGE = "claims.html"
-COLUMNS = (
-    *("claim", "what the text says", "verdict on the claim", "what was measured"),
-    *("measured", "n", "threshold", "reported"),
-)
+
 SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?"}
 
 
@@ -53,7 +50,6 @@ def build_claims(
         beside=beside,
         difficulty=difficulty,
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
-        columns=COLUMNS,
         texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section["claim"].text)],
         site=next((run.site for run in runs.values() if run.site), ""),
         definitions=CLAIMS.definitions,

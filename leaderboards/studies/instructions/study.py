@@ -145,11 +145,6 @@ class Gain:
     values: FloatArray = field(compare=False, repr=False)  # that the estimate is of, shape (1 + resamples,)
 
 
-def all_gains(prompts: PromptRecords) -> list[Gain]:
-    pairs = [(plain_and_way(policy)[0], policy) for policy in prompts.policies if plain_and_way(policy)[1] != PLAIN]
-    return [gain for plain, policy in pairs if (gain := protection_gain(prompts, plain, policy))]
-
-
 def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain | None:
     """Computes half the gain in directive accuracy (strict) plus half the fall in leakage, averaged over the ratios 0.4
     to 0.7, as far as both were run there, where there is a defence; the same draws are resampled for both policies.
@@ -212,7 +207,9 @@ def while_obeying(prompts: PromptRecords) -> list[Leak]:
 
 def content_of(given: StudyInput) -> StudyContent:
     prompts = prompt_records(given.records)
-    gains, highest_leaks = all_gains(prompts), while_obeying(prompts)
+    pairs = [(plain_and_way(policy)[0], policy) for policy in prompts.policies if plain_and_way(policy)[1] != PLAIN]
+    gains = [gain for plain, policy in pairs if (gain := protection_gain(prompts, plain, policy))]
+    highest_leaks = while_obeying(prompts)
     parts = (_amnesia(highest_leaks), _plane(prompts), _gains(gains), _families(prompts))
     draws, contexts = prompts.resampler.count, prompts.caches["example_id"].nunique()
     return StudyContent(
