@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate import row
+from leaderboards.aggregate.row import LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval, task_seed
@@ -35,28 +35,13 @@ QUESTION = ["mode", "example_id", "question_id"]
 DEFENDED = "defended_leakage"  # leakage where a defence stands in the prompt: without one there is nothing to keep
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A measure that two policies are compared by, in percent."""
-
-    name: str  # the column of the answers
-    measure: Measure  # which says title, unit and better end
-
-    @property
-    def title(self) -> str:  # within a sentence
-        title = self.measure.title
-        return title if title.isupper() else title[0].lower() + title[1:]
-
-    @property
-    def lower_is_better(self) -> bool:
-        return self.measure.better == "lower"
-
-
-OBEYED = Compared("directives_obeyed", row.OBEYED)
-LEAKED = Compared(DEFENDED, row.LEAKAGE)
-RIGHT = Compared("right", row.RIGHT)
-NEXT_TOKENS = Compared("next_token_accuracy", row.NEXT_TOKENS)
-COMPARED = {one.name: one for one in (OBEYED, LEAKED, RIGHT, NEXT_TOKENS)}  # the first of a cell gives its verdict
+# What two policies are compared by, in percent, by column of the answers; the first of a cell gives its verdict.
+COMPARED: Mapping[str, Measure] = {
+    "directives_obeyed": OBEYED,
+    DEFENDED: LEAKAGE,
+    "right": RIGHT,
+    "next_token_accuracy": NEXT_TOKENS,
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,7 @@ class MeanDifference:
 class Contest:
     """Two policies by one measure in one cell."""
 
-    measure: Compared
+    measure: Measure
     difference: MeanDifference  # this one minus the other; its interval is that of the corrected test
     p: float  # of the means of subsets, corrected over the levels of the task
     contexts: int  # that have a value
@@ -102,7 +87,7 @@ class Contest:
     def verdict(self) -> Verdict:
         if self.p >= ALPHA or not self.difference.is_clear:
             return UNDECIDED
-        return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
+        return "better" if (self.difference.mean < 0) == (self.measure.better == "lower") else "worse"
 
 
 @dataclass(frozen=True)
@@ -150,11 +135,11 @@ class AnswerTable:
     def places(self, *policies: str) -> list[int]:
         return [self.policies.index(name) for name in policies]
 
-    def of(self, measure: Compared, *policies: str) -> FloatArray:
+    def of(self, column: str, *policies: str) -> FloatArray:
         """Returns the values of some policies, shape (policies, questions)."""
-        return self.values[measure.name][self.places(*policies)]
+        return self.values[column][self.places(*policies)]
 
-    def is_shared(self, pair: tuple[str, str], measures: Sequence[Compared] = tuple(COMPARED.values())) -> bool:
+    def is_shared(self, pair: tuple[str, str], measures: Sequence[str] = tuple(COMPARED)) -> bool:
         """Tells whether both policies have a value of some question."""
         both = set(pair) <= set(self.policies)
         return both and any(not np.isnan(self.of(one, *pair)).any(axis=0).all() for one in measures)
@@ -228,17 +213,17 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
 def _duels_of_task(levels: Sequence[AnswerTable], pair: tuple[str, str], seed: int) -> Iterator[Duel]:
     cells = [table for table in levels if table.is_shared(pair)]
     contests: list[dict[str, Contest]] = [{} for _ in cells]
-    for measure in COMPARED.values():
+    for name, measure in COMPARED.items():
         samples = {
-            place: _sample(table, measure, pair, seed)
+            place: _sample(table, name, pair, seed)
             for place, table in enumerate(cells)
-            if table.is_shared(pair, [measure])
+            if table.is_shared(pair, [name])
         }
         for place, one in holm({place: two_sided_p(means) for place, (_, means, _) in samples.items()}).items():
             sides, means, contexts = samples[place]
             low, high = subset_interval(means, one.alpha) or (None, None)
             difference = MeanDifference(sides[0] - sides[1], low, high)
-            contests[place][measure.name] = Contest(measure, difference, one.p, contexts, sides)
+            contests[place][name] = Contest(measure, difference, one.p, contexts, sides)
     for table, of_cell in zip(cells, contests, strict=True):
         common = table.there[table.places(*pair)].all(axis=0)
         counts = int(common.sum()), len(np.unique(table.contexts[common])), len(cells)
@@ -246,7 +231,7 @@ def _duels_of_task(levels: Sequence[AnswerTable], pair: tuple[str, str], seed: i
 
 
 def _sample(
-    table: AnswerTable, measure: Compared, pair: tuple[str, str], seed: int
+    table: AnswerTable, measure: str, pair: tuple[str, str], seed: int
 ) -> tuple[tuple[float, float], FloatArray, int]:
     """Returns what both have, their difference in each subset of contexts, and the number of contexts."""
     values = table.of(measure, *pair)

@@ -12,13 +12,10 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.duels import (
-    LEAKED,
-    NEXT_TOKENS,
-    OBEYED,
-    RIGHT,
+    COMPARED,
+    DEFENDED,
     UNDECIDED,
     AnswerTable,
-    Compared,
     MeanDifference,
     Verdict,
     answer_tables,
@@ -30,8 +27,12 @@ from leaderboards.statistics.text import p_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL, TO_BEAT
 
-LEADS = ((OBEYED, LEAKED), (RIGHT,), (NEXT_TOKENS,))  # what judges a kind of task; the first tells the kind
-SHORT_TITLES = {OBEYED: "obeyed, not leaked", RIGHT: "right", NEXT_TOKENS: "next tokens"}
+# What judges a kind of task, of which the first tells the kind, and its short title.
+LEADS = {
+    ("directives_obeyed", DEFENDED): "obeyed, not leaked",
+    ("right",): "right",
+    ("next_token_accuracy",): "next tokens",
+}
 NOT_SHARED = "no level of both is complete"
 OF_AREAS = (
     "An area is the mean height of the curve over the realised ratio, from the full cache at 0 to where the shorter "
@@ -177,10 +178,10 @@ def pool_tables(
     return lines
 
 
-def _leads(tables: Sequence[AnswerTable]) -> tuple[Compared, ...]:
+def _leads(tables: Sequence[AnswerTable]) -> tuple[str, ...]:
     """Returns the measures that judge a task, as far as its answers have them."""
     known = {name for table in tables for name in table.known}
-    return next((tuple(one for one in lead if one.name in known) for lead in LEADS if lead[0].name in known), ())
+    return next((tuple(one for one in lead if one in known) for lead in LEADS if lead[0] in known), ())
 
 
 def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapping[str, str]) -> Pooled | None:
@@ -213,10 +214,11 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapp
     enough = min(*contexts, differing, fewest_clusters()) == fewest_clusters()
     one, other = np.mean([part.sides for part in parts], axis=0).tolist()
     reasons = {task: reason.partition(": ")[2] or reason for task, reason in unmastered.items()}
+    titles = {lead[0]: title for lead, title in LEADS.items()}
     first, last = levels[0], levels[-1]
     return Pooled(
         *pair,
-        title=" or ".join(dict.fromkeys(SHORT_TITLES[leads[task][0]] for task in differences)),
+        title=" or ".join(dict.fromkeys(titles[leads[task][0]] for task in differences)),
         difference=MeanDifference(round(one - other, DIGITS), None, None),
         sides=(one, other),
         test=StudentTest.of_tasks([part.values for part in parts], differing) if enough else None,
@@ -254,7 +256,7 @@ class _TaskDifference:
 def _task_difference(
     tables: Sequence[AnswerTable],
     pair: tuple[str, str],
-    leads: Sequence[Compared],
+    leads: Sequence[str],
     places: FloatArray,
     end: float,
     anchored: bool,
@@ -264,10 +266,10 @@ def _task_difference(
     draws = np.unique(tables[0].draws, return_inverse=True)[1]
     members = (draws[:, None] == np.arange(draws.max() + 1)).astype(np.float64)
     sums, counts = [], []
-    for measure in leads:
-        levels = [table.of(measure, *pair) for table in tables]
-        levels = [tables[0].of(measure, FULL, FULL), *levels] if anchored else levels
-        values = np.stack([100 - level if measure.lower_is_better else level for level in levels])
+    for name in leads:
+        levels = [table.of(name, *pair) for table in tables]
+        levels = [tables[0].of(name, FULL, FULL), *levels] if anchored else levels
+        values = np.stack([100 - level if COMPARED[name].better == "lower" else level for level in levels])
         known = ~np.isnan(values).any(axis=(0, 1))  # the questions that have a value at each level
         if known.any():
             sums.append(values[..., known] @ members[known])

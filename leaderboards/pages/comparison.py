@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
-from leaderboards.aggregate.duels import COMPARED, Compared, Contest, Duel
+from leaderboards.aggregate.duels import COMPARED, Contest, Duel
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
@@ -88,7 +88,7 @@ def contexts_text(contexts: Mapping[str, int]) -> str:
 def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> dict[str, Any]:
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
-    measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
+    measures = [name for name in COMPARED if any(name in duel.contests for duel in duels)]
     family = max(duel.family for duel in duels)
     return {
         "identifier": f"section-{number}",
@@ -103,22 +103,24 @@ def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) 
 
 
 def _grid(
-    duels: Sequence[Duel], levels: Sequence[Level], measure: Compared, unmastered: Mapping[str, str]
+    duels: Sequence[Duel], levels: Sequence[Level], measure: str, unmastered: Mapping[str, str]
 ) -> dict[str, Any]:
     """Lays out a measure over task and level, and lists why cells are blank, whose title is nowhere on a phone."""
-    tasks = dict.fromkeys(duel.task for duel in duels if measure.name in duel.contests)
+    tasks = dict.fromkeys(duel.task for duel in duels if measure in duel.contests)
     by_cell = {(duel.task, duel.level): duel for duel in duels}
 
     def cell(task: str, level: Level) -> TableCell:
         duel = by_cell.get((task, level))
         if duel is None or task in unmastered:
             return TableCell.blank(unmastered.get(task, NOT_COMPLETE))
-        return _cell(duel.contests[measure.name]) if measure.name in duel.contests else TableCell.blank(NO_SUCH)
+        return _cell(duel.contests[measure]) if measure in duel.contests else TableCell.blank(NO_SUCH)
 
     lines = [TableRow(task, tuple(cell(task, level) for level in levels)) for task in tasks]
     blank = [cell for line in lines for cell in line.cells if cell.sort is None]
     reasons = dict.fromkeys(f"{one.dash}: {one.reason}" for one in blank)
-    return {"measure": measure, "lines": lines, "reasons": list(reasons)}
+    title, better = COMPARED[measure].title, COMPARED[measure].better
+    title = title[0].lower() + title[1:]  # within a sentence
+    return {"name": measure, "title": title, "better": better, "lines": lines, "reasons": list(reasons)}
 
 
 def _cell(contest: Contest) -> TableCell:
