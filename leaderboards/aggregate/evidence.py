@@ -5,7 +5,7 @@ is set against one another varies together. Draws of a random treatment belong t
 contexts resamples draws too.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.pooled import mean_heights
 from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed
-from policies.declaration.levels import KINDS
+from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 LEAST_CLEAN = 0.5  # of a perfect score, which the full cache must reach: what fails has nothing to lose
@@ -53,10 +53,6 @@ class TaskEvidence:
     def _by_policy(self) -> dict[str, DataFrame]:
         """Sorts the records by policy once: claims and studies ask for hundreds of cells."""
         return {str(name): own for name, own in self._draws[0].groupby("policy", sort=False, observed=True)}
-
-    @property
-    def policies(self) -> Collection[str]:
-        return self._by_policy.keys()
 
     @property
     def contexts(self) -> int:
@@ -111,11 +107,11 @@ class TaskEvidence:
             share: FloatArray = self.mean(policy, level, column, **where) / self.clean(column, **where)
         return share
 
-    def levels(self, policy: str) -> tuple[float, ...]:
-        """Lists the levels of a policy, the least treated first."""
-        here = self._by_policy[policy]
-        pairs = set(zip(here["level_kind"], here["level"].astype(float), strict=True))
-        return tuple(value for kind, value in sorted(pairs, key=lambda pair: KINDS[pair[0]].amount(pair[1])))
+    def levels(self, policy: str) -> tuple[Level, ...]:
+        """Lists the levels of a policy, the least treated first; nothing of one that was not run."""
+        here = self._by_policy.get(policy, self.records[:0])
+        pairs = set(zip(here["level_kind"].astype(str), here["level"].astype(float), strict=True))
+        return tuple(sorted((Level(*pair) for pair in pairs), key=lambda level: level.amount))
 
     def area(self, policy: str, levels: Sequence[float], column: str = "right") -> FloatArray:
         """Returns the mean height of the curve of what is kept, from the untreated cache on."""

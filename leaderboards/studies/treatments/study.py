@@ -3,7 +3,6 @@ what eviction, fewer bits and both keep at equal bytes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from pandas import DataFrame
@@ -65,23 +64,9 @@ class MeasuredTask:
     def title(self) -> str:
         return METRICS[self.column].measures[0].title
 
-    @cached_property
-    def clean(self) -> FloatArray:  # what the full cache has, in the unit of the column
-        return self.evidence.clean(self.column)
-
     def kept(self, policy: str, level: Level) -> Estimate:
         """Estimates what a treatment keeps of what the full cache has, as a share."""
         return self.estimate(self.evidence.share_kept(policy, level.value, self.column))
-
-    @cached_property
-    def _kinds(self) -> dict[str, str]:
-        first = self.evidence.records.drop_duplicates("policy")
-        return dict(zip(map(str, first["policy"]), map(str, first["level_kind"]), strict=True))
-
-    def levels(self, policy: str) -> tuple[Level, ...]:
-        """Lists the levels of a policy, the least treated first; nothing of one that was not run."""
-        values = self.evidence.levels(policy) if policy in self.evidence.policies else ()
-        return tuple(Level(self._kinds[policy], value) for value in values)
 
     def estimate(self, values: FloatArray) -> Estimate:
         """Makes an estimate of values as measured and as resampled; without an interval from a single context."""
@@ -117,10 +102,10 @@ LONG = ("treatment", "level", "share kept, percent", *(f"{name}, percent" for na
 
 def compared_faults(task: MeasuredTask, found: Sequence[Damage]) -> list[Damage]:
     """Returns the faults that were run at the rates of the most, two or more, the least harmful first."""
-    usual = max((task.levels(one.policy) for one in found), key=len, default=())
+    usual = max((task.evidence.levels(one.policy) for one in found), key=len, default=())
     if len([level for level in usual if level.amount]) < 2:
         return []
-    compared = [one for one in found if task.levels(one.policy) == usual]
+    compared = [one for one in found if task.evidence.levels(one.policy) == usual]
     return sorted(compared, key=lambda one: -task.kept(one.policy, usual[-1]).mean)
 
 
@@ -150,7 +135,7 @@ def _kept(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) ->
 
 
 def _over_changed(task: MeasuredTask, fault: Damage, dtype: str) -> list[tuple[float, Estimate]]:
-    levels = [level for level in task.levels(fault.policy) if level.amount]
+    levels = [level for level in task.evidence.levels(fault.policy) if level.amount]
     whole = Estimate(1.0, 1.0, 1.0, task.evidence.contexts)  # the full cache, from which curves begin
     return [(0.0, whole), *((fault.changed(one.value, dtype), task.kept(fault.policy, one)) for one in levels)]
 
@@ -159,7 +144,7 @@ def _by_rate(task: MeasuredTask, compared: Sequence[Damage], dtype: str) -> List
     """Lists what each fault keeps at each rate, and how many numbers that is where it is another share."""
     cells = {}
     for one in compared:
-        for level in task.levels(one.policy):
+        for level in task.evidence.levels(one.policy):
             changed = one.changed(level.value, dtype)
             numbers = "" if changed == level.value else f", {100 * changed:.3g} % of numbers"
             cells[one.policy, level] = f"{in_percent(task.kept(one.policy, level))}{numbers}"
@@ -168,7 +153,7 @@ def _by_rate(task: MeasuredTask, compared: Sequence[Damage], dtype: str) -> List
 
 def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
     rows = []
-    for row in (task.row(one.policy, level) for one in found for level in task.levels(one.policy)):
+    for row in (task.row(one.policy, level) for one in found for level in task.evidence.levels(one.policy)):
         ends = (NONE if row[name] is None else f"{100 * row[name]:.0f}" for name in OUTCOMES)
         rows.append((row["policy"], f"{row['level']:g}", in_percent(row["share_kept"]), *ends))
     return Listing(f"Every treatment, {task.name}", LONG, tuple(rows))
@@ -222,7 +207,7 @@ def points_of(task: MeasuredTask, policies: Sequence[str]) -> list[FrontierPoint
         )
         for policy in policies
         if (family := family_of(policy))
-        for level in task.levels(policy)
+        for level in task.evidence.levels(policy)
     ]
 
 
@@ -299,10 +284,12 @@ def content_of(given: StudyInput) -> StudyContent:
     found = damages(policies)
     dtype = next((run["identity"]["dtype"] for run in given.runs if "identity" in run), "float32")
     parts = [_kept(tasks, found, dtype), *equal_bytes(tasks, policies)]
-    cells = [task.row(one.policy, level) for task in tasks for one in found for level in task.levels(one.policy)]
+    cells = [
+        task.row(one.policy, level) for task in tasks for one in found for level in task.evidence.levels(one.policy)
+    ]
     sheets = (Sheet.of("treatments-kept", "What is kept with each treatment", cells), bytes_sheet(tasks, policies))
     facts = [
-        *((f"Full cache, {task.name}", f"{task.title} {task.clean[0]:.3g}") for task in tasks),
+        *((f"Full cache, {task.name}", f"{task.title} {task.evidence.clean(task.column)[0]:.3g}") for task in tasks),
         ("Contexts", ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none"),
         ("Draws of each", str(1 + int(given.records["repeat"].max()))),
         *(("Tells nothing", reason) for reason in unknown),
