@@ -54,7 +54,7 @@ def command(
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
         of_task = [one for one in presses if task in (one.task, ALL_TASKS)]
         styles = with_adapted(line_styles(rows), adapted_presses(of_task))
-        for picture in gallery(rows, task, mode, styles).pictures:
+        for picture in gallery(rows, task, mode, styles):
             stem = f"{picture.name}-{file_name(task)}-{file_name(mode)}"
             figures.append((picture.name, stem, partial(picture.plot.save, paper=paper)))
     if only:

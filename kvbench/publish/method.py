@@ -89,9 +89,7 @@ def _policy(entry: PolicyIdentity, used: str) -> PolicyEntry:
     title, runs, budget = "", "plug-in", ""
     if known := POLICIES.get(entry.name):
         title, runs, budget = TITLES.get(known.paper, ""), known.ways, known.budget
-    return PolicyEntry(
-        entry.name, _description(entry.name), entry.paper.strip("-"), title, runs, budget, used, in_run=True
-    )
+    return PolicyEntry(entry.name, _description(entry.name), entry.paper.strip("-"), title, runs, budget, used)
 
 
 def _description(name: str) -> str:

@@ -28,7 +28,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.pages.comparison import build_comparison, contexts_text
 from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
-from leaderboards.pages.method import Downloads, build_method
+from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, examples_page, task_page
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
@@ -133,7 +133,7 @@ def _write(
     together = join_sheets(sheets)
     write_sheets(folder, together)
     answers = write_records(folder, [(part.labels, part.given.records) for part in parts])
-    pages[METHOD] = build_method(method, Downloads(together, RECORDS_FILE, answers))
+    pages[METHOD] = build_method(method, together, RECORDS_FILE, answers)
     for name, text in pages.items():
         write_text_atomically(folder / name, text)
     write_study_tables(folder, [(part.labels, part.group.stores) for part in parts])

@@ -9,7 +9,6 @@ from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_atomically, write_text_atomically
 from leaderboards.pages.claims import CLAIMS_PAGE
-from leaderboards.pages.comparison import RunBeside
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.rendering.templating import render, show_link
@@ -107,13 +106,13 @@ def site_of_run(folder: Path, store: Store) -> str:
     return next((name for name, entry in _sites_of_runs(folder) if store.folder.name in entry.runs), "")
 
 
-def run_site_beside(folder: Path, store: Store) -> RunBeside | None:
-    """Finds the newest site of a run in the folder of all sites, first one that shares a task: its page on method
-    explains the same words. None where the pages of a run lie in the folder itself."""
+def run_site_beside(folder: Path, store: Store) -> str:
+    """Names the newest site of a run in the folder of all sites, first one that shares a task: its page on method
+    explains the same words. Empty where the pages of a run lie in the folder itself."""
     sites = [] if (folder / FRONT).is_file() else _sites_of_runs(folder)
     tasks = {task.name for task in store.identity.tasks}
     nearest = min(sites, key=lambda one: tasks.isdisjoint(one[1].tasks), default=None)
-    return RunBeside(nearest[0], "") if nearest else None
+    return nearest[0] if nearest else ""
 
 
 def _entries(root: Path) -> list[tuple[str, SiteEntry]]:

@@ -30,7 +30,7 @@ def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) ->
     warnings += [f"warning: {flagged}" for flagged in unchanged]
     if not identical:
         return warnings, ""
-    reason = "; ".join(map(str, identical[:3])) + (f"; and {len(identical) - 3} more" if len(identical) > 3 else "")
+    reason = "; ".join(identical[:3]) + (f"; and {len(identical) - 3} more" if len(identical) > 3 else "")
     store.fail(reason)
     return warnings, f"{reason}: one of them is not what it is called; declare it (same_as) if that is meant"
 

@@ -10,13 +10,8 @@ JUDGED = ("right", "f1", "directives_obeyed", "leakage", "hallucinated")  # what
 
 
 def worst_first(records: DataFrame) -> DataFrame:
-    """Orders answers by what they lose against the full cache, most first.
-
-    That is whether they are right; directives obeyed, where there is no gold; and of attacks, what is kept secret.
-    Among equals hallucinations come first, then the lowest scores, then the lowest F1.
-
-    ``records`` hold the full cache too, with the columns of :data:`JUDGED`.
-    """
+    """Orders answers by what they lose against the full cache, most first: in being right, else in directives obeyed;
+    of attacks, in secrecy. Among equals hallucinations come first, then the lowest scores, then the lowest F1."""
     numbers = records[list(JUDGED)].astype(np.float64)
     score = numbers["right"].fillna(numbers["directives_obeyed"]).fillna(0)
     score = score.where(numbers["leakage"].isna(), -numbers["leakage"])

@@ -21,9 +21,8 @@ Value = Any  # of an argument: a number, a truth value or a text
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments that a policy ran with on a task. ``used``: by argument the values of all contexts, ascending, each
-    once; ``paper``: by argument the value of the paper, as kvpress has it, of those that contexts may be too short
-    for."""
+    """The arguments that a policy ran with on a task: ``used``, the values of all contexts, ascending, each once;
+    ``paper``, kvpress's value of those that contexts may be too short for."""
 
     policy: str
     task: str
@@ -36,30 +35,21 @@ class Arguments:
         return bool(self.others)
 
     @property
-    def is_ranked(self) -> bool:
-        """Tells whether it is near enough to its paper's to be ranked against others: its largest window is at least
-        half of the paper's."""
-        return not self.narrow
-
-    @property
     def narrow(self) -> tuple[str, ...]:
-        """Finds the windows of which even the largest is under half of the paper's."""
+        """Finds the windows of which even the largest is under half of the paper's, so that it is not ranked."""
         windows = [name for name in self.others if _end(name) in WINDOWS]
         return tuple(name for name in windows if max(self.used[name]) < LEAST_SHARE * self.paper[name])
 
     @property
     def text(self) -> str:
         """Writes all arguments, with the paper's values where they are others."""
-        return ", ".join(self._text_of(name) for name in self.used)
+        papers = {name: f" (paper: {self.paper[name]:g})" for name in self.others}
+        return ", ".join(f"{name} {values_text(used)}{papers.get(name, '')}" for name, used in self.used.items())
 
     @property
     def others(self) -> list[str]:
         """Finds the arguments whose values are not all the paper's."""
         return [name for name, values in self.used.items() if name in self.paper and set(values) != {self.paper[name]}]
-
-    def _text_of(self, name: str) -> str:
-        paper = f" (paper: {self.paper[name]:g})" if name in self.others else ""
-        return f"{name} {values_text(self.used[name])}{paper}"
 
 
 def values_text(values: Sequence[Value]) -> str:
@@ -76,8 +66,7 @@ def values_text(values: Sequence[Value]) -> str:
 
 
 def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]:
-    """Reads from the records, by policy and task, the arguments that each ran with. Policies without an argument have
-    none."""
+    """Reads, by policy and task, the arguments that each ran with; a policy without any has none."""
     by_key = {}
     columns = records[["policy", "task", "press_arguments"]].drop_duplicates().astype(str)
     columns = columns.sort_values(list(columns.columns))  # the same whatever the order of the records is
@@ -85,7 +74,8 @@ def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]
         each = [json.loads(text) for text in texts]
         names = dict.fromkeys(name for arguments in each for name in arguments)
         used = {name: _distinct([arguments[name] for arguments in each if name in arguments]) for name in names}
-        paper = paper_arguments(str(policy))
+        declared = built_in(str(policy))  # none of a plug-in
+        paper = declared.paper_arguments if declared else {}
         known = {
             name: paper[name if name in paper else _end(name)] for name in names if {name, _end(name)} & set(paper)
         }
@@ -97,15 +87,14 @@ def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
     """Lists each policy, its arguments, and the tasks on which it ran with them."""
     tasks: dict[tuple[str, str], list[str]] = {}
     for one in (one for one in presses if one.used):
-        marks = ["adapted"] * one.is_adapted + ["window under half of the paper's"] * (not one.is_ranked)
+        marks = ["adapted"] * one.is_adapted + ["window under half of the paper's"] * bool(one.narrow)
         arguments = "; ".join([one.text, *marks])
         tasks.setdefault((one.policy, arguments), []).append(one.task)
     return [(policy, arguments, ", ".join(names)) for (policy, arguments), names in tasks.items()]
 
 
 def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:
-    """Says by policy which arguments are not its paper's, over all tasks of ``presses``, such as ``window_size 5 to 10
-    instead of 64``; without the policies that ran as their papers have it."""
+    """Says by policy which arguments are not its paper's, such as ``window_size 5 to 10 instead of 64``."""
     by_policy: dict[str, dict[tuple[str, float], list[Value]]] = {}
     for one in presses:
         for name in one.others:
@@ -119,19 +108,12 @@ def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:
 
 
 def narrow_windows(presses: Sequence[Arguments]) -> str:
-    """Says how narrow the windows of a policy are over some tasks, such as ``window 2 to 11 of 64``; empty where none
-    is under half of the paper's."""
+    """Says how narrow windows are, such as ``window 2 to 11 of 64``; empty where none is under half of the paper's."""
     by_paper: dict[float, list[Value]] = {}
     for one in presses:
         for name in one.narrow:
             by_paper.setdefault(one.paper[name], []).extend(one.used[name])
     return ", ".join(f"window {values_text(_distinct(used))} of {paper:g}" for paper, used in by_paper.items())
-
-
-def paper_arguments(policy: str) -> Mapping[str, float]:
-    """Returns the papers' arguments of a policy of this package, with what it protects or treats; none of a plug-in."""
-    known = built_in(policy)
-    return known.paper_arguments if known else {}
 
 
 def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:

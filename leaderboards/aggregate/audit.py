@@ -21,22 +21,6 @@ QUESTION = ["task", "mode", "example_id", "question_id"]
 
 
 @dataclass(frozen=True)
-class Identical:
-    """Two policies that read the same cache at a level, wherever both were run, though nothing says that they do."""
-
-    one: str
-    other: str
-    level: Level
-    records: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.one} and {self.other} are identical at {self.level.where}: the same cache in all of "
-            f"{self.records} records"
-        )
-
-
-@dataclass(frozen=True)
 class Unchanged:
     """A policy whose outputs at high ratios are all those of the full cache."""
 
@@ -48,26 +32,23 @@ class Unchanged:
     def __str__(self) -> str:
         where = f"{self.policy} at {self.levels[0].kind} {', '.join(map(str, self.levels))}"
         same = f"{where} changes nothing of what the full cache writes in all of {self.records} records"
+        removed = f"removed {self.removed:.0%} of the context"
         if self.removed < REMOVED_FROM:
-            return f"{same}, and removed {self.removed:.0%} of the context: is it compressed at all?"
-        return (
-            f"{same}, though it removed {self.removed:.0%} of the context: perhaps the questions do not need the rest"
-        )
+            return f"{same}, and {removed}: is it compressed at all?"
+        return f"{same}, though it {removed}: perhaps the questions do not need the rest"
 
 
 def audit(
     records: DataFrame, declared: Mapping[str, Collection[str]] | None = None
-) -> tuple[list[Identical], list[Unchanged]]:
-    """Lists what looks wrong in the records of a run. ``declared``: by policy, those that are the same by design.
-
-    Policies are compared by the digest of what is read, where both have one. Of random policies the first draw is
-    looked at.
-    """
+) -> tuple[list[str], list[Unchanged]]:
+    """Lists what looks wrong in the records of a run: policies that read the same cache, told by its digest, though
+    nothing says that they do, and those that change nothing. Of random policies the first draw is looked at.
+    ``declared``: by policy, those that are the same by design."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     sound = sound.assign(ratio=sound["ratio"].astype(float), gold_nll=sound["gold_nll"].astype(float))
     full = sound[sound["policy"] == FULL].set_index(QUESTION)[["output_text", "gold_nll"]]
     compressed = sound[(sound["policy"] != FULL) & (sound["level"] != UNTREATED) & (sound["ratio"] != 0)]
-    identical: list[Identical] = []
+    identical: list[str] = []
     unchanged: dict[str, Unchanged] = {}
     for level, alike in compressed.groupby("level", observed=True):
         groups = {str(policy): group for policy, group in alike.groupby("policy", observed=True)}
@@ -78,7 +59,8 @@ def audit(
             first, second = (telling[name]["cache_digest"] for name in (one, other))
             first, second = first.align(second, join="inner")
             if len(first) and first.notna().all() and (first == second).all():
-                identical.append(Identical(one, other, level, len(first)))
+                same = f"the same cache in all of {len(first)} records"
+                identical.append(f"{one} and {other} are identical at {level.where}: {same}")
         if alike["ratio"].mean() < UNCHANGED_FROM:
             continue
         for name, group in groups.items():
@@ -90,9 +72,8 @@ def audit(
 
 
 def _informative(policy: str, records: DataFrame) -> DataFrame:
-    """Selects records in which two methods do not agree by chance. An oracle that cannot keep all of the evidence keeps
-    the most recent of it, as recency does where evidence is all that there is; so does a press that has room for its
-    window of recent tokens alone."""
+    """Selects records in which two methods do not agree by chance: those with room for more than a window of recent
+    tokens, and of an oracle, which else keeps the most recent of it, for all of the evidence."""
     needed = records["evidence_tokens"].clip(lower=FEWEST_TOKENS) if policy == ORACLE else FEWEST_TOKENS
     arguments = records["press_arguments"]
     windows = arguments.map({text: largest_window(json.loads(text)) for text in arguments.unique()})
@@ -100,8 +81,7 @@ def _informative(policy: str, records: DataFrame) -> DataFrame:
 
 
 def _changes_nothing(group: DataFrame, full: DataFrame) -> bool:
-    """Tells whether all outputs are those of the full cache; where nothing is written, as in running text, whether the
-    right answer is as likely."""
+    """Tells whether all outputs are the full cache's; of running text, whether the right answer is as likely."""
     pairs = group.join(full, on=QUESTION, how="inner", rsuffix="_full")
     as_likely = (pairs["gold_nll"] - pairs["gold_nll_full"]).abs() < SAME_NATS
     same = (pairs["output_text"] == pairs["output_text_full"]) & (pairs["next_token_accuracy"].isna() | as_likely)

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate import row
+from leaderboards.aggregate.row import LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval, task_seed
 from leaderboards.statistics.columns import with_levels
-from leaderboards.statistics.significance import ALPHA, Corrected, holm, subset_interval, subsets, two_sided_p
+from leaderboards.statistics.significance import ALPHA, holm, subset_interval, subsets, two_sided_p
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -35,34 +35,13 @@ QUESTION = ["mode", "example_id", "question_id"]
 DEFENDED = "defended_leakage"  # leakage where a defence stands in the prompt: without one there is nothing to keep
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A measure that two policies are compared by, in percent."""
-
-    name: str  # the column of the answers
-    measure: Measure  # which says title, unit and better end
-
-    @property
-    def title(self) -> str:
-        """Returns the title as it stands within a sentence."""
-        title = self.measure.title
-        return title if title.isupper() else title[0].lower() + title[1:]
-
-    @property
-    def lower_is_better(self) -> bool:
-        return self.measure.better == "lower"
-
-    @property
-    def direction(self) -> str:
-        """Says which end is better, for a heading."""
-        return f"{self.measure.better} is better"
-
-
-OBEYED = Compared("directives_obeyed", row.OBEYED)
-LEAKED = Compared(DEFENDED, row.LEAKAGE)
-RIGHT = Compared("right", row.RIGHT)
-NEXT_TOKENS = Compared("next_token_accuracy", row.NEXT_TOKENS)
-COMPARED = {one.name: one for one in (OBEYED, LEAKED, RIGHT, NEXT_TOKENS)}  # the first of a cell gives its verdict
+# What two policies are compared by, in percent, by column of the answers; the first of a cell gives its verdict.
+COMPARED: Mapping[str, Measure] = {
+    "directives_obeyed": OBEYED,
+    DEFENDED: LEAKAGE,
+    "right": RIGHT,
+    "next_token_accuracy": NEXT_TOKENS,
+}
 
 
 @dataclass(frozen=True)
@@ -81,14 +60,12 @@ class MeanDifference:
         return cls(float(values[0]), low, high)
 
     @property
-    def is_clear(self) -> bool:
-        """Tells whether the interval leaves out 0."""
+    def is_clear(self) -> bool:  # the interval leaves out 0
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
     @property
     def text(self) -> str:
-        """Writes the difference as it is shown, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell its
-        ends from 0."""
+        """Writes ``+12 [+3, +20]``, with as many digits, up to two, as tell its ends from 0."""
         if self.low is None or self.high is None:
             return f"{self.mean:+z.0f}"
         nearest = min(abs(self.low), abs(self.high))
@@ -100,7 +77,7 @@ class MeanDifference:
 class Contest:
     """Two policies by one measure in one cell."""
 
-    measure: Compared
+    measure: Measure
     difference: MeanDifference  # this one minus the other; its interval is that of the corrected test
     p: float  # of the means of subsets, corrected over the levels of the task
     contexts: int  # that have a value
@@ -108,10 +85,9 @@ class Contest:
 
     @property
     def verdict(self) -> Verdict:
-        """Says better or worse where the corrected p is below 0.05."""
         if self.p >= ALPHA or not self.difference.is_clear:
             return UNDECIDED
-        return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
+        return "better" if (self.difference.mean < 0) == (self.measure.better == "lower") else "worse"
 
 
 @dataclass(frozen=True)
@@ -129,8 +105,7 @@ class Duel:
 
     @property
     def lead(self) -> Contest:
-        """Returns the contest that gives the verdict: directives obeyed where the task has directives, else what is
-        right."""
+        """Returns the contest that gives the verdict: directives obeyed where there are any, else what is right."""
         return next(self.contests[name] for name in COMPARED if name in self.contests)
 
     @property
@@ -140,8 +115,7 @@ class Duel:
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """The policies without a failed answer at one level of a task. The full cache, which has one level, is there at
-    each."""
+    """The policies without a failed answer at one level of a task; the full cache is there at each."""
 
     task: str
     level: Level
@@ -155,26 +129,27 @@ class AnswerTable:
     contexts: NDArray[np.intp]  # of each question, as numbers
 
     @cached_property
-    def known(self) -> frozenset[str]:
-        """Names the measures that some answer has a value of."""
+    def known(self) -> frozenset[str]:  # the measures that some answer has a value of
         return frozenset(name for name, values in self.values.items() if not np.isnan(values).all())
 
-    def of(self, measure: Compared, *policies: str) -> FloatArray:
-        """Returns the values of some policies, shape (policies, questions)."""
-        return self.values[measure.name][[self.policies.index(name) for name in policies]]
+    def places(self, *policies: str) -> list[int]:
+        return [self.policies.index(name) for name in policies]
 
-    def is_shared(self, pair: tuple[str, str], measures: Sequence[Compared] = tuple(COMPARED.values())) -> bool:
+    def of(self, column: str, *policies: str) -> FloatArray:
+        """Returns the values of some policies, shape (policies, questions)."""
+        return self.values[column][self.places(*policies)]
+
+    def is_shared(self, pair: tuple[str, str], measures: Sequence[str] = tuple(COMPARED)) -> bool:
         """Tells whether both policies have a value of some question."""
-        return set(pair) <= set(self.policies) and any(
-            not np.isnan(self.of(one, *pair)).any(axis=0).all() for one in measures
-        )
+        both = set(pair) <= set(self.policies)
+        return both and any(not np.isnan(self.of(one, *pair)).any(axis=0).all() for one in measures)
 
 
 def answer_tables(records: DataFrame) -> list[AnswerTable]:
     """Makes a table for each task and level, in the order in which they appear; questions in an order of their own."""
     identity = ["task", "policy", "level_kind", "level", "status", "draw_id", "realised_ratio", *QUESTION]
     defended = records["leakage"].where(records["defence"].astype(str) != "")
-    sound = sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *COMPARED]])
+    sound = _sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *COMPARED]])
     tables = []
     for task, of_task in sound.groupby("task", sort=False, observed=True):
         places = of_task.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
@@ -208,7 +183,7 @@ def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) 
     return means.reshape(shape)
 
 
-def sound_cells(records: DataFrame) -> DataFrame:
+def _sound_cells(records: DataFrame) -> DataFrame:
     """Returns the records with their levels, without the cells in which an answer failed."""
     records = with_levels(records)
     failed = set(records[records["status"] != "ok"].groupby(["policy", *CELL], observed=True).groups)
@@ -238,45 +213,32 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
 def _duels_of_task(levels: Sequence[AnswerTable], pair: tuple[str, str], seed: int) -> Iterator[Duel]:
     cells = [table for table in levels if table.is_shared(pair)]
     contests: list[dict[str, Contest]] = [{} for _ in cells]
-    for measure in COMPARED.values():
+    for name, measure in COMPARED.items():
         samples = {
-            place: _Sample.of(table, measure, pair, seed)
+            place: _sample(table, name, pair, seed)
             for place, table in enumerate(cells)
-            if table.is_shared(pair, [measure])
+            if table.is_shared(pair, [name])
         }
-        for place, corrected in holm({place: sample.p for place, sample in samples.items()}).items():
-            contests[place][measure.name] = samples[place].contest(measure, corrected)
+        for place, one in holm({place: two_sided_p(means) for place, (_, means, _) in samples.items()}).items():
+            sides, means, contexts = samples[place]
+            low, high = subset_interval(means, one.alpha) or (None, None)
+            difference = MeanDifference(sides[0] - sides[1], low, high)
+            contests[place][name] = Contest(measure, difference, one.p, contexts, sides)
     for table, of_cell in zip(cells, contests, strict=True):
-        common = table.there[[table.policies.index(name) for name in pair]].all(axis=0)
+        common = table.there[table.places(*pair)].all(axis=0)
         counts = int(common.sum()), len(np.unique(table.contexts[common])), len(cells)
         yield Duel(*pair, table.task, table.level, *counts, of_cell)
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """A difference before anything is corrected."""
-
-    sides: tuple[float, float]
-    means: FloatArray  # of the subsets of contexts
-    contexts: int
-
-    @classmethod
-    def of(cls, table: AnswerTable, measure: Compared, pair: tuple[str, str], seed: int) -> Self:
-        values = table.of(measure, *pair)
-        there = ~np.isnan(values).any(axis=0)
-        draws = np.unique(table.draws[there], return_inverse=True)[1]
-        sums = np.bincount(draws, np.subtract(*values[:, there])).astype(np.float64)
-        counts = np.bincount(draws).astype(np.float64)
-        held = subsets(len(counts), seed)
-        one, other = np.round(values[:, there].mean(axis=1), DIGITS).tolist()
-        means = np.round((held @ sums) / (held @ counts), DIGITS)
-        return cls((one, other), means, len(counts))
-
-    @property
-    def p(self) -> float:
-        return two_sided_p(self.means)
-
-    def contest(self, measure: Compared, corrected: Corrected) -> Contest:
-        low, high = subset_interval(self.means, corrected.alpha) or (None, None)
-        difference = MeanDifference(self.sides[0] - self.sides[1], low, high)
-        return Contest(measure, difference, corrected.p, self.contexts, self.sides)
+def _sample(
+    table: AnswerTable, measure: str, pair: tuple[str, str], seed: int
+) -> tuple[tuple[float, float], FloatArray, int]:
+    """Returns what both have, their difference in each subset of contexts, and the number of contexts."""
+    values = table.of(measure, *pair)
+    there = ~np.isnan(values).any(axis=0)
+    draws = np.unique(table.draws[there], return_inverse=True)[1]
+    sums = np.bincount(draws, np.subtract(*values[:, there])).astype(np.float64)
+    counts = np.bincount(draws).astype(np.float64)
+    held = subsets(len(counts), seed)
+    one, other = np.round(values[:, there].mean(axis=1), DIGITS).tolist()
+    return (one, other), np.round((held @ sums) / (held @ counts), DIGITS), len(counts)

@@ -5,7 +5,7 @@ is set against one another varies together. Draws of a random treatment belong t
 contexts resamples draws too.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,8 +16,8 @@ from pandas import DataFrame, factorize
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.pooled import mean_heights
 from leaderboards.metrics import METRICS
-from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, Resampler, task_seed
-from policies.declaration.levels import KINDS
+from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed
+from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 LEAST_CLEAN = 0.5  # of a perfect score, which the full cache must reach: what fails has nothing to lose
@@ -31,8 +31,7 @@ class NoEvidenceError(Exception):
 
 
 def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
-    """Returns a table of a study; :class:`NoEvidenceError` where it has no rows, since nothing was ``filled``, such as
-    "observed"."""
+    """Returns a table of a study; :class:`NoEvidenceError` where nothing was ``filled``, such as "observed"."""
     table = tables.get(name)
     if table is None or table.empty:
         raise NoEvidenceError(f"nothing was {filled}: there is no table {name}")
@@ -41,8 +40,6 @@ def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFra
 
 @dataclass(frozen=True)
 class TaskEvidence:
-    """The records of one task."""
-
     task: str
     records: DataFrame
     seed: int
@@ -50,7 +47,7 @@ class TaskEvidence:
     @cached_property
     def _draws(self) -> tuple[DataFrame, Resampler]:
         numbers, names = factorize(self.records["draw_id"], sort=True)
-        return self.records.assign(draw=numbers), Resampler.of(len(names), task_seed(self.seed, self.task), RESAMPLES)
+        return self.records.assign(draw=numbers), Resampler.of(len(names), task_seed(self.seed, self.task))
 
     @cached_property
     def _by_policy(self) -> dict[str, DataFrame]:
@@ -58,19 +55,17 @@ class TaskEvidence:
         return {str(name): own for name, own in self._draws[0].groupby("policy", sort=False, observed=True)}
 
     @property
-    def policies(self) -> Collection[str]:
-        return self._by_policy.keys()
-
-    @property
     def contexts(self) -> int:
         return self._draws[1].count
 
-    def mean(self, policy: str, level: float | None = None, column: str = "right", **where: object) -> FloatArray:
-        """Averages a column over the answers of a policy at a level: shape (1 + resamples,).
+    @property
+    def weights(self) -> FloatArray:  # of contexts, as of a Resampler
+        return self._draws[1].weights
 
-        ``level``: None for a policy that has no levels. An answer that failed or is NaN counts as 0, and stays in the
-        denominator. ``where``: values that other columns must have. :class:`NoEvidenceError` without records.
-        """
+    def mean(self, policy: str, level: float | None = None, column: str = "right", **where: object) -> FloatArray:
+        """Averages a column over the answers of a policy at a level, None where it has none: shape (1 + resamples,).
+        What failed or is NaN counts as 0. ``where``: values of other columns. :class:`NoEvidenceError` without
+        records."""
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
         return self._draws[1].means(values, here["draw"].to_numpy())
@@ -83,12 +78,6 @@ class TaskEvidence:
         means = here[column].astype(np.float64).fillna(0).groupby(here["draw"]).mean()
         of_contexts: FloatArray = means.reindex(range(self.contexts)).to_numpy()
         return of_contexts
-
-    @property
-    def weights(self) -> FloatArray:
-        """Counts how often each context is there: as measured, then as drawn in each resample, shape (1 + resamples,
-        contexts)."""
-        return self._draws[1].weights
 
     def _rows_at(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
         records = self._by_policy.get(policy, self._draws[0][:0])
@@ -118,15 +107,14 @@ class TaskEvidence:
             share: FloatArray = self.mean(policy, level, column, **where) / self.clean(column, **where)
         return share
 
-    def levels(self, policy: str) -> tuple[float, ...]:
-        """Lists the levels of a policy, the least treated first."""
-        here = self._by_policy[policy]
-        pairs = set(zip(here["level_kind"], here["level"].astype(float), strict=True))
-        return tuple(value for kind, value in sorted(pairs, key=lambda pair: KINDS[pair[0]].amount(pair[1])))
+    def levels(self, policy: str) -> tuple[Level, ...]:
+        """Lists the levels of a policy, the least treated first; nothing of one that was not run."""
+        here = self._by_policy.get(policy, self.records[:0])
+        pairs = set(zip(here["level_kind"].astype(str), here["level"].astype(float), strict=True))
+        return tuple(sorted((Level(*pair) for pair in pairs), key=lambda level: level.amount))
 
     def area(self, policy: str, levels: Sequence[float], column: str = "right") -> FloatArray:
-        """Returns the area under what is kept over the levels, from the untreated cache on, over their span: the mean
-        height of the curve."""
+        """Returns the mean height of the curve of what is kept, from the untreated cache on."""
         clean = self.clean(column)
         heights = np.stack([clean / clean, *(self.share_kept(policy, at, column) for at in levels)], axis=1)
         places = np.tile([0.0, *levels], (len(heights), 1))
@@ -145,6 +133,19 @@ class Evidence:
     def tasks(self) -> tuple[str, ...]:
         return tuple(map(str, self.records["task"].unique()))
 
+    def mastered(self, column_of: Callable[[TaskEvidence], str]) -> tuple[list[TaskEvidence], list[str]]:
+        """Parts the tasks, by what leads each, into those that the model can do with the full cache, and the reasons
+        why the others tell nothing."""
+        known, reasons = [], []
+        for task in map(self.of, self.tasks):
+            try:
+                task.clean(column_of(task))
+            except NoEvidenceError as error:
+                reasons.append(str(error))
+            else:
+                known.append(task)
+        return known, reasons
+
     def of(self, task: str) -> TaskEvidence:
         """Returns the records of a task; :class:`NoEvidenceError` where there are none."""
         if task not in self.tasks:
@@ -152,27 +153,18 @@ class Evidence:
         return TaskEvidence(task, self.records[self.records["task"] == task], self.seed)
 
 
-@dataclass(frozen=True)
 class Contexts:
-    """Resamples the contexts of some answers, of which each has the number of its context."""
+    """Resamples the contexts of some answers, which go by their names; the same seed and experiment draw the same."""
 
-    numbers: NDArray[np.intp]
-    resampler: Resampler
-
-    @classmethod
-    def of(cls, contexts: "NDArray[np.str_]", seed: int, experiment: str) -> "Contexts":
-        """Numbers them by their names; the same seed and experiment draw the same resamples."""
-        names, numbers = np.unique(contexts, return_inverse=True)
-        return cls(numbers, Resampler.of(len(names), task_seed(seed, experiment)))
-
-    @property
-    def count(self) -> int:
-        return self.resampler.count
+    def __init__(self, contexts: NDArray[np.str_], seed: int, experiment: str) -> None:
+        names, self._numbers = np.unique(contexts, return_inverse=True)
+        self.count = len(names)
+        self._resampler = Resampler.of(self.count, task_seed(seed, experiment))
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Adds up a number of each answer: shape (1 + resamples,)."""
-        return self.resampler.sums(values, self.numbers)
+        return self._resampler.sums(values, self._numbers)
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Averages a number of each answer: shape (1 + resamples,)."""
-        return self.resampler.means(values, self.numbers)
+        return self._resampler.means(values, self._numbers)

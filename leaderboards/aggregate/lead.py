@@ -80,8 +80,7 @@ def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
 
 
 def first_shown(task: str, rows: Sequence[SummaryRow]) -> tuple[Measure, ...]:
-    """Returns the measures that a page shows first of a task, whose ``rows`` these are: where the model cannot do it,
-    what policies change all the same."""
+    """Returns the measures that a page shows first of a task, whose ``rows`` these are."""
     full = next((row for row in rows if row.policy == FULL), None)
     if full is not None and full.not_mastered:
         return tuple(measure for measure in WITHOUT_MASTERY if measure.value(full) is not None) or (DELTA_NLL,)
@@ -101,15 +100,12 @@ def good(measure: Measure, values: FloatArray) -> FloatArray:
 
 
 def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
-    """Measures what an answer obeys that only abstains, by task and mode: the mean over questions, in percent.
-
-    The checkers judge the phrase by which the task abstains; an output without a word obeys nothing. Left out are
-    questions with directives of IFEval, whose checkers may not be installed.
-    """
+    """Measures, by task and mode, the percentage of directives that an answer obeys which only abstains, in the task's
+    phrase. Questions with directives of IFEval are left out, as their checkers may not be installed."""
     answers = records[(records["policy"] == FULL) & records["directives_obeyed"].notna()]
     shares: dict[tuple[str, str], list[float]] = {}
-    columns = ("task", "mode", "directives", "abstentions")
-    for task, mode, texts, phrases in answers[list(columns)].itertuples(index=False):
+    columns = ["task", "mode", "directives", "abstentions"]
+    for task, mode, texts, phrases in answers[columns].itertuples(index=False):
         if len(texts) and len(phrases) and not any(Directive.parse(text).is_of_ifeval for text in texts):
             obeyed = strictly(list(texts), phrases[0])
             shares.setdefault((str(task), str(mode)), []).append(100 * sum(obeyed) / len(obeyed))
@@ -117,21 +113,15 @@ def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
 
 
 def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: float | None = None) -> str | None:
-    """Returns why a task tells nothing of policies, or None: the model cannot do it with the full cache.
-
-    ``full``: the row of the full cache. It has to reach 50 percent in what leads the task, and 20 points above chance
-    too: by percent right above ``chance``; by directives above what ``silence`` obeys. Of the next tokens of running
-    text no model has half for certain: 20 points above ``chance`` do. A row without a value tells nothing.
-    """
+    """Returns why a task tells nothing of policies, or None. The full cache has to reach 50 percent in what leads the
+    task, and 20 points above ``chance``, or with directives above what ``silence`` obeys; of next tokens, of which no
+    model has half for certain, 20 points above ``chance`` do. A row without a value tells nothing."""
     lead = lead_of(full)
     measure = lead.measures[0]
     value = None if full is None else measure.value(full)
-    if value is None:
-        return None
     guess = silence if lead is DIRECTIVES else chance
     least = max(0.0 if lead is TEXT else LEAST, (guess or 0.0) + ABOVE_CHANCE)
-    reached = value * measure.factor
-    if reached >= least:
+    if value is None or (reached := value * measure.factor) >= least:
         return None
     name = lead.short if lead is QUESTIONS else measure.title.lower()
     why = f" (silence obeys {silence:.0f})" if lead is DIRECTIVES and silence and least > LEAST else ""
@@ -139,12 +129,8 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
 
 
 def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Mapping[str, Mark]:
-    """Returns the mark of each policy. ``values``: of a measure as measured and in each of the same resamples, shape (1
-    + resamples,).
-
-    "best" where the paired differences of all others from the best value leave out 0; else those whose do not are a
-    "tie", it included.
-    """
+    """Returns the mark of each policy by its values as measured and resampled, shape (1 + resamples,): "best" where the
+    paired differences of all others from the best leave out 0; else it and those whose do not are a "tie"."""
     if len(values) < 2:  # nothing was compared
         return {}
     table = np.stack(list(values.values()))
@@ -157,9 +143,9 @@ def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Ma
 def mark_leaders(
     rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, FloatArray]]
 ) -> dict[str, SummaryRow]:
-    """Returns the rows of a task, mode and level by policy, each with what it is best and tied in. ``means``: by policy
-    and field of the row, resampled. Controls and rows without an interval are ranked in nothing. One that gives hardly
-    any answers is not ranked by how many of them are wrong."""
+    """Returns the rows of a task, mode and level by policy, each with what it is best and tied in by resampled
+    ``means``. Controls and rows without an interval are ranked in nothing, and what hardly answers not by wrong
+    answers."""
     levels_by_mark: dict[str, dict[Mark, list[str]]] = {policy: {"best": [], "tie": []} for policy in rows}
     for measure in RANKED:
         values = {
@@ -180,7 +166,6 @@ def mark_leaders(
 
 
 def mark_of(row: SummaryRow | None, measure: Measure) -> Mark | None:
-    """Returns the mark that stands beside a value."""
     if row is None or measure not in RANKED:
         return None
     return "best" if measure.name in row.best_in else "tie" if measure.name in row.tied_in else None
@@ -192,7 +177,6 @@ def is_teaching(model: str) -> bool:
 
 
 def reasons_by_task(rows: Sequence[SummaryRow]) -> dict[str, str]:
-    """Returns why the model cannot do a task, of those that it cannot do."""
     return {row.task: row.not_mastered for row in rows if row.not_mastered and row.task != ALL_TASKS}
 
 
@@ -204,7 +188,6 @@ def unmastered_line(rows: Sequence[SummaryRow]) -> str:
 
 
 def advice(unmastered: Iterable[str]) -> str:
-    """Says what to run instead of the tasks of these names."""
     names = set(unmastered)
     parts = [GENERATED] * bool(names & KNOWN_TASKS.keys()) + [OWN] * bool(names - KNOWN_TASKS.keys())
     parts += [f"a needle (--tasks {NEEDLE})"] * (NEEDLE not in names)

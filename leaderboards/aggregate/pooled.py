@@ -12,25 +12,26 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.duels import (
-    LEAKED,
-    NEXT_TOKENS,
-    OBEYED,
-    RIGHT,
+    COMPARED,
+    DEFENDED,
     UNDECIDED,
     AnswerTable,
-    Compared,
     MeanDifference,
     Verdict,
     answer_tables,
 )
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray
+from leaderboards.statistics.bootstrap import DIGITS, FLAT, FloatArray
 from leaderboards.statistics.significance import ALPHA, StudentTest, fewest_clusters, holm
 from leaderboards.statistics.text import p_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL, TO_BEAT
 
-LEADS = ((OBEYED, LEAKED), (RIGHT,), (NEXT_TOKENS,))  # what judges a kind of task; the first tells the kind
-SHORT_TITLES = {OBEYED: "obeyed, not leaked", RIGHT: "right", NEXT_TOKENS: "next tokens"}
+# What judges a kind of task, of which the first tells the kind, and its short title.
+LEADS = {
+    ("directives_obeyed", DEFENDED): "obeyed, not leaked",
+    ("right",): "right",
+    ("next_token_accuracy",): "next tokens",
+}
 NOT_SHARED = "no level of both is complete"
 OF_AREAS = (
     "An area is the mean height of the curve over the realised ratio, from the full cache at 0 to where the shorter "
@@ -38,16 +39,12 @@ OF_AREAS = (
     "line, which counts for every policy."
 )
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
-FLAT = 1e-9  # differences below which are noise of sums
 
 
 def mean_heights(places: FloatArray, heights: FloatArray, end: FloatArray) -> FloatArray:
-    """Returns the area under each curve by the trapezoid rule, divided by its span: from its first place to ``end``, on
-    the line between two points.
-
-    ``places``, ``heights``: shape (curves, levels); ``end``: shape (curves,), at most the last place. Where places do
-    not ascend, points are taken by place; of a curve without a span the mean height.
-    """
+    """Returns the area under each curve by the trapezoid rule, divided by its span, from its first place to ``end``,
+    shape (curves,). ``places``, ``heights``: shape (curves, levels), in any order; of a curve without a span the mean
+    height."""
     if (np.diff(places, axis=1) < 0).any():
         order = np.argsort(places, axis=1, kind="stable")
         places, heights = (np.take_along_axis(array, order, axis=1) for array in (places, heights))
@@ -84,19 +81,16 @@ class Pooled:
 
     @property
     def verdict(self) -> Verdict:
-        """Says better or worse where p is below 0.05, and so the interval leaves out 0."""
         if self.p is None or self.p >= ALPHA:
             return UNDECIDED
         return "better" if self.difference.mean > 0 else "worse"
 
     @property
-    def smallest(self) -> float | None:
-        """Returns the smallest true difference that is told from 0 four times in five, in points."""
+    def smallest(self) -> float | None:  # true difference that is told from 0 four times in five, in points
         return self.test.smallest(self.alpha) if self.test else None
 
     @property
     def reason(self) -> str:
-        """Says why there is no verdict."""
         needed = fewest_clusters()
         if self.verdict != UNDECIDED:
             return ""
@@ -114,17 +108,15 @@ class Pooled:
         return f"differences below ±{_digits(smallest)} cannot be seen with n = {self.n}{more}"
 
     @property
-    def too_few(self) -> bool:
-        """Tells whether some task has too few contexts for any test."""
+    def too_few(self) -> bool:  # contexts of some task for any test
         return self.fewest < fewest_clusters()
 
     @property
     def n(self) -> str:
         """Writes the number of contexts, and of how many tasks they are: ``--limit`` counts those of one task."""
         count = len(self.tasks)
-        if count == 1:
-            return str(self.contexts)
-        return f"{self.contexts} ({count} tasks{f' x {self.limit}' if count * self.limit == self.contexts else ''})"
+        each = f" x {self.limit}" if count * self.limit == self.contexts else ""
+        return str(self.contexts) if count == 1 else f"{self.contexts} ({count} tasks{each})"
 
     @property
     def headline(self) -> str:
@@ -169,29 +161,25 @@ def pool(
 def pool_tables(
     tables: Sequence[AnswerTable], policy: str, others: Sequence[str], unmastered: Mapping[str, str]
 ) -> list[Pooled]:
-    """Compares the policy with each of the others, over the tasks of some tables. The tests against both controls that
-    are to be beaten are a family, which Holm's method corrects, and so are those against all others: a verdict against
-    a control does not depend on what else a press is compared with."""
+    """Compares the policy with each of the others, over the tasks of some tables. Holm's method corrects the tests
+    against both controls, and apart from them those against all others, on which a verdict against a control does not
+    depend."""
     lines = [line for other in others if (line := _pool(tables, (policy, other), unmastered))]
-    tests = {line.other: line.test for line in lines if line.test}
-    corrected = {
-        name: (one, len(family))
-        for of_control in (True, False)
-        for family in [{name: test.p for name, test in tests.items() if (name in TO_BEAT) is of_control}]
-        for name, one in holm(family).items()
-    }
-    for place, line in enumerate(lines):
-        if line.test:
-            one, family = corrected[line.other]
-            difference = MeanDifference(line.test.mean, *line.test.interval(one.alpha))
-            lines[place] = replace(line, difference=difference, alpha=one.alpha, p=one.p, family=family)
+    for of_control in (True, False):
+        tests = {
+            place: line.test for place, line in enumerate(lines) if line.test and (line.other in TO_BEAT) is of_control
+        }
+        for place, one in holm({place: test.p for place, test in tests.items()}).items():
+            difference = MeanDifference(tests[place].mean, *tests[place].interval(one.alpha))
+            corrected = replace(lines[place], difference=difference, alpha=one.alpha, p=one.p, family=len(tests))
+            lines[place] = corrected
     return lines
 
 
-def _leads(tables: Sequence[AnswerTable]) -> tuple[Compared, ...]:
+def _leads(tables: Sequence[AnswerTable]) -> tuple[str, ...]:
     """Returns the measures that judge a task, as far as its answers have them."""
     known = {name for table in tables for name in table.known}
-    return next((tuple(one for one in lead if one.name in known) for lead in LEADS if lead[0].name in known), ())
+    return next((tuple(one for one in lead if one in known) for lead in LEADS if lead[0] in known), ())
 
 
 def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapping[str, str]) -> Pooled | None:
@@ -220,14 +208,15 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapp
         return None
     parts = list(differences.values())
     contexts = [part.contexts for part in parts]
-    differing = sum(part.differing for part in parts)
+    differing = sum(int(np.count_nonzero(part.values)) for part in parts)
     enough = min(*contexts, differing, fewest_clusters()) == fewest_clusters()
     one, other = np.mean([part.sides for part in parts], axis=0).tolist()
     reasons = {task: reason.partition(": ")[2] or reason for task, reason in unmastered.items()}
+    titles = {lead[0]: title for lead, title in LEADS.items()}
     first, last = levels[0], levels[-1]
     return Pooled(
         *pair,
-        title=" or ".join(dict.fromkeys(SHORT_TITLES[leads[task][0]] for task in differences)),
+        title=" or ".join(dict.fromkeys(titles[leads[task][0]] for task in differences)),
         difference=MeanDifference(round(one - other, DIGITS), None, None),
         sides=(one, other),
         test=StudentTest.of_tasks([part.values for part in parts], differing) if enough else None,
@@ -248,10 +237,7 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapp
 def _places(tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], anchored: bool) -> FloatArray:
     """Returns where the levels of both are on the axis of their curves, shape (2, levels): at the mean realised ratio
     over tasks; where no tokens are removed, or one of them removes none, at the level itself."""
-    realised = np.mean(
-        [[table.realised[[table.policies.index(name) for name in pair]] for table in levels] for levels in tasks],
-        axis=0,
-    ).T
+    realised = np.mean([[table.realised[table.places(*pair)] for table in levels] for levels in tasks], axis=0).T
     amounts = np.array([[table.level.amount for table in tasks[0]]] * 2)
     removing = tasks[0][-1].level.declared.removes and bool((realised.max(axis=1) > FLAT).all())
     places = realised if removing else amounts
@@ -260,18 +246,15 @@ def _places(tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], ancho
 
 @dataclass(frozen=True)
 class _TaskDifference:
-    """The difference of two policies in one task."""
-
     values: FloatArray  # one for each context; their mean is the difference
     sides: tuple[float, float]
     contexts: int  # of the measure that has the fewest
-    differing: int  # contexts
 
 
 def _task_difference(
     tables: Sequence[AnswerTable],
     pair: tuple[str, str],
-    leads: Sequence[Compared],
+    leads: Sequence[str],
     places: FloatArray,
     end: float,
     anchored: bool,
@@ -281,10 +264,10 @@ def _task_difference(
     draws = np.unique(tables[0].draws, return_inverse=True)[1]
     members = (draws[:, None] == np.arange(draws.max() + 1)).astype(np.float64)
     sums, counts = [], []
-    for measure in leads:
-        levels = [table.of(measure, *pair) for table in tables]
-        levels = [tables[0].of(measure, FULL, FULL), *levels] if anchored else levels
-        values = np.stack([100 - level if measure.lower_is_better else level for level in levels])
+    for name in leads:
+        levels = [table.of(name, *pair) for table in tables]
+        levels = [tables[0].of(name, FULL, FULL), *levels] if anchored else levels
+        values = np.stack([100 - level if COMPARED[name].better == "lower" else level for level in levels])
         known = ~np.isnan(values).any(axis=(0, 1))  # the questions that have a value at each level
         if known.any():
             sums.append(values[..., known] @ members[known])
@@ -298,9 +281,8 @@ def _task_difference(
         mean_heights(np.tile(place, (there.sum(), 1)), heights[:, side].T, np.full(there.sum(), end))
         for side, place in enumerate(places)
     )
-    values = np.round(one - other, DIGITS)
-    fewest, differing = min(np.count_nonzero(count) for count in counts), np.count_nonzero(values)
-    return _TaskDifference(values, (float(one.mean()), float(other.mean())), int(fewest), int(differing))
+    fewest = min(int(np.count_nonzero(count)) for count in counts)
+    return _TaskDifference(np.round(one - other, DIGITS), (float(one.mean()), float(other.mean())), fewest)
 
 
 def _by_context(sums: FloatArray, counts: FloatArray) -> FloatArray:

@@ -82,12 +82,10 @@ class SummaryRow(BaseModel):
 
     @property
     def few_contexts(self) -> bool:
-        """Tells whether there are too few contexts for a verdict to be trusted."""
         return 0 < self.fewest_contexts < FEW_CONTEXTS
 
     @property
     def few_answers(self) -> bool:
-        """Tells whether too few answers are given for a share of them to be told from others."""
         return self.answers_given is not None and self.answers_given < FEW_ANSWERS
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple
 from unicodedata import category
 
 import numpy as np
@@ -58,13 +58,11 @@ class SummaryCell:
     means: Mapping[str, FloatArray]
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """The answers of a cell that some measures are taken over. ``numbers``: of each of :data:`MEASURES_OVER`, NaN where
-    an answer has none, shape (measures, answers)."""
+class _Sample(NamedTuple):
+    """The answers of a cell that some measures are taken over."""
 
     answers: Columns
-    numbers: FloatArray
+    numbers: FloatArray  # of each of MEASURES_OVER, NaN where an answer has none, shape (measures, answers)
 
 
 Samples = Mapping[Over, _Sample | str]
@@ -72,8 +70,6 @@ Samples = Mapping[Over, _Sample | str]
 
 @dataclass(frozen=True)
 class PlannedCells:
-    """Holds what a run set out to do."""
-
     mode: str
     contexts: Mapping[str, int]  # by task
     policies: Mapping[str, Sequence[Point]]  # the levels and draws of each
@@ -90,8 +86,7 @@ class PlannedCells:
             for level in dict.fromkeys(point.level for point in points)
         ]
 
-    def repeats(self, policy: str) -> int:
-        """Draws at each level."""
+    def repeats(self, policy: str) -> int:  # draws at each level
         return 1 + max((point.repeat for point in self.policies.get(policy, ())), default=0)
 
 
@@ -100,15 +95,14 @@ def summarise(
 ) -> list[SummaryRow]:
     """Makes one row per (task, mode, policy, level), then the mean over tasks of each as task ``all``.
 
-    In the order in which tasks, modes and policies first appear, levels ascending. The draws of a random policy are
-    averaged question by question: a complete cell has as many of each question, so that a mean over its answers is the
-    mean over questions of their means, in every resample too. A cell with a failed or
-    missing record is incomplete: its measures are None and ``reason`` says why. Of a run that was cut short only
-    ``planned`` knows what is missing. A task that the model cannot do with the full cache enters no mean over tasks,
-    unless the plan asks for it. The same records and seed give the same rows.
+    In the order in which tasks, modes and policies first appear, levels ascending. A complete cell has as many draws of
+    each question, so that a mean over its answers is the mean over questions of their means, in every resample too. A
+    cell with a failed or missing record is incomplete: its measures are None and ``reason`` says why. Of a run that was
+    cut short only ``planned`` knows what is missing. A task that the model cannot do with the full cache enters no mean
+    over tasks, unless the plan asks for it. The same records and seed give the same rows.
     """
-    whole, records = records, _check(records)
-    silence = obeyed_by_silence(whole) if {"directives", "abstentions"} <= set(whole.columns) else {}
+    silence = obeyed_by_silence(records) if {"directives", "abstentions"} <= set(records.columns) else {}
+    records = _check(records)
     questions = {
         (str(task), str(mode)): len(group[list(QUESTION)].drop_duplicates())
         for (task, mode), group in records.groupby(["task", "mode"], sort=False, observed=True)
@@ -116,7 +110,7 @@ def summarise(
     appeared = records[list(CELL)].drop_duplicates().itertuples(index=False)
     # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
     in_order_of_questions = records.sort_values(list(QUESTION), kind="stable")
-    columns = Columns.of(with_full(in_order_of_questions, FULL))
+    columns = Columns.of(with_full(in_order_of_questions))
     numbers = {over: np.stack([_numbers(columns, one) for one in MEASURES_OVER[over]]) for over in Over}
     nothing = columns.at(np.arange(0))
     columns_by_key: dict[Key, Columns] = {
@@ -125,22 +119,23 @@ def summarise(
     }
     in_records = [(str(task), str(mode), str(policy), level) for task, mode, policy, level in appeared]
     keys = dict.fromkeys([*(planned.keys() if planned else ()), *in_records])
-    cells = {
-        key: _cell(
-            key, columns_by_key.get(key, nothing), numbers, _Expected.of(key, questions, planned), seed, resamples
+    cells = {}
+    for key in in_order(list(keys)):
+        expected = _Complete(
+            questions.get(key[:2], 0),
+            planned.contexts.get(key[0]) if planned else None,
+            planned.repeats(key[2]) if planned else None,
         )
-        for key in in_order(list(keys))
-    }
+        cells[key] = _cell(key, columns_by_key.get(key, nothing), numbers, expected, seed, resamples)
     cells = _judge_cells(cells, planned.chances if planned else {}, silence)
-    cells |= over_tasks(cells, every_task=planned is not None and planned.every_task)
+    cells |= _over_tasks(cells, every_task=planned is not None and planned.every_task)
     return _mark_leaders(cells)
 
 
 def _judge_cells(
     cells: Mapping[Key, SummaryCell], chances: Mapping[str, float], silence: Mapping[tuple[str, str], float]
 ) -> dict[Key, SummaryCell]:
-    """Lists the cells, each with what chance and silence reach in its task, and with why the model cannot do it, if
-    so."""
+    """Says of each cell what chance and silence reach in its task, and why the model cannot do it, if so."""
     wholes = {key[:2]: cell.row for key, cell in cells.items() if key[2] == FULL}
     judged = {
         board: {
@@ -175,34 +170,21 @@ def _check(records: DataFrame) -> DataFrame:
     return records
 
 
-@dataclass(frozen=True)
-class _Expected:
-    """Holds what a complete cell has."""
+class _Complete(NamedTuple):
+    """What a complete cell has."""
 
     questions: int  # that other cells of the task answered
     contexts: int | None  # as planned; None where there is no plan
     repeats: int | None
 
-    @classmethod
-    def of(cls, key: Key, questions: Mapping[tuple[str, str], int], planned: PlannedCells | None) -> Self:
-        task, mode, policy, _ = key
-        known = questions.get((task, mode), 0)
-        return cls(known, planned.contexts.get(task), planned.repeats(policy)) if planned else cls(known, None, None)
-
 
 def _cell(
-    key: Key, group: Columns, numbers: Mapping[Over, FloatArray], expected: _Expected, seed: int, resamples: int
+    key: Key, group: Columns, numbers: Mapping[Over, FloatArray], expected: _Complete, seed: int, resamples: int
 ) -> SummaryCell:
-    task, mode, policy, level = key
     repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
     answered = group.where(group["status"] == "ok")
     shared: dict[str, Any] = {
-        "task": task,
-        "mode": mode,
-        "policy": policy,
-        "level_kind": level.kind,
-        "level": level.value,
-        "ratio": mean_ratio(level, [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]),
+        **_place_of(key, [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]),
         "repeats": repeats,
         "n": len(np.unique(answered["question"])),
         "contexts": len(np.unique(answered["context"])),
@@ -216,7 +198,7 @@ def _cell(
         for over, answers in ((over, _answers_over(answered, over)) for over in Over)
     }
     measures, gaps = _measures(samples)
-    means = _resample(samples, task, measures, seed, resamples)
+    means = _resample(samples, key[0], measures, seed, resamples)
     if shared["contexts"] < 2:
         gaps.append(ONE_CONTEXT)
     stated = samples[Over.STATEMENTS]
@@ -226,14 +208,13 @@ def _cell(
 
 
 def _fewest_contexts(answered: Columns) -> int:
-    """Counts the contexts of the measure with the fewest, of those that lead a task with directives; of other tasks all
-    contexts."""
+    """Counts the contexts of the leading measure with the fewest; without directives all contexts."""
     known = [~np.isnan(_numbers(answered, measure)) for measure in DIRECTIVES.measures]
     contexts = [len(np.unique(answered["context"][there])) for there in known if there.any()]
     return min(contexts, default=len(np.unique(answered["context"])))
 
 
-def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None:
+def _incomplete(group: Columns, expected: _Complete, repeats: int) -> str | None:
     """Says why a cell may enter no mean."""
     if not len(group):
         return NOT_RUN
@@ -264,7 +245,7 @@ def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
         for measure, numbers in zip(MEASURES_OVER[over], sample.numbers, strict=True):
             measures[measure.field] = _value(sample.answers, measure, numbers, has_twins, gaps)
         by_layer = (one for one in MEASURES.values() if one.over is over and one.by_layer)
-        measures |= {one.field: _mean_by_layer(sample.answers, one) for one in by_layer}
+        measures |= {one.field: _mean_by_layer(list(sample.answers[one.reads[0]])) for one in by_layer}
     return measures, gaps
 
 
@@ -320,8 +301,8 @@ def _numbers(sample: Columns, measure: Measure) -> FloatArray:
     return numbers
 
 
-def _mean_by_layer(sample: Columns, measure: Measure) -> tuple[float, ...] | None:
-    layers = list(sample[measure.reads[0]])
+def _mean_by_layer(layers: Sequence[Any]) -> tuple[float, ...] | None:
+    """Averages values by layer; None unless all have as many layers."""
     if not all(isinstance(layer, Sized) for layer in layers) or len({len(layer) for layer in layers}) != 1:
         return None
     return tuple(float(mean) for mean in np.mean(np.asarray(layers, dtype=np.float64), axis=0))
@@ -351,28 +332,22 @@ def _resample(
 
 
 def _mark_leaders(cells: Mapping[Key, SummaryCell]) -> list[SummaryRow]:
-    """Returns the rows in their order, with what each is best in at its task and level."""
     columns: dict[tuple[str, str, Level], dict[str, SummaryCell]] = {}
     for (task, mode, policy, level), cell in cells.items():
         columns.setdefault((task, mode, level), {})[policy] = cell
-    marks_by_column = {
-        (task, mode, policy, level): row
-        for (task, mode, level), column in columns.items()
-        for policy, row in mark_leaders(
-            {policy: cell.row for policy, cell in column.items()},
-            {policy: cell.means for policy, cell in column.items()},
-        ).items()
-    }
-    return [marks_by_column[key] for key in cells]
+    marked: dict[Key, SummaryRow] = {}
+    for (task, mode, level), column in columns.items():
+        rows, means = ({policy: getattr(cell, of) for policy, cell in column.items()} for of in ("row", "means"))
+        marked |= {(task, mode, policy, level): row for policy, row in mark_leaders(rows, means).items()}
+    return [marked[key] for key in cells]
 
 
 def visible(text: str) -> str:
-    """Makes text of strangers safe to show: nothing of it is hidden, and it turns nothing round that stands beside
-    it."""
+    """Replaces control characters in texts of strangers, which would hide or turn round what stands beside them."""
     return "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in HIDDEN else letter for letter in text)
 
 
-def over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, SummaryCell]:
+def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, SummaryCell]:
     """Computes the unweighted mean over tasks of each (mode, policy, level) that is complete in every task that
     counts. Where the model can do no task, the likelihood of the right answer alone has a mean, over all of them."""
     tasks = dict.fromkeys(task for task, *_ in cells)
@@ -394,17 +369,11 @@ def over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key, 
 def _mean_over_tasks(
     key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], chances: Iterable[float | None], none_mastered: bool
 ) -> SummaryCell:
-    _, mode, policy, level = key
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
     gaps += [f"{cell.row.task}: {cell.row.reason}" for cell in present if cell.row.reason]
     shared: dict[str, Any] = {
-        "task": ALL_TASKS,
-        "mode": mode,
-        "policy": policy,
-        "level_kind": level.kind,
-        "level": level.value,
-        "ratio": mean_ratio(level, [cell.row.ratio for cell in present]),
+        **_place_of(key, [cell.row.ratio for cell in present]),
         "repeats": max((cell.row.repeats for cell in present), default=1),
         "n": sum(cell.row.n for cell in present),
         "contexts": sum(cell.row.contexts for cell in present),
@@ -422,32 +391,18 @@ def _mean_over_tasks(
         # A task without directives is no reason to say nothing of the others.
         counted = [c for c in present if measure.over is not Over.CONCERNED or getattr(c.row, name) is not None]
         values = [getattr(cell.row, name) for cell in counted]
-        measures[name] = _average_by_layer(values) if measure.by_layer else _average(values)
+        measures[name] = _mean_by_layer(values) if measure.by_layer else _average(values)
         if counted and all(name in cell.means for cell in counted):
             means[name] = np.mean([cell.means[name] for cell in counted], axis=0)
     given = [cell.row.answers_given for cell in present if cell.row.answers_given is not None]
-    return SummaryCell(
-        SummaryRow(
-            **shared,
-            **measures,
-            **intervals_of(means),
-            answers_given=None if none_mastered else min(given, default=None),
-            complete=not none_mastered,
-        ),
-        means,
-    )
+    fewest = None if none_mastered else min(given, default=None)
+    columns = {**shared, **measures, **intervals_of(means)}
+    return SummaryCell(SummaryRow(**columns, answers_given=fewest, complete=not none_mastered), means)
 
 
 def _average(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def _average_by_layer(layers: Sequence[tuple[float, ...] | None]) -> tuple[float, ...] | None:
-    known = [layer for layer in layers if layer is not None]
-    if not known or len(known) < len(layers) or len({len(layer) for layer in known}) > 1:
-        return None
-    return tuple(float(mean) for mean in np.mean(np.asarray(known), axis=0))
 
 
 def in_order(keys: Sequence[Key]) -> list[Key]:
@@ -456,10 +411,12 @@ def in_order(keys: Sequence[Key]) -> list[Key]:
     return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
 
 
-def mean_ratio(level: Level, ratios: Sequence[float | None]) -> float | None:
-    """Returns the share to remove, or the mean of what the level comes to in each context."""
-    fixed = level.fixed_share
-    return _average(ratios) if fixed is None else fixed
+def _place_of(key: Key, ratios: Sequence[float | None]) -> dict[str, Any]:
+    """Returns the columns of a row that say what it is of. ``ratios``: the shares to remove of its contexts."""
+    task, mode, policy, level = key
+    ratio = _average(ratios) if level.fixed_share is None else level.fixed_share
+    place = {"task": task, "mode": mode, "policy": policy, "level_kind": level.kind, "level": level.value}
+    return {**place, "ratio": ratio}
 
 
 def intervals_of(means: Mapping[str, FloatArray]) -> dict[str, float]:
@@ -476,5 +433,4 @@ def intervals_of(means: Mapping[str, FloatArray]) -> dict[str, float]:
 
 
 def join_reasons(gaps: Sequence[str]) -> str | None:
-    """Joins reasons in one line, each once."""
     return "; ".join(dict.fromkeys(gaps)) or None

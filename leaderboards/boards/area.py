@@ -1,6 +1,5 @@
 """The area under the curve of what leads a task over the realised ratio, and whether it is above that of a control."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,20 +21,14 @@ OTHER_LEVELS = "it has no level in common with the control"
 
 @dataclass(frozen=True)
 class Area:
-    """The mean height of the curve."""
-
-    height: Estimate  # in percent
+    height: Estimate  # mean of the curve, in percent
     span: float  # the realised ratio at which the curve ends
 
 
 def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
-    """Returns the area under what leads the task over the realised ratio by the trapezoid rule, divided by its span,
-    hence in percent, shape (1 + resamples,).
-
-    From the full cache at 0 to the last realised ratio: what lies beyond is not known and not counted. ``to``, of the
-    same shape, ends the area earlier, where another curve ends. Of a policy that removes no tokens, such as a fault, it
-    is over its levels.
-    """
+    """Returns the mean height of the curve of what leads the task, in percent, shape (1 + resamples,): from the full
+    cache at 0 to its last realised ratio, or earlier ``to`` the end of another's, by the trapezoid rule. Of what
+    removes no tokens, such as a fault, it is over its levels."""
     if isinstance(profile.lead, Blank):
         return profile.lead
     if profile.no_levels and profile.policy != FULL:
@@ -58,11 +51,8 @@ def area_under_curve(profile: Profile) -> Area | Blank:
 
 
 def _cell(area: Area) -> TableCell:
-    return TableCell(
-        f"{area.height.mean:.1f}",
-        interval_text(area.height.interval) if area.height.interval else "",
-        area.height.mean,
-    )
+    height, interval = area.height.mean, area.height.interval
+    return TableCell(f"{height:.1f}", interval_text(interval) if interval else "", height)
 
 
 LEADS = Definition(
@@ -124,9 +114,6 @@ def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Blank:
 
 
 def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
-    def of_board(board: BoardProfiles) -> Mapping[str, Pooled | Blank]:
-        return {policy: _against(board, policy, control) for policy in board.profiles}
-
     name = f"beats_{control}"
     return DerivedMeasure(
         name=name,
@@ -134,7 +121,7 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
         line="the policy’s area minus the control’s, in points, up to the highest realised ratio that both reach, with "
         "the interval of the corrected test; compare gives the same verdict",
         definition=BEATS_DEFINITION,
-        of_board=of_board,
+        of_board=lambda board: {policy: _against(board, policy, control) for policy in board.profiles},
         columns={
             f"{name}_verdict": "verdict",
             f"{name}_difference": "difference.mean",
@@ -145,13 +132,13 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
             f"{name}_p": "p",
         },
         heading=f"beats {control}?",
-        cell=_beats_cell,
+        cell=lambda line: TableCell(
+            f"{SIGNS[line.verdict]} {line.verdict}".strip(),
+            line.difference.text,
+            line.difference.mean,
+            tone=line.verdict,
+        ),
     )
-
-
-def _beats_cell(line: Pooled) -> TableCell:
-    text = f"{SIGNS[line.verdict]} {line.verdict}".strip()
-    return TableCell(text, line.difference.text, line.difference.mean, tone=line.verdict)
 
 
 BEATS_DEFINITION = Definition(

@@ -26,7 +26,15 @@ from leaderboards.aggregate.row import (
     share_as_count,
 )
 from leaderboards.boards.area import AREA, BEATS
-from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure, TableCell, TableRow, Value, blank_sign
+from leaderboards.boards.declaration import (
+    SIGNS,
+    BoardProfiles,
+    DerivedMeasure,
+    TableCell,
+    TableRow,
+    Value,
+    blank_reasons,
+)
 from leaderboards.boards.profiles import NOT_COMPRESSED, Profiles
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS, SAFE_RATIO
@@ -44,7 +52,6 @@ FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, SAFE_RATIO, AREA, *BEATS
 
 
 def derived_definitions(chapter: str) -> tuple[Definition, ...]:
-    """Returns the definitions of the derived measures that stand in a chapter."""
     declared = [(definition, names) for measure in DERIVED for definition, names in measure.definitions]
     return definitions_in(chapter, declared)
 
@@ -54,8 +61,6 @@ class Standing:
     """Holds what one policy comes to, in one mode, at one task or over ``all``: ``standing[AREA]`` is its area, or a
     :class:`~leaderboards.statistics.bootstrap.Blank` that says why it has none."""
 
-    mode: str
-    task: str
     policy: str
     values: Mapping[str, Any]  # by name of a derived measure
     presses: Sequence[Arguments] = ()  # what it ran with, by task
@@ -78,17 +83,12 @@ def _standings(profiles: Profiles, mode: str, task: str, tables: Sequence[Answer
         if policy not in CONTROLS
         for line in pool_tables(counted, policy, TO_BEAT, {})
     }
-    board = BoardProfiles(mode, task, of_policies, profiles.presses(mode, task), against)
+    presses = profiles.presses(mode, task)
+    board = BoardProfiles(of_policies, presses, against)
     columns = {measure.name: measure.of_board(board) for measure in DERIVED}
     return [
-        Standing(
-            mode,
-            task,
-            policy,
-            {name: values[policy] for name, values in columns.items()},
-            board.presses[policy],
-        )
-        for policy in board.profiles
+        Standing(policy, {name: values[policy] for name, values in columns.items()}, presses[policy])
+        for policy in of_policies
     ]
 
 
@@ -138,11 +138,8 @@ SIGN_MEANINGS = {"○": "tied with others", SIGNS["better"]: "better", SIGNS["wo
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """A column of a board."""
-
     name: str
     meaning: str
-    at_level: bool = False  # whether it tells of one level
     leads: bool = False  # whether it stands on the board before all columns are asked for
 
 
@@ -153,41 +150,20 @@ class Board:
     columns: tuple[BoardColumn, ...]
     methods: tuple[TableRow, ...]  # by rank, then those without one
     controls: tuple[TableRow, ...]
-    shown: tuple[Level, ...]  # the levels that have columns
-    names: Mapping[Level, str]  # of the levels of all boards
-    presses: Mapping[str, Sequence[Arguments]]  # what each policy ran with, by task
-
-    def cells_of(self, line: TableRow) -> Sequence[tuple[BoardColumn, TableCell]]:
-        """Returns the cells of one of its lines, each with its column."""
-        return list(zip(self.columns, line.cells, strict=True))
-
-    def is_adapted(self, policy: str) -> bool:
-        """Tells whether a policy ran with other arguments than its paper's somewhere."""
-        return any(one.is_adapted for one in self.presses.get(policy, ()))
+    adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
 
     @property
     def signs(self) -> dict[str, str]:
-        """Explains the signs that stand in its cells."""
         texts = " ".join(cell.text for line in (*self.methods, *self.controls) for cell in line.cells)
         return {sign: meaning for sign, meaning in SIGN_MEANINGS.items() if sign in texts}
 
     @property
     def reasons(self) -> list[str]:
-        """Says why cells are blank, each reason once with its columns."""
-        columns_by_reason: dict[str, dict[str, None]] = {}
-        for line in (*self.methods, *self.controls):
-            for column, cell in zip(self.columns, line.cells, strict=True):
-                if cell.reason:
-                    columns_by_reason.setdefault(cell.reason, {})[column.name] = None
-        return [
-            f"{blank_sign(reason)} in {', '.join(columns)}: {reason}" for reason, columns in columns_by_reason.items()
-        ]
+        return blank_reasons([column.name for column in self.columns], (*self.methods, *self.controls))
 
 
 @dataclass(frozen=True)
 class _Policy:
-    """Holds all that is known of one policy on a board."""
-
     standing: Standing
     rows: Mapping[Level, SummaryRow]
     full: SummaryRow | None
@@ -199,31 +175,19 @@ Cells = Callable[[_Policy], TableCell]
 Column = tuple[BoardColumn, Cells]
 
 
-def boards_of(
-    records: DataFrame,
-    rows: Sequence[SummaryRow],
-    standings: Standings | None = None,
-) -> Boards:
-    """Makes the boards, by mode and task, ``all`` among them. ``rows`` are those that the records add up to, and
-    ``standings`` what has been computed of them already, or nothing."""
+def boards_of(records: DataFrame, rows: Sequence[SummaryRow], standings: Standings | None = None) -> Boards:
+    """Makes the boards by mode and task, ``all`` among them, of the rows that the records add up to."""
     standings = all_standings(records, rows) if standings is None else standings
-    costs = _costs(records)
-    levels = sorted({row.at for row in rows if row.policy != FULL})
-    names = names_of(levels)
-    return {
-        (mode, task): _board(
-            of_board,
-            [row for row in rows if (row.mode, row.task) == (mode, task)],
-            costs.get(task, {}),
-            names,
-        )
-        for (mode, task), of_board in standings.items()
-    }
+    costs, names = _costs(records), names_of(sorted({row.at for row in rows if row.policy != FULL}))
+    boards = {}
+    for (mode, task), of_board in standings.items():
+        own = [row for row in rows if (row.mode, row.task) == (mode, task)]
+        boards[mode, task] = _board(of_board, own, costs.get(task, {}), names)
+    return boards
 
 
 def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """Returns the levels that a board shows beside one another: the usual ones, or else the first and last. ``levels``:
-    all, in ascending order."""
+    """Returns, of ascending levels, those that a board shows: the usual ones, or else the first and last."""
     levels = [level for level in levels if level != UNTREATED] or levels
     usual = tuple(level for level in levels if level.value in level.declared.usual)
     return usual or tuple(dict.fromkeys((*levels[:1], *levels[-1:])))
@@ -231,8 +195,7 @@ def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
 
 def _costs(records: DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
     """Returns the mean seconds of compression of a context and its mean tokens, by task, ``all`` among them, and by
-    policy, over all contexts and levels. Seconds for each token would make a press cheaper by longer contexts: a call
-    takes its time however short they are."""
+    policy. Seconds for each token would make a press cheaper by longer contexts."""
     sound = records[records["status"] == "ok"].drop_duplicates(
         ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id"]
     )
@@ -253,53 +216,39 @@ def _board(
     costs: Mapping[str, tuple[float, float]],
     names: Mapping[Level, str],
 ) -> Board:
+    """Lays out a board. It leaves out columns in which no policy has a value, or the full cache alone."""
     full = next((row for row in rows if row.policy == FULL), None)
     policies = [
-        _Policy(
-            standing,
-            {row.at: row for row in rows if row.policy == standing.policy},
-            full,
-            costs.get(standing.policy),
-        )
-        for standing in standings
+        _Policy(one, {row.at: row for row in rows if row.policy == one.policy}, full, costs.get(one.policy))
+        for one in sorted(standings, key=_place)
     ]
-    ordered = sorted(policies, key=_place)
-    ordered.sort(key=lambda policy: policy.standing.policy in CONTROLS)
     levels = sorted({row.at for row in rows if row.policy != FULL})
     kinds = list({level.declared.name: level.declared for level in levels if level != UNTREATED}.values())
-    shown = shown_of(list(names))
     measures = [(measure, heading) for measure, heading in ON_BOARD if is_told(measure, rows)]
-    columns, lines = _table(_columns(shown, names, measures, kinds or [UNTREATED.declared]), ordered)
+    columns = _columns(shown_of(list(names)), names, measures, kinds or [UNTREATED.declared])
+    cells = {column: [cell(policy) for policy in policies] for column, cell in columns}
+    counted = [policy.standing.policy != FULL for policy in policies]
+    if not any(counted):
+        counted = [True] * len(policies)
+    shown = [
+        column
+        for column, of_column in cells.items()
+        if any(cell.sort is not None for cell, counts in zip(of_column, counted, strict=True) if counts)
+    ]
+    lines = [
+        TableRow(policy.standing.policy, tuple(cells[column][place] for column in shown))
+        for place, policy in enumerate(policies)
+    ]
     return Board(
-        columns,
+        tuple(shown),
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
-        shown,
-        names,
-        {standing.policy: standing.presses for standing in standings},
+        frozenset(one.policy for one in standings if any(press.is_adapted for press in one.presses)),
     )
 
 
-def _table(
-    columns: Sequence[Column], policies: Sequence[_Policy]
-) -> tuple[tuple[BoardColumn, ...], tuple[TableRow, ...]]:
-    """Lays out a board. It leaves out columns in which no policy has a value, or the full cache alone."""
-    cells = [(column, [cell(policy) for policy in policies]) for column, cell in columns]
-    compressed = [policy.standing.policy != FULL for policy in policies]
-    counted = compressed if any(compressed) else [True] * len(policies)
-    cells = [
-        (column, column_cells)
-        for column, column_cells in cells
-        if any(cell.sort is not None for cell, counts in zip(column_cells, counted, strict=True) if counts)
-    ]
-    return tuple(column for column, _ in cells), tuple(
-        TableRow(policy.standing.policy, tuple(column_cells[place] for _, column_cells in cells))
-        for place, policy in enumerate(policies)
-    )
-
-
-def _place(policy: _Policy) -> float:
-    rank = policy.standing[RANK]
+def _place(standing: Standing) -> float:
+    rank = standing[RANK]
     return float("inf") if isinstance(rank, Blank) else rank.rank
 
 
@@ -309,29 +258,23 @@ def _columns(
     measures: Sequence[tuple[Measure, Heading]],
     kinds: Sequence[LevelKind],
 ) -> list[Column]:
-    """Lays out the columns of the board. ``shown``: of which columns there are one for each level; others are of the
-    first. ``names``: of levels. ``kinds``: of all levels."""
+    """Lays out the columns; of some measures there is one for each of the ``shown`` levels, of others at the first."""
     first = shown[0] if shown else UNTREATED
     at = {level: f" at {names[level]}" for level in shown} or {UNTREATED: f" at {UNTREATED}"}
-    columns = [
-        *(
-            (
-                BoardColumn(one.heading_of(kinds) if one.heading_of else one.heading, one.line),
-                lambda policy, one=one: one.cell_of(policy.standing[one]),
-            )
-            for one in FIRST_COLUMNS
-        ),
-        *(_right_column(level, at[level]) for level in shown),
-        *(
-            _measure_column(measure, heading, level, at[level], "" if heading.single else at[level])
-            for measure, heading in measures
-            for level in ((first,) if heading.single else shown)
-        ),
-        (BoardColumn(COST, "time of the press’s own work on a context"), _cost),
-        _saved_column("bytes saved", first, at[first]),
-    ]
+    columns = [_derived_column(one, kinds) for one in FIRST_COLUMNS]
+    columns += [_right_column(level, at[level]) for level in shown]
+    for measure, heading in measures:
+        for level in (first,) if heading.single else shown:
+            columns.append(_measure_column(measure, heading, level, at[level]))
+    columns.append((BoardColumn(COST, "time of the press’s own work on a context"), _cost))
+    columns.append(_saved_column(first, at[first]))
     # The columns that lead stand on the board before all are asked for, those of levels at one of them.
     return [(replace(column, leads=column.name.removesuffix(at[first]) in LEADING), cells) for column, cells in columns]
+
+
+def _derived_column(measure: DerivedMeasure[Any], kinds: Sequence[LevelKind]) -> Column:
+    heading = measure.heading_of(kinds) if measure.heading_of else measure.heading
+    return BoardColumn(heading, measure.line), lambda policy: measure.cell_of(policy.standing[measure])
 
 
 def _at(policy: _Policy, level: Level) -> SummaryRow | None:
@@ -340,8 +283,8 @@ def _at(policy: _Policy, level: Level) -> SummaryRow | None:
     return policy.rows.get(level if has_levels else UNTREATED)
 
 
-def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, suffix: str) -> Column:
-    """Returns a measure at one level, a share in whole percent. ``suffix``: of the column's name."""
+def _measure_column(measure: Measure, heading: Heading, level: Level, at: str) -> Column:
+    """Returns a measure at one level, a share in whole percent."""
 
     def written(row: SummaryRow, value: float) -> TableCell:
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
@@ -355,7 +298,8 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str, s
     meaning = f"{heading.meaning}{at}, in {unit}"
     if measure in (WRONG_OF_ANSWERED, HALLUCINATION):
         meaning += "; below it the percentage of questions that are left unanswered"
-    return BoardColumn(f"{heading.name}{suffix}", meaning, at_level=True), _at_level(level, measure, written)
+    name = heading.name if heading.single else heading.name + at
+    return BoardColumn(name, meaning), _at_level(level, measure, written)
 
 
 def _right_column(level: Level, at: str) -> Column:
@@ -363,7 +307,7 @@ def _right_column(level: Level, at: str) -> Column:
         return TableCell(RIGHT.text(value), interval_text(RIGHT.interval(row), RIGHT.factor), value)
 
     meaning = f"right{at}, in percent, with its 95 % interval"
-    return BoardColumn(f"right{at}", meaning, at_level=True), _at_level(level, RIGHT, written)
+    return BoardColumn(f"right{at}", meaning), _at_level(level, RIGHT, written)
 
 
 def _at_level(level: Level, measure: Measure, written: Callable[[SummaryRow, float], TableCell]) -> Cells:
@@ -388,7 +332,7 @@ def _cost(policy: _Policy) -> TableCell:
     return TableCell(f"{1000 * seconds:.1f}", f"{tokens:,.0f} tokens", 1000 * seconds)
 
 
-def _saved_column(name: str, level: Level, at: str) -> Column:
+def _saved_column(level: Level, at: str) -> Column:
     def cell(policy: _Policy) -> TableCell:
         row = _at(policy, level)
         held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, policy.full))
@@ -400,4 +344,4 @@ def _saved_column(name: str, level: Level, at: str) -> Column:
         return TableCell(f"{100 * saved:z.0f}", "", saved)
 
     meaning = f"memory that is freed{at}, in percent of the full cache’s bytes"
-    return BoardColumn(name, meaning, at_level=True), cell
+    return BoardColumn("bytes saved", meaning), cell

@@ -1,6 +1,6 @@
 """Declares derived measures, which are what a policy comes to over all its levels, and the cells of tables on pages."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -51,12 +51,10 @@ class TableCell:
 
     @property
     def dash(self) -> str:
-        """Returns what stands in the cell if it is blank."""
         return blank_sign(self.reason)
 
     @property
-    def sign(self) -> str:
-        """Returns what tells the tone to those who do not see colours."""
+    def sign(self) -> str:  # tells the tone to those who do not see colours
         return SIGNS[self.tone]
 
 
@@ -65,25 +63,26 @@ def blank_sign(reason: str) -> str:
     return NOT_MASTERED_SIGN if CANNOT in reason or reason == NONE_MASTERED else NOT_RUN_SIGN
 
 
-def heat_of(value: float, highest: float) -> float:
-    """Returns the share of the highest value, by which a cell is coloured."""
-    return round(value / highest, 3) if highest > 0 else 0.0
-
-
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table."""
-
     name: str  # of its policy or task
     cells: tuple[TableCell, ...]
+
+
+def blank_reasons(columns: Sequence[str], lines: Iterable[TableRow]) -> list[str]:
+    """Says why cells are blank, each reason once with its columns: the title of a cell is nowhere on a phone."""
+    columns_by_reason: dict[str, dict[str, None]] = {}
+    for line in lines:
+        for column, cell in zip(columns, line.cells, strict=True):
+            if cell.reason:
+                columns_by_reason.setdefault(cell.reason, {})[column] = None
+    return [f"{blank_sign(reason)} in {', '.join(names)}: {reason}" for reason, names in columns_by_reason.items()]
 
 
 @dataclass(frozen=True, eq=False)
 class BoardProfiles:
     """The policies of one board by name, each over its levels, in the same resamples."""
 
-    mode: str
-    task: str
     profiles: Mapping[str, Profile]
     presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)  # what each ran with, by task
     against: Mapping[tuple[str, str], Pooled] = field(default_factory=dict)  # by policy and control
@@ -91,8 +90,7 @@ class BoardProfiles:
 
 @dataclass(frozen=True)
 class DerivedMeasure(Generic[Value]):
-    """Everything that follows from a derived measure: the column of the board, the columns of the download and the page
-    of method read it from here."""
+    """Declares a derived measure: its column on the board, its columns of the download and its definition."""
 
     name: str  # of its value in a standing, and of the column ``<name>_reason``, which says why it is blank
     better: Better | None
@@ -102,20 +100,17 @@ class DerivedMeasure(Generic[Value]):
     # Over all tasks it is this of its values by task; without such a function it is ``of_board`` of their mean.
     over_tasks: Callable[[Mapping[str, Value]], Value] | None = field(default=None, kw_only=True)
     columns: Mapping[str, str]  # the columns of the download, and the attribute of the value that each holds
-    heading: str = ""  # of its column on the board, if it stands there
+    heading: str  # of its column on the board
+    cell: Callable[[Any], TableCell]  # its cell there
     # The heading on a board with levels of these kinds, if it is not the same on every board.
     heading_of: Callable[[Sequence[LevelKind]], str] | None = None
-    cell: Callable[[Any], TableCell] | None = None  # its cell there
     parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
 
     @property
     def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
-        """Returns its definitions, each with the columns that it explains."""
         return ((self.definition, (*self.columns, f"{self.name}_reason")), *((part, ()) for part in self.parts))
 
     def cell_of(self, value: Value) -> TableCell:
-        if self.cell is None:
-            raise TypeError(f"{self.name} has no column on the board")
         if isinstance(value, Blank):
             return TableCell.blank(value.reason, value.short)
         cell = self.cell(value)

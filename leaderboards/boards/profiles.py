@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
@@ -37,9 +38,11 @@ NOT_MEASURED = "not measured"
 NOT_COMPRESSED = "the full cache is not compressed"
 NO_LEVELS = "it has one level, which is no curve: whether it is safe, and at how many bytes, is in the other columns"
 ONE_LEVEL = "one level"
-FLAT = 1e-9  # differences below which are noise of sums
 
 Measured = FloatArray | Blank
+Board = tuple[str, str]  # mode and task
+Cells = Sequence[tuple[str, Level]]  # of one policy
+Rows = Sequence[SummaryRow | None]  # of the full cache, then of the cells
 
 
 @dataclass(frozen=True)
@@ -70,29 +73,21 @@ class Profile:
 
     @property
     def places(self) -> Measured:
-        """Returns where each level is on the axis of its curve: at its realised ratio, or where no tokens are removed,
-        as by a fault, at the level itself."""
+        """Returns where each level is on the axis: its realised ratio, or the level where no tokens are removed."""
         if isinstance(self.realised_ratio, Blank) or self.axis == REALISED_RATIO.field:
             return self.realised_ratio
         return np.broadcast_to([level.amount for level in self.levels], self.realised_ratio.shape)
 
     @property
-    def axis(self) -> str:
-        """Names what its curve is over: curves over the same are compared, and others are not."""
+    def axis(self) -> str:  # what its curve is over: curves over the same are compared, and others are not
         return REALISED_RATIO.field if self.levels[-1].declared.removes else self.levels[-1].kind
 
     @property
     def no_levels(self) -> str:
-        """Says why it is a single point and no curve, if it is: nothing is asked of the full cache, nor of a
-        quantisation that stores every number in as many bits."""
+        """Says why it is a single point and no curve, as the full cache and a quantisation are, if it is."""
         if set(self.levels) != {UNTREATED}:
             return ""
         return NOT_COMPRESSED if self.policy == FULL else NO_LEVELS
-
-    @property
-    def not_comparable(self) -> str:
-        """Says why levels are not comparable between contexts, if they are not."""
-        return self.levels[-1].declared.not_comparable
 
     def estimate(self, values: FloatArray) -> Estimate:
         """Makes an estimate of a value as measured and as resampled, shape (1 + resamples,)."""
@@ -100,7 +95,9 @@ class Profile:
 
 
 def _mean(arrays: Sequence[FloatArray]) -> FloatArray:
-    mean: FloatArray = arrays[0] if len(arrays) == 1 else np.mean(arrays, axis=0)
+    """Averages arrays of shape (1 + resamples, levels); of a task with a single cluster there are no resamples."""
+    fewest = min(map(len, arrays))
+    mean: FloatArray = arrays[0] if len(arrays) == 1 else np.mean([array[:fewest] for array in arrays], axis=0)
     return mean
 
 
@@ -113,8 +110,9 @@ class _Tally:
     weights: FloatArray
 
     @classmethod
-    def of(cls, answered: Columns, cells: Sequence[tuple[str, Level, Columns]], seed: int, resamples: int) -> Self:
-        clusters = np.unique(answered["draw"])
+    def of(
+        cls, clusters: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]], seed: int, resamples: int
+    ) -> Self:
         sums: dict[tuple[str, str, Level], FloatArray] = {}
         counts: dict[tuple[str, str, Level], FloatArray] = {}
         for policy, level, cell in cells:
@@ -129,7 +127,7 @@ class _Tally:
         many = len(clusters) > 1
         return cls(sums, counts, cluster_weights(len(clusters), seed, resamples if many else 0))
 
-    def means(self, name: str, cells: Sequence[tuple[str, Level]]) -> FloatArray:
+    def means(self, name: str, cells: Cells) -> FloatArray:
         """Returns the means of some cells, shape (cells, 1 + resamples); NaN in a resample that has no value."""
         sums, counts = (np.stack([of[name, *cell] for cell in cells]) for of in (self.sums, self.counts))
         if (counts == counts[0]).all():  # as it is where every cell answers the same questions
@@ -142,19 +140,17 @@ class _Tally:
 
 @dataclass(frozen=True)
 class Profiles:
-    """Holds all profiles of a run; each is computed when it is asked for, since together they fill hundreds of
-    megabytes. ``rows`` are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and
-    why."""
+    """Makes the profiles of a run, each when it is asked for, since together they fill hundreds of megabytes. ``rows``
+    are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and why."""
 
-    rows: Mapping[tuple[str, str], Mapping[str, Mapping[Level, SummaryRow]]]
-    tallies: Mapping[tuple[str, str], _Tally]
+    rows: Mapping[Board, Mapping[str, Mapping[Level, SummaryRow]]]
+    tallies: Mapping[Board, _Tally]
     arguments: Mapping[tuple[str, str], Arguments] = field(default_factory=dict)  # by policy and task
 
     @classmethod
     def of(cls, records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0, resamples: int = RESAMPLES) -> Self:
-        """Makes the profiles of a run. The same records, rows and seed give the same profiles, whatever the order of
-        the records."""
-        by_policy: dict[tuple[str, str], dict[str, dict[Level, SummaryRow]]] = {}
+        """Makes the same profiles of the same records, rows and seed, whatever the order of the records."""
+        by_policy: dict[Board, dict[str, dict[Level, SummaryRow]]] = {}
         for row in rows:
             by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.at] = row
         identity = ["task", "mode", "policy"]
@@ -164,29 +160,26 @@ class Profiles:
         known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
         known = with_levels(known).assign(draw=factorize(known["draw_id"], sort=True)[0])
         columns = Columns.of(known.astype(dict.fromkeys(COLUMNS, np.float64)))
-        cells: dict[tuple[str, str], list[tuple[str, Level, Columns]]] = {}
+        cells: dict[Board, list[tuple[str, Level, Columns]]] = {}
         for (task, mode, policy, level), places in groups(known, [*identity, "level"]):
             cells.setdefault((str(mode), str(task)), []).append((str(policy), level, columns.at(places)))
+        draws = known.groupby(["mode", "task"], sort=False, observed=True)["draw"].unique()
         tallies = {
-            (str(mode), str(task)): _Tally.of(
-                columns.at(places), cells[str(mode), str(task)], task_seed(seed, str(task)), resamples
-            )
-            for (mode, task), places in groups(known, ["mode", "task"])
+            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board, task_seed(seed, task), resamples)
+            for (mode, task), of_board in cells.items()
         }
         return cls(by_policy, tallies, arguments_of_records(records))
 
     def of_board(self, mode: str, task: str) -> dict[str, Profile]:
-        """Computes the profiles of the policies of a board, in the order of its rows."""
         return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
 
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
         """Returns what each policy of a board ran with, task by task; of those without arguments nothing."""
-        keys = {policy: [(policy, one) for one in self.tasks(mode, task)] for policy in self.rows[mode, task]}
-        known = {
-            policy: [self.arguments[key] for key in of_policy if key in self.arguments]
-            for policy, of_policy in keys.items()
+        tasks = self.tasks(mode, task)
+        return {
+            policy: [one for name in tasks if (one := self.arguments.get((policy, name))) and one.used]
+            for policy in self.rows[mode, task]
         }
-        return {policy: [one for one in presses if one.used] for policy, presses in known.items()}
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
         """Returns the profile of a policy; raises KeyError for one that is not on this board."""
@@ -196,14 +189,15 @@ class Profiles:
         cells = [(policy, level) for level in levels]
         rows = self._rows(mode, task, cells)
         held, whole = (None if row is None else KV_BYTES.value(row) for row in (rows[-1], rows[0]))
-        fewest = min((row.fewest_contexts if row else 0) for row in rows)
+        gap = _gap(cells, rows)
+        unmastered = Blank(rows[0].not_mastered) if rows[0] and rows[0].not_mastered else None
         return Profile(
             policy,
             (UNTREATED, *(level for _, level in cells)),
-            realised_ratio=self._measure(REALISED_RATIO, mode, self.tasks(mode, task), cells, rows),
-            leads=self._leads(mode, task, cells, rows),
+            realised_ratio=gap or self._measure(REALISED_RATIO, mode, self.tasks(mode, task), cells, rows),
+            leads=unmastered or gap or self._leads(mode, task, cells),
             questions=min(row.n if row else 0 for row in rows),
-            contexts=fewest,
+            contexts=min(row.fewest_contexts if row else 0 for row in rows),
             held=None if by_level or held is None or not whole else 100 * held / whole,
         )
 
@@ -215,54 +209,31 @@ class Profiles:
         full = self._full(mode, task)
         return full.mean_of if task == ALL_TASKS and full else [task]
 
-    def _leads(
-        self, mode: str, task: str, cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]
-    ) -> tuple[FloatArray, ...] | Blank:
-        full = self._full(mode, task)
-        if full is not None and full.not_mastered:
-            return Blank(full.not_mastered)
-        blank = _gap(cells, rows)
-        if blank:
-            return blank
-        leads = [self._leads_of_task(mode, one, cells) for one in self.tasks(mode, task)]
-        known = [one for one in leads if not isinstance(one, Blank)]
-        if len(known) < len(leads):
-            return next(one for one in leads if isinstance(one, Blank))
-        return known[0] if task != ALL_TASKS else (_mean_over_tasks([_mean(one) for one in known]),)
+    def _leads(self, mode: str, task: str, cells: Cells) -> tuple[FloatArray, ...] | Blank:
+        leads: dict[str, list[FloatArray]] = {}
+        for one in self.tasks(mode, task):
+            rows = self._rows(mode, one, cells)
+            for measure in leading_measures(rows[0]):
+                values = _gap(cells, rows) or self._measure(measure, mode, [one], cells, rows)
+                if isinstance(values, Blank):
+                    return values
+                leads.setdefault(one, []).append(good(measure, values))
+        return (_mean([_mean(of_task) for of_task in leads.values()]),) if task == ALL_TASKS else tuple(leads[task])
 
-    def _leads_of_task(
-        self, mode: str, task: str, cells: Sequence[tuple[str, Level]]
-    ) -> tuple[FloatArray, ...] | Blank:
-        measures = leading_measures(self._full(mode, task))
-        leads = [(one, self._measure(one, mode, [task], cells, self._rows(mode, task, cells))) for one in measures]
-        blank = next((values for _, values in leads if isinstance(values, Blank)), None)
-        return blank or tuple(good(one, values) for one, values in leads if not isinstance(values, Blank))
-
-    def _rows(self, mode: str, task: str, cells: Sequence[tuple[str, Level]]) -> Sequence[SummaryRow | None]:
-        """Returns the rows of a policy at its levels, that of the full cache first."""
+    def _rows(self, mode: str, task: str, cells: Cells) -> Rows:
         board = self.rows[mode, task]
         return [self._full(mode, task), *(board[policy].get(level) for policy, level in cells)]
 
-    def _measure(
-        self,
-        measure: Measure,
-        mode: str,
-        tasks: Sequence[str],
-        cells: Sequence[tuple[str, Level]],
-        rows: Sequence[SummaryRow | None],
-    ) -> Measured:
-        blank = _gap(cells, rows)
-        if blank:
-            return blank
+    def _measure(self, measure: Measure, mode: str, tasks: Sequence[str], cells: Cells, rows: Rows) -> Measured:
         for row in rows:
             if row is not None and measure.value(row) is None:
                 return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
         means = [self.tallies[mode, task].means(measure.field, [(FULL, UNTREATED), *cells]) for task in tasks]
         # Level by level in memory: what follows goes over few levels and many resamples.
-        return _mean_over_tasks([array.T for array in means])
+        return _mean([array.T for array in means])
 
 
-def _gap(cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]) -> Blank | None:
+def _gap(cells: Cells, rows: Rows) -> Blank | None:
     """Says why a policy has no profile at all."""
     if len({level.kind for _, level in cells}) > 1:
         return Blank(TWO_KINDS)
@@ -272,10 +243,3 @@ def _gap(cells: Sequence[tuple[str, Level]], rows: Sequence[SummaryRow | None]) 
         if not row.complete:
             return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
     return None
-
-
-def _mean_over_tasks(arrays: Sequence[FloatArray]) -> FloatArray:
-    """Returns the mean of arrays of shape (1 + resamples, levels); of a task with a single cluster there are no
-    resamples."""
-    fewest = min(len(array) for array in arrays)
-    return _mean([array[:fewest] for array in arrays])

@@ -11,7 +11,7 @@ from leaderboards.boards.area import areas
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
-from leaderboards.statistics.bootstrap import DIGITS, Blank, FloatArray, discrete_interval
+from leaderboards.statistics.bootstrap import DIGITS, LEVEL, Blank, FloatArray
 from leaderboards.statistics.significance import fewest_clusters
 from policies.declaration.names import CONTROLS
 
@@ -29,8 +29,7 @@ class RankInterval:
     among: int  # how many are ranked
 
     @property
-    def alone(self) -> bool:
-        """Tells whether nobody else is ranked, so that the rank says nothing."""
+    def alone(self) -> bool:  # nobody else is ranked, so that the rank says nothing
         return self.among == 1
 
 
@@ -44,39 +43,37 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
     """
     intervals = {}
     for policy, by_other in ahead.items():
-        ranks = 1.0 + (np.stack(list(by_other.values())) < 0).sum(axis=0)
-        rank = int(ranks[0])
-        low, high = discrete_interval(ranks[1:], rank)
+        ranks = 1 + (np.stack(list(by_other.values())) < 0).sum(axis=0)
+        rank, resampled = int(ranks[0]), ranks[1:]
         tied = tuple(
             other for other, lead in by_other.items() if other != policy and not MeanDifference.of(lead).is_clear
         )
-        best = 1 + sum(lead[0] < 0 for other, lead in by_other.items() if other not in tied)
-        ends = (
-            None if low is None else int(min(low, best)),
-            None if high is None else int(max(high, best + len(tied))),
-        )
-        intervals[policy] = RankInterval(rank, *ends, tied, len(by_other))
+        best = 1 + sum(bool(lead[0] < 0) for other, lead in by_other.items() if other not in tied)
+        low = high = None
+        if len(resampled):  # both ends are ranks, as there is nothing between two of them
+            low = min(int(np.quantile(resampled, (1 - LEVEL) / 2, method="lower")), rank, best)
+            high = max(int(np.quantile(resampled, (1 + LEVEL) / 2, method="higher")), rank, best + len(tied))
+        intervals[policy] = RankInterval(rank, low, high, tied, len(by_other))
     return intervals
 
 
 def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     """Ranks all policies that are no controls, any two over the realised ratios that both reach: one that removes less
-    than it is asked to cuts nobody short, and keeps its rank. One whose window is under half of its paper's is another
-    press, and is ranked against nobody."""
-    intervals: dict[str, RankInterval | Blank] = {name: Blank(A_CONTROL) for name in board.profiles if name in CONTROLS}
+    than it is asked to cuts nobody short, and keeps its rank."""
+    intervals: dict[str, RankInterval | Blank] = {}
     known: dict[str, tuple[Profile, FloatArray]] = {}
     for policy, profile in board.profiles.items():
-        if policy not in CONTROLS:
-            area, places = areas(profile), profile.places
-            narrow = narrow_windows(board.presses.get(policy, ()))
-            if isinstance(area, Blank):
-                intervals[policy] = area
-            elif narrow:
-                intervals[policy] = Blank(
-                    f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another press", narrow
-                )
-            elif not isinstance(places, Blank):
-                known[policy] = profile, places.max(axis=1)
+        area, places = areas(profile), profile.places
+        narrow = narrow_windows(board.presses.get(policy, ()))
+        if policy in CONTROLS:
+            intervals[policy] = Blank(A_CONTROL)
+        elif isinstance(area, Blank):
+            intervals[policy] = area
+        elif narrow:
+            why = f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another press"
+            intervals[policy] = Blank(why, narrow)
+        elif not isinstance(places, Blank):
+            known[policy] = profile, places.max(axis=1)
     ahead = {
         one: {other: _ahead(known[one], known[other]) for other in known if known[other][0].axis == known[one][0].axis}
         for one in known
@@ -105,12 +102,11 @@ def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -
 
 def _cell(rank: RankInterval) -> TableCell:
     if rank.alone:
-        return TableCell.blank(ALONE, ALONE)
+        return TableCell.blank("only one ranked", "only one ranked")
     interval = "" if rank.low is None else f"{rank.low}–{rank.high} "
     return TableCell(f"{rank.rank}{' ○' if rank.tied else ''}", f"{interval}of {rank.among}", rank.rank)
 
 
-ALONE = "only one ranked"
 RANK = DerivedMeasure(
     name="rank",
     better="lower",

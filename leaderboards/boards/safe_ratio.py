@@ -14,7 +14,6 @@ from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Table
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, Estimate
-from leaderboards.statistics.text import signed
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import FULL, ORACLE
 
@@ -50,12 +49,10 @@ class SafeRatio:
 
     @property
     def shown(self) -> float | None:
-        """Returns the ratio, or None where no ratio is shown to be safe."""
         return self.ratio or None
 
     @property
-    def outcome(self) -> Outcome:
-        """Tells whether some ratio is safe, and if none is, what is known of the lowest."""
+    def outcome(self) -> Outcome:  # whether some ratio is safe, and if none is, what is known of the lowest
         return "safe" if self.ratio else self.beyond
 
     @property
@@ -65,14 +62,12 @@ class SafeRatio:
         return self.ratio if self.kind else freed if self.beyond == "safe" else 0.0
 
     @property
-    def tested(self) -> Estimate:
-        """Returns the loss at the safe ratio, or at the lowest where none is."""
+    def tested(self) -> Estimate:  # the loss at the safe ratio, or at the lowest where none is
         return self.losses[self.place]
 
     @property
     def may_be_chance(self) -> bool:
-        """Tells whether it is above what the same contexts can show; of what has no levels, whether they show
-        anything."""
+        """Tells whether it is above what the same contexts can show; without levels, whether they show anything."""
         if not self.kind:
             return self.outcome == "safe" and not self.highest_sure
         return self.ratio > self.highest_sure
@@ -83,14 +78,11 @@ def safe_ratios(board: BoardProfiles) -> Mapping[str, SafeRatio | Blank]:
     not show of others either: a policy that seems to be safe there may be so by chance."""
     known = {policy: safe_ratio(profile) for policy, profile in board.profiles.items()}
     oracle = known.get(ORACLE)
-    if not isinstance(oracle, SafeRatio) or oracle.beyond != "not shown":
-        return known
-    return {
-        policy: replace(one, highest_sure=min(one.highest_sure, oracle.ratio))
-        if isinstance(one, SafeRatio) and policy != ORACLE
-        else one
-        for policy, one in known.items()
-    }
+    if isinstance(oracle, SafeRatio) and oracle.beyond == "not shown":
+        for policy, one in known.items():
+            if isinstance(one, SafeRatio) and policy != ORACLE:
+                known[policy] = replace(one, highest_sure=min(one.highest_sure, oracle.ratio))
+    return known
 
 
 def safe_ratio(profile: Profile) -> SafeRatio | Blank:
@@ -106,8 +98,8 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
         return profile.leads
     if profile.no_levels and profile.policy == FULL:
         return Blank(profile.no_levels)
-    if profile.not_comparable:
-        return Blank(profile.not_comparable)
+    if profile.levels[-1].declared.not_comparable:
+        return Blank(profile.levels[-1].declared.not_comparable)
     if len(profile.leads[0]) < 2:
         return Blank(ONE_CONTEXT)
     # Without the noise of sums: a loss of 5 points is none below 5, and the same in each context is one number.
@@ -117,23 +109,21 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     )
     deciding = tuple(max(losses, key=_upper) for losses in by_level)
     sure = 0.0 if profile.contexts < FEW_CONTEXTS else inf
+    outcomes = list(map(_outcome, by_level))
     if profile.no_levels:
-        (losses,) = by_level
-        return SafeRatio(
-            0.0, _outcome(losses), profile.contexts, deciding, highest_sure=sure, kind=None, held=profile.held
-        )
-    outcomes = {level.value: _outcome(estimates) for level, estimates in zip(profile.levels[1:], by_level, strict=True)}
-    beyond = next(((ratio, one) for ratio, one in outcomes.items() if one != "safe"), (inf, "not tried"))
-    safe = [ratio for ratio in outcomes if ratio < beyond[0]]
+        return SafeRatio(0.0, outcomes[0], profile.contexts, deciding, None, sure, kind=None, held=profile.held)
+    ratios = [level.value for level in profile.levels[1:]]
+    safe = next((place for place, one in enumerate(outcomes) if one != "safe"), len(outcomes))  # how many, in a row
+    unsafe = outcomes.index("unsafe") if "unsafe" in outcomes else None
     return SafeRatio(
-        max(safe, default=0.0),
-        beyond[1],
+        max(ratios[:safe], default=0.0),
+        outcomes[safe] if safe < len(outcomes) else "not tried",
         profile.contexts,
         deciding,
-        next((ratio for ratio, one in outcomes.items() if one == "unsafe"), None),
-        highest_sure=sure,
+        None if unsafe is None else ratios[unsafe],
+        sure,
         kind=profile.levels[-1].kind,
-        place=max(0, len(safe) - 1),
+        place=max(0, safe - 1),
     )
 
 
@@ -178,25 +168,20 @@ def _upper(loss: Estimate) -> float:
 
 
 def loss_text(points: float) -> str:
-    """Writes a loss with as many digits, up to two, as tell what is tolerated from what is not: 4.97 is not 5."""
+    """Writes a loss with as many digits, up to two, as tell what is tolerated from what is not: 4.97 is not 5. Its
+    minus is as wide as a digit."""
     within = points < TOLERATED_LOSS
     digits = next((one for one in (0, 1) if (float(f"{points:.{one}f}") < TOLERATED_LOSS) == within), 2)
-    return signed(points, digits)
+    return f"{points:z.{digits}f}".replace("-", "−")
 
 
-def of_bytes(safe: SafeRatio) -> str:
-    """Writes how many bytes what has no levels holds."""
-    return "" if safe.held is None else f"{safe.held:.0f} % of bytes"
-
-
-def loses(safe: SafeRatio) -> str:
-    """Writes the interval of the loss of what has no levels."""
-    loss = safe.tested
+def one_level(safe: SafeRatio) -> tuple[str, ...]:
+    """Writes how many bytes what has no levels holds, and the interval of its loss."""
+    loss, texts = safe.tested, () if safe.held is None else (f"{safe.held:.0f} % of bytes",)
     if safe.kind or loss.low is None or loss.high is None:
-        return ""
-    if loss.low == loss.high == 0:
-        return "loses nothing"
-    return f"loses {loss_text(loss.low)} to {loss_text(loss.high)}"
+        return texts
+    nothing = loss.low == loss.high == 0
+    return (*texts, "loses nothing" if nothing else f"loses {loss_text(loss.low)} to {loss_text(loss.high)}")
 
 
 def _cell(safe: SafeRatio) -> TableCell:
@@ -205,15 +190,14 @@ def _cell(safe: SafeRatio) -> TableCell:
     if safe.tasks:
         more = f" +{len(safe.tasks) - 1}" if len(safe.tasks) > 1 else ""
         few = f"in {safe.tasks[0]}{f' ({few})' if few else ''}{more}"
-    place = f" in {safe.unsafe_in}" if safe.unsafe_in else ""
-    unsafe = f"{unsafe_from(safe)}{place}" if unsafe_from(safe) else ""
-    chance = CHANCE if safe.may_be_chance else ""
-    lines = (of_bytes(safe), loses(safe), few, chance, unsafe)
+    unsafe = unsafe_from(safe)
+    if unsafe and safe.unsafe_in:
+        unsafe += f" in {safe.unsafe_in}"
+    lines = (*one_level(safe), few, CHANCE if safe.may_be_chance else "", unsafe)
     # A share removed stands alone, as it does everywhere.
     what = "" if safe.kind is None or KINDS[safe.kind].removes else f"{safe.kind} "
-    return TableCell(
-        f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.worth
-    )
+    text = f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome
+    return TableCell(text, "\n".join(filter(None, lines)), safe.worth)
 
 
 def unsafe_from(safe: SafeRatio) -> str:

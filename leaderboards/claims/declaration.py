@@ -18,8 +18,6 @@ Side = Literal["at least", "at most", "above", "below", "other than"]
 
 @dataclass(frozen=True)
 class Text:
-    """A text that makes claims."""
-
     letter: str  # with which the identifiers of its claims begin
     title: str
     models: str  # that it was about
@@ -60,8 +58,9 @@ class NoStatistic:
     reason: str
 
 
+Evidences = Mapping[str, Evidence]  # by the name of its experiment
 Measured = Sequence[Statistic | NoStatistic]
-Measure = Callable[[Mapping[str, Evidence]], Measured]
+Measure = Callable[[Evidences], Measured]
 
 
 def each_part(parts: Mapping[str, Callable[[], Statistic]]) -> Measured:
@@ -77,8 +76,6 @@ def each_part(parts: Mapping[str, Callable[[], Statistic]]) -> Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, and what decides about it."""
-
     identifier: str
     text: Text
     words: str  # what the text says, in one line
@@ -86,7 +83,7 @@ class Claim:
     statistic: str  # what is measured, in one sentence
     holds: tuple[Side, float]  # on which side of the threshold the statistic has to lie
     experiments: tuple[Experiment, ...]
-    measure: Measure  # of the evidence by the name of its experiment
+    measure: Measure
     unit: str = ""  # of the statistic
     with_beside: bool = False  # whether it compares the model with one of another architecture
 

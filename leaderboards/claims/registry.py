@@ -12,8 +12,7 @@ from leaderboards.errors import LeaderboardError
 
 @cache
 def claims() -> Mapping[str, Claim]:
-    """Returns all claims by identifier, in the order of texts and numbers; one taken twice raises
-    :class:`LeaderboardError`."""
+    """Returns all claims by identifier, in order; one taken twice raises :class:`LeaderboardError`."""
     paths = Path(__file__).parent.glob("texts/*.py")
     modules = [import_module(f"leaderboards.claims.texts.{path.stem}") for path in paths]
     declared = [claim for module in modules for claim in getattr(module, "CLAIMS", ())]

@@ -15,7 +15,7 @@ import numpy as np
 from leaderboards.aggregate.evidence import FEWEST_CONTEXTS, LEAST_CLEAN, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import BESIDE, Claim, Measured, NoStatistic, Statistic
 from leaderboards.metrics.declaration import Chapter, Definition
-from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
+from leaderboards.statistics.bootstrap import Blank, Estimate
 from leaderboards.statistics.significance import ALPHA, bootstrap_p, holm
 
 Verdict = Literal["holds", "does not hold", "undecided"]
@@ -26,8 +26,6 @@ MOST_NEEDED = 100_000  # contexts, beyond which a number says nothing
 
 @dataclass(frozen=True)
 class Judgement:
-    """One row of the register."""
-
     claim: Claim
     part: str
     estimate: Estimate | None
@@ -42,7 +40,8 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     tests = {
         place: bootstrap_p(known - claim.threshold)
         for place, (claim, part) in enumerate(parts)
-        if isinstance(part, Statistic) and part.n >= FEWEST_CONTEXTS and len(known := _known(part.values[1:]))
+        if isinstance(part, Statistic) and part.n >= FEWEST_CONTEXTS
+        if len(known := part.values[1:][~np.isnan(part.values[1:])])
     }
     p_values: dict[int, float] = {}
     for text in dict.fromkeys(claim.text for claim in claims):
@@ -80,26 +79,14 @@ def _judgement(claim: Claim, statistic: Statistic | NoStatistic, p: float | None
     elif p >= ALPHA:
         why = "; ".join(filter(None, ("undecided once corrected for the claims tested with it", statistic.note)))
     else:
-        verdict, why = "holds" if _is_on_side(claim, estimate.mean) else "does not hold", statistic.note
+        sides = {True: ("at least", "above", "other than"), False: ("at most", "below", "other than")}
+        holds = claim.side in sides[estimate.mean > claim.threshold]  # it is not at the threshold
+        verdict, why = "holds" if holds else "does not hold", statistic.note
     return Judgement(claim, statistic.part, estimate, p, verdict, why)
 
 
-def _is_on_side(claim: Claim, value: float) -> bool:
-    """Tells it of a value that is not at the threshold."""
-    if claim.side == "other than":
-        return True
-    return value > claim.threshold if claim.side in ("at least", "above") else value < claim.threshold
-
-
-def _known(resampled: FloatArray) -> FloatArray:
-    """Returns the resamples in which a statistic has a value."""
-    values: FloatArray = resampled[~np.isnan(resampled)]
-    return values
-
-
 def contexts_needed(claim: Claim, estimate: Estimate) -> str:
-    """Says how many contexts would decide, if the statistic stayed where it is: an interval shrinks by the square root
-    of their number."""
+    """Says how many contexts would decide, as an interval shrinks by the square root of their number."""
     assert estimate.interval is not None
     low, high = estimate.interval
     distance = abs(estimate.mean - claim.threshold)
@@ -111,8 +98,7 @@ def contexts_needed(claim: Claim, estimate: Estimate) -> str:
 
 
 def number_text(value: float) -> str:
-    """Writes a number of a claim with two decimals, and with its first digit where these would be 0: distances of
-    distributions go down to 1e-9 nats."""
+    """Writes a number with two decimals, or with its first digit where these would be 0, down to 1e-9 nats."""
     if not value or abs(value) >= 0.005:
         return f"{value:z.2f}"
     digit, _, exponent = f"{value:.0e}".partition("e")

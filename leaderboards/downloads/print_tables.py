@@ -34,8 +34,6 @@ MARKED = (
 
 @dataclass(frozen=True)
 class PrintTable:
-    """A table with what stands at it in a paper."""
-
     rows: Sequence[Sequence[str]]  # the names of the columns, then the rows
     caption: str
     is_long: bool = False  # it goes on over pages
@@ -69,10 +67,6 @@ def _latex(text: str) -> str:
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
-def _with_mark(policy: str, adapted: bool) -> str:
-    return f"{policy} (adapted)" if adapted else policy
-
-
 def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str) -> str:
     """Says of which model, contexts and way of compression the numbers of a task are."""
     of_board = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
@@ -93,7 +87,8 @@ def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str]
     levels = sorted({row.at for row in of_mode if row.policy != FULL}, key=lambda level: (level == UNTREATED, level))
     names = {**names_of(levels), UNTREATED: "one level"}
     cells = [(UNTREATED, FULL), *((level, policy) for level in levels for policy in policies if policy != FULL)]
-    headings = (_heading(task, measure) for task, measure in measures.items())
+    columns = {"mean" if task == ALL_TASKS else task: measure for task, measure in measures.items()}
+    headings = [name if one is RIGHT else f"{name}, {one.title.lower()}" for name, one in columns.items()]
     body: list[Sequence[str]] = [(kind_name(levels), "policy", *headings)]
     bold = set()
     for level, policy in cells:
@@ -107,7 +102,9 @@ def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str]
             for (row, measure), mark in zip(found, marks, strict=True)
         ]
         texts[-1] += _interval_text(*found[-1])
-        body.append((names[level] if policy != FULL else "", _with_mark(policy, policy in adapted), *texts))
+        body.append(
+            (names[level] if policy != FULL else "", f"{policy} (adapted)" if policy in adapted else policy, *texts)
+        )
     caption = f"Percent right, or what a heading names, in percent; in brackets the 95 % interval. {MARKED} {told}"
     return PrintTable(body, caption, len(body) > PAGE_ROWS, bold)
 
@@ -123,8 +120,3 @@ def _columns_of(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
     measures = {task: lead_of(row).measures[0] for task, row in full.items()}
     shared = set(measures.values())
     return measures | ({ALL_TASKS: shared.pop()} if len(measures) > 1 and len(shared) == 1 else {})
-
-
-def _heading(task: str, measure: Measure) -> str:
-    name = "mean" if task == ALL_TASKS else task
-    return name if measure is RIGHT else f"{name}, {measure.title.lower()}"

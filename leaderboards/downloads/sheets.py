@@ -26,8 +26,6 @@ PLAIN = {str, int, bool, type(None)}
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table that can be downloaded."""
-
     name: str  # of its files
     title: str
     columns: tuple[str, ...]
@@ -44,9 +42,9 @@ class Sheet:
         columns: Sequence[str] = (),
         kinds: Mapping[str, type] = MappingProxyType({}),
     ) -> Self:
-        """Makes a sheet of rows by column, each with all columns of the first; ``columns``: where there may be no
-        rows. A level, a difference and an estimate have several columns, as :data:`SPREAD` says; ``kinds``: of
-        columns that may hold nothing but None."""
+        """Makes a sheet of rows by column, with the columns of the first, or ``columns`` without rows. A level, a
+        difference and an estimate have several, see :data:`SPREAD`; ``kinds``: of columns that may hold nothing but
+        None."""
         by_column: dict[str, list[Any]] = {}
         for column in rows[0] if rows else columns:
             values = [row[column] for row in rows]

@@ -36,7 +36,6 @@ class Imported:
     answers: int  # predictions that came with a gold answer
     f1: float | None  # in percent, computed here from the answers
     em: float | None
-    runs: int = 1  # evaluations that these are the means of
 
     @property
     def headline(self) -> tuple[str, float | None]:
@@ -47,13 +46,8 @@ class Imported:
 
 
 def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
-    """Returns every measure of every cell, the means over tasks among them."""
-    return Sheet.of(
-        "cells",
-        "Every measure of each task, policy and level",
-        [row.model_dump() for row in rows],
-        tuple(SummaryRow.model_fields),
-    )
+    plain, columns = [row.model_dump() for row in rows], tuple(SummaryRow.model_fields)
+    return Sheet.of("cells", "Every measure of each task, policy and level", plain, columns)
 
 
 def board_sheet(standings: Standings, boards: Boards) -> Sheet:
@@ -62,7 +56,7 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
         {
             **{"mode": mode, "task": task, "policy": one.policy},
             **{name: value for measure in DERIVED for name, value in measure.download(one[measure]).items()},
-            "adapted": boards[mode, task].is_adapted(one.policy),
+            "adapted": one.policy in boards[mode, task].adapted,
         }
         for (mode, task), of_board in standings.items()
         for one in of_board
@@ -72,14 +66,10 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
 
 def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str]) -> Sheet:
     """Returns the cells of comparisons; tasks that the model cannot do have a reason in place of a verdict."""
+    names = ("policy", "other", "task", "level", "questions", "contexts")
     rows = [
         {
-            "policy": duel.policy,
-            "other": duel.other,
-            "task": duel.task,
-            "level": duel.level,
-            "questions": duel.questions,
-            "contexts": duel.contexts,
+            **{name: getattr(duel, name) for name in names},
             "unit": POINTS,
             **_contests_of({} if duel.task in unmastered else duel.contests),
             "verdict": None if duel.task in unmastered else duel.verdict,
@@ -94,16 +84,12 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
 
 def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
     """Lists each measure with the interval of the corrected test."""
+    parts = ("value", "other_value", "difference", "p", "verdict")
     columns: dict[str, Any] = {}
     for name in COMPARED:
-        contest = contests.get(name)
-        columns |= {
-            f"{name}_value": contest.sides[0] if contest else None,
-            f"{name}_other_value": contest.sides[1] if contest else None,
-            f"{name}_difference": contest.difference if contest else None,
-            f"{name}_p": contest.p if contest else None,
-            f"{name}_verdict": contest.verdict if contest else None,
-        }
+        one = contests.get(name)
+        values = (*one.sides, one.difference, one.p, one.verdict) if one else (None,) * len(parts)
+        columns |= {f"{name}_{part}": value for part, value in zip(parts, values, strict=True)}
     return columns
 
 
@@ -130,13 +116,11 @@ def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
 
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:
-    """Makes the sheet of results of kvpress's own evaluation, the scores as it named them."""
     records = [{**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"} for row in rows]
     return Sheet.of("imported", "Imported from kvpress", records)
 
 
 def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:
-    """Returns a row for each statistic of each claim."""
     return [
         {
             "claim": one.claim.identifier,

@@ -13,17 +13,12 @@ from leaderboards.rendering.templating import render
 from leaderboards.statistics.text import p_equation
 
 CLAIMS_PAGE = "claims.html"
-COLUMNS = (
-    *("claim", "what the text says", "verdict on the claim", "what was measured"),
-    *("measured", "n", "threshold", "reported"),
-)
+
 SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run behind a claim."""
-
     name: str  # of its folder
     site: str = ""  # the folder beside that of this page with its pages, if it has any
     folder: str = ""  # where it lies
@@ -43,18 +38,13 @@ def build_claims(
     difficulty: str | None = None,
     data: PurePath | None = None,
 ) -> str:
-    """Builds the page as text; the same input gives the same bytes. ``runs``: by the name of the experiment.
-    ``sheets``: tables that lie in ``data`` beside it. ``beside``: the model of another architecture. ``difficulty``:
-    the levels of tasks. ``data``: the running text of which next tokens are measured."""
-    by_claim = [list(group) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
-    sections: list[dict[str, Any]] = [
-        {
-            "claim": group[0].claim,
-            "rows": list(map(_row, group)),
-            "runs": [runs[name] for name in group[0].claim.evidence if name in runs],
-        }
-        for group in by_claim
-    ]
+    """Builds the page as text. ``runs``: by the name of the experiment. ``sheets``: tables that lie in ``data`` beside
+    it. ``beside``: the model of another architecture. ``difficulty``: the levels of tasks. ``data``: the running text
+    of which next tokens are measured."""
+    sections: list[dict[str, Any]] = []
+    for claim, group in groupby(judgements, key=lambda one: one.claim):
+        own = [runs[name] for name in claim.evidence if name in runs]
+        sections.append({"claim": claim, "rows": list(map(_row, group)), "runs": own})
     counts = Counter(one.verdict for one in judgements)
     return render(
         "claims.html.j2",
@@ -63,7 +53,6 @@ def build_claims(
         difficulty=difficulty,
         data=data,
         counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
-        columns=COLUMNS,
         texts=[(text, list(group)) for text, group in groupby(sections, key=lambda section: section["claim"].text)],
         site=next((run.site for run in runs.values() if run.site), ""),
         definitions=CLAIMS.definitions,
@@ -72,7 +61,6 @@ def build_claims(
 
 
 def _row(one: Judgement) -> dict[str, str]:
-    """Writes one statistic of a claim."""
     estimate = one.estimate
     interval = () if estimate is None else estimate.interval or ()
     return {

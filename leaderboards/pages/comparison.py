@@ -1,18 +1,20 @@
 """The page of a comparison: a press against others, cell by cell."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
-from leaderboards.aggregate.duels import COMPARED, Compared, Contest, Duel
+from leaderboards.aggregate.duels import COMPARED, Contest, Duel
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
+from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import BEATS_DEFINITION
 from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.pages.method import RunEntry, provenance_of
-from leaderboards.pages.results import examples_page
+from leaderboards.pages.results import examples_page, tasks_by_count
 from leaderboards.rendering.templating import Listing, render
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
 from policies.declaration.levels import Level, kind_title, names_of
@@ -21,42 +23,6 @@ NOT_COMPLETE = "not complete"
 NO_SUCH = "one of the two has no such value"
 # The definitions of the page on method that stand on this one too.
 DEFINED = ("Verdict, of a cell", "Smallest difference seen", "Means of subsets", "Adapted")
-
-
-@dataclass(frozen=True)
-class RunBeside:
-    """A run whose pages lie in a folder beside the page's own."""
-
-    name: str  # of the folder
-    contexts: str  # as :func:`contexts_text` writes them, of the tasks that are compared; empty of another setting
-
-
-@dataclass(frozen=True)
-class MeasureGrid:
-    """A measure over task and level."""
-
-    measure: Compared
-    lines: tuple[TableRow, ...]
-
-    @property
-    def reasons(self) -> list[str]:
-        """Says why cells are blank, each reason once: the title of a cell is nowhere on a phone."""
-        blank = (cell for line in self.lines for cell in line.cells if cell.sort is None)
-        return list(dict.fromkeys(f"{cell.dash}: {cell.reason}" for cell in blank))
-
-
-@dataclass(frozen=True)
-class OpponentSection:
-    """A part of the page: all about one opponent."""
-
-    identifier: str
-    other: str
-    summary: str
-    family: str  # what the verdicts of its cells are corrected over
-    few: str  # a warning of few contexts
-    level_title: str
-    columns: tuple[str, ...]
-    tables: tuple[MeasureGrid, ...]
 
 
 def build_comparison(
@@ -68,16 +34,15 @@ def build_comparison(
     presses: Sequence[Arguments] = (),
     run: RunEntry | None = None,
     contexts: str = "",
-    beside: RunBeside | None = None,
-    unmastered: Mapping[str, str] | None = None,
+    beside: str = "",
+    unmastered: Mapping[str, str] = MappingProxyType({}),
     warnings: Sequence[str] = (),
     next_step: str = "",
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a verdict, and why, a
     line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it begins with. ``run``: what made
-    the page, of so many ``contexts``. ``beside``: a run to look further at. ``unmastered``: why the model cannot do a
-    task, which has no verdict. ``next_step``: the command that makes pages of its run."""
-    reasons = unmastered or {}
+    the page, of so many ``contexts``. ``beside``: the folder of a run to look further at. ``unmastered``: why the model
+    cannot do a task, which has no verdict. ``next_step``: the command that makes pages of its run."""
     others = dict.fromkeys(duel.other for duel in duels)
     shared, own = shared_clauses(pooled)
     arguments = Listing(
@@ -89,11 +54,7 @@ def build_comparison(
         teaching=CARRIES_OVER if is_teaching(model) else "",
         policy=duels[0].policy,
         sections=[
-            _section(
-                number,
-                [duel for duel in duels if duel.other == other],
-                reasons,
-            )
+            _section(number, [duel for duel in duels if duel.other == other], unmastered)
             for number, other in enumerate(others, start=1)
         ],
         pooled=list(zip(pooled, own, strict=True)),
@@ -104,7 +65,7 @@ def build_comparison(
         next_step=next_step,
         definitions=[BEATS_DEFINITION, *(one for one in STATISTICS.definitions if one.name in DEFINED)],
         missing=missing,
-        unmastered=reasons,
+        unmastered=unmastered,
         warnings=[warning.removeprefix("warning: ") for warning in warnings],
         sheets=sheets,
         run=run,
@@ -118,52 +79,52 @@ def build_comparison(
 
 def contexts_text(contexts: Mapping[str, int]) -> str:
     """Writes how many contexts each task has, such as "12 of each task" or "12 of base, hops; 24 of arithmetic"."""
-    tasks: dict[int, list[str]] = {}
-    for task, count in contexts.items():
-        tasks.setdefault(count, []).append(task)
+    tasks = tasks_by_count(contexts)
     if len(tasks) == 1 < len(contexts):
         return f"{next(iter(tasks))} of each task"
     return "; ".join(f"{count} of {', '.join(names)}" for count, names in tasks.items())
 
 
-def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> OpponentSection:
+def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) -> dict[str, Any]:
     judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
-    measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
+    measures = [name for name in COMPARED if any(name in duel.contests for duel in duels)]
     family = max(duel.family for duel in duels)
-    return OpponentSection(
-        identifier=f"section-{number}",
-        other=duels[0].other,
-        summary=summary_line(judged),
-        family=f"each task corrected over its {family} levels" if family > 1 else "nothing to correct over",
-        few=next(iter(few_contexts(judged)), ""),
-        level_title=kind_title(levels),
-        columns=tuple(names_of(levels).values()),
-        tables=tuple(MeasureGrid(one, _lines(duels, levels, one, unmastered)) for one in measures),
-    )
+    return {
+        "identifier": f"section-{number}",
+        "other": duels[0].other,
+        "summary": summary_line(judged),
+        "family": f"each task corrected over its {family} levels" if family > 1 else "nothing to correct over",
+        "few": few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS)),
+        "level_title": kind_title(levels),
+        "columns": list(names_of(levels).values()),
+        "tables": [_grid(duels, levels, one, unmastered) for one in measures],
+    }
 
 
-def _lines(
-    duels: Sequence[Duel], levels: Sequence[Level], measure: Compared, unmastered: Mapping[str, str]
-) -> tuple[TableRow, ...]:
-    tasks = dict.fromkeys(duel.task for duel in duels if measure.name in duel.contests)
+def _grid(
+    duels: Sequence[Duel], levels: Sequence[Level], measure: str, unmastered: Mapping[str, str]
+) -> dict[str, Any]:
+    """Lays out a measure over task and level, and lists why cells are blank, whose title is nowhere on a phone."""
+    tasks = dict.fromkeys(duel.task for duel in duels if measure in duel.contests)
     by_cell = {(duel.task, duel.level): duel for duel in duels}
 
     def cell(task: str, level: Level) -> TableCell:
         duel = by_cell.get((task, level))
         if duel is None or task in unmastered:
             return TableCell.blank(unmastered.get(task, NOT_COMPLETE))
-        return _cell(duel.contests[measure.name]) if measure.name in duel.contests else TableCell.blank(NO_SUCH)
+        return _cell(duel.contests[measure]) if measure in duel.contests else TableCell.blank(NO_SUCH)
 
-    return tuple(TableRow(task, tuple(cell(task, level) for level in levels)) for task in tasks)
+    lines = [TableRow(task, tuple(cell(task, level) for level in levels)) for task in tasks]
+    blank = [cell for line in lines for cell in line.cells if cell.sort is None]
+    reasons = dict.fromkeys(f"{one.dash}: {one.reason}" for one in blank)
+    title, better = COMPARED[measure].title, COMPARED[measure].better
+    title = title[0].lower() + title[1:]  # within a sentence
+    return {"name": measure, "title": title, "better": better, "lines": lines, "reasons": list(reasons)}
 
 
 def _cell(contest: Contest) -> TableCell:
     text, _, interval = contest.difference.text.partition(" ")
     sides = "{:.0f} against {:.0f}".format(*contest.sides)
-    return TableCell(
-        text,
-        f"{sides}\n{interval or f'no interval, n = {contest.contexts}'}",
-        contest.difference.mean,
-        tone=contest.verdict,
-    )
+    detail = f"{sides}\n{interval or f'no interval, n = {contest.contexts}'}"
+    return TableCell(text, detail, contest.difference.mean, tone=contest.verdict)

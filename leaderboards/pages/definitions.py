@@ -30,11 +30,7 @@ ANSWERS = Chapter(
     ),
 )
 
-ROUTES = Chapter(
-    "routes",
-    "Routes: what is still in the cache",
-    (*definitions_of("routes"),),
-)
+ROUTES = Chapter("routes", "Routes: what is still in the cache", (*definitions_of("routes"),))
 
 COMPRESSION = Chapter(
     "compression",

@@ -24,16 +24,18 @@ COLUMNS = (
 )
 
 
+# The numbers of an answer as the page's script calls them, and their columns.
+NUMBERS = {
+    **{"f1": "f1", "obeyed": "directives_obeyed", "ger": "ger", "coverage": "slot_coverage"},
+    **{"evicted": "eviction_rate", "realised": "realised_ratio"},
+}
+
+
 def build_examples(model: str, task: str, records: DataFrame, page: str = "index.html") -> str:
     """Returns the page as text. ``records``: of one task, with :data:`COLUMNS`; the worst answers of each policy and
     level are shown. ``page``: the file name of the page with the figures of the task."""
     return render(
-        "examples.html.j2",
-        ("examples.js",),
-        model=model,
-        task=task,
-        task_page=page,
-        data=as_data(examples_of(records)),
+        "examples.html.j2", ("examples.js",), model=model, task=task, task_page=page, data=as_data(examples_of(records))
     )
 
 
@@ -76,21 +78,17 @@ def _numbers(shown: DataFrame, by: list[str]) -> list[int]:
 
 def _first(rows: Sequence[Mapping[Any, Any]], numbers: list[int]) -> list[Mapping[Any, Any]]:
     """Returns the first row of each number, in their order."""
-    by_policy: dict[int, Mapping[Any, Any]] = {}
-    for row, number in zip(rows, numbers, strict=True):
-        by_policy.setdefault(number, row)
-    return [by_policy[number] for number in sorted(by_policy)]
+    return [rows[numbers.index(number)] for number in sorted(set(numbers))]
 
 
 def _question(row: Mapping[Any, Any], full: Any) -> dict[str, Any]:
-    key = tuple(row[name] for name in QUESTION)
     return {
         "id": row["question_id"],
         "text": row["question"],
         "golds": list(row["golds"]),
         "answer": list(row["answer_spans"]),
         "evidence": list(row["evidence_spans"]),
-        "full": full.get(key),
+        "full": full.get(tuple(row[name] for name in QUESTION)),
     }
 
 
@@ -100,23 +98,13 @@ def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
         "output": row["output_text"],
         "verdict": _verdict(row),
         "wrong": _is_wrong(row),
-        "f1": _number(row["f1"]),
-        "obeyed": _number(row["directives_obeyed"]),
-        "ger": _number(row["ger"]),
-        "coverage": _number(row["slot_coverage"]),
-        "evicted": _number(row["eviction_rate"]),
-        "realised": _number(row["realised_ratio"]),
+        **{name: None if isna(row[column]) else round(float(row[column]), 4) for name, column in NUMBERS.items()},
         "kept": None if kept is None else base64.b64encode(kept).decode(),
     }
 
 
-def _number(value: Any) -> float | None:
-    return None if value is None or isna(value) else round(float(value), 4)
-
-
 def _is_wrong(row: Mapping[Any, Any]) -> bool:
-    """Tells whether an answer is marked: what was to be kept secret leaks, a directive is not obeyed, or it is not
-    right where a text says what is."""
+    """Tells whether an answer is marked: a secret leaks, a directive is not obeyed, or it is not right."""
     if not isna(row["leakage"]):
         return bool(row["leakage"] > 0.1)
     if isna(row["f1"]):

@@ -5,7 +5,6 @@ heavy to be opened at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,19 +21,14 @@ from leaderboards.aggregate.lead import (
     lead_of,
     reasons_by_task,
 )
-from leaderboards.aggregate.row import (
-    ALL_TASKS,
-    MODES,
-    SummaryRow,
-)
-from leaderboards.boards.board import Board
+from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
 from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.method import TaskEntry, provenance_of
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
-from leaderboards.pages.uses import UseMatrix, kind_of, use_matrix
+from leaderboards.pages.uses import kind_of, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
@@ -54,61 +48,26 @@ EACH_LEVEL = Markup("Across: percent of the full cache’s bytes; a line for eac
 SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>')
 
 
-@dataclass(frozen=True)
-class First:
-    """The first screen of some results."""
-
-    identifier: str
-    label: str  # what tells these results from others, if there are any
-    kind: LevelKind  # of what policies were asked
-    matrix: UseMatrix
-    tradeoff: GalleryPlot | None
-    warning: str  # that the model can do no task, if so
-
-
-@dataclass(frozen=True)
-class PlacedBoard:
-    """A board on the front page."""
-
-    identifier: str
-    title: str
-    note: str
-    board: Board
-    page: str  # the address of the page of its task, or nothing
-    task: str
-    leads: str  # what its policies are ranked by, whose area is taken
-    few: bool  # whether the contexts are too few for verdicts to be trusted, whose cells are hatched then
-    results: Results
-
-    @property
-    def choices(self) -> dict[str, str]:
-        """Returns what the page's script tells it from the other boards by."""
-        one = self.results
-        name = title_of(self.task, "")
-        return {"model": one.model, "mode": one.mode, "setting": one.setting, "task": self.task, "name": name}
-
-
-def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
-    shown = [
-        (one, label, task)
-        for one, label in zip(results, labels_of(results), strict=True)
-        for task in one.shown
-        if (one.mode, task) in one.boards
-    ]
-    return [
-        PlacedBoard(
-            f"board-{number}",
-            title_of(task, label),
-            note_of(one, task),
-            one.boards[one.mode, task],
-            pages.get(task, ""),
-            task,
-            _leads(one, task),
-            largest_of(one, task).few_contexts,
-            one,
-        )
-        for number, (one, label, task) in enumerate(shown, start=1)
-    ]
+def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Returns what the front page has of each board."""
+    boards: list[dict[str, Any]] = []
+    for one, label in zip(results, labels_of(results), strict=True):
+        for task in (task for task in one.shown if (one.mode, task) in one.boards):
+            setting = {"model": one.model, "mode": one.mode, "setting": one.setting}
+            board = {
+                "identifier": f"board-{len(boards) + 1}",
+                "title": title_of(task, label),
+                "note": note_of(one, task),
+                "board": one.boards[one.mode, task],
+                "page": pages.get(task, ""),
+                "leads": _leads(one, task),  # whose area is taken
+                "few": largest_of(one, task).few_contexts,  # its cells are hatched
+                "families": one.families,
+                # By these the page's script tells it from the other boards.
+                "choices": {**setting, "task": task, "name": title_of(task, "")},
+            }
+            boards.append(board)
+    return boards
 
 
 def _leads(results: Results, task: str) -> str:
@@ -117,10 +76,8 @@ def _leads(results: Results, task: str) -> str:
     by_lead: dict[Lead, list[str]] = {}
     for one in results.mastered if task == ALL_TASKS else [task]:
         by_lead.setdefault(lead_of(full.get(one)), []).append(one)
-    return "; ".join(
-        f"{lead.short} in {', '.join(tasks)}" if lead is not QUESTIONS and len(by_lead) > 1 else lead.short
-        for lead, tasks in by_lead.items()
-    )
+    named = {lead: f" in {', '.join(tasks)}" for lead, tasks in by_lead.items() if lead is not QUESTIONS}
+    return "; ".join(lead.short + (named.get(lead, "") if len(by_lead) > 1 else "") for lead in by_lead)
 
 
 def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()) -> dict[str, Callable[[], str]]:
@@ -129,12 +86,11 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     tasks = distinct(task for one in results for task in one.tasks)
     pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
     rows = [row for one in results for row in one.rows]
-    styles = line_styles(rows)
-    shared: dict[str, Any] = {
-        "model": ", ".join(distinct(one.model for one in results)),
-        "styles": styles,
-    }
-    examples = _examples_pages(results)
+    shared: dict[str, Any] = {"model": ", ".join(distinct(one.model for one in results)), "styles": line_styles(rows)}
+    examples: dict[str, list[tuple[str, str]]] = {}  # by task its pages, each with what tells its results from others
+    for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1):
+        for task in one.tasks:
+            examples.setdefault(task, []).append((label, examples_page(task, number)))
     front = partial(
         _front_page,
         results,
@@ -142,11 +98,7 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
         task_pages=pages,
         shown=ALL_TASKS if pages else tasks[0],
         teaching=CARRIES_OVER if any(is_teaching(one.model) for one in results) else "",
-        examples=[
-            (f"{task}, {label}" if label else task, page)
-            for task, of_task in examples.items()
-            for label, page in of_task
-        ],
+        examples=[(_labelled(task, label), page) for task, of_task in examples.items() for label, page in of_task],
         **shared,
     )
     renderers: dict[str, Callable[[], str]] = {FRONT: front}
@@ -158,13 +110,8 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     return renderers
 
 
-def _examples_pages(results: Sequence[Results]) -> dict[str, list[tuple[str, str]]]:
-    """Lists by task the pages of its examples, each behind what tells its results from others of the site."""
-    pages: dict[str, list[tuple[str, str]]] = {}
-    for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1):
-        for task in one.tasks:
-            pages.setdefault(task, []).append((label, examples_page(task, number)))
-    return pages
+def _labelled(title: str, label: str) -> str:
+    return f"{title}, {label}" if label else title
 
 
 def _front_page(
@@ -174,66 +121,52 @@ def _front_page(
     task_pages: Mapping[str, str],
     **values: Any,
 ) -> str:
-    boards = place_boards(results, task_pages)
+    boards, labels = place_boards(results, task_pages), labels_of(results)
     return render(
         "index.html.j2",
         styles=styles,
         task_pages=task_pages,
         firsts=[
             _first(one, number, label, styles)
-            for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
+            for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
         ],
         boards=boards,
-        legend=list({(one.name, one.meaning): one for board in boards for one in board.board.columns}.values()),
+        legend=list({(one.name, one.meaning): one for board in boards for one in board["board"].columns}.values()),
         studies=[
-            (f"{title}, {label}" if label else title, page)
-            for label, one in zip(labels_of(results), results, strict=True)
+            (_labelled(title, label), page)
+            for label, one in zip(labels, results, strict=True)
             for title, page in one.studies.items()
         ],
         modes=[MODES[mode].removesuffix(".") + f" (mode {mode})." for mode in distinct(one.mode for one in results)],
         enough=clusters_to_detect(TOLERATED_LOSS, usual_spread(TASKS["long_context"].questions_per_context)),
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
-        board_data=as_data([{"id": board.identifier, **board.choices} for board in boards]),
+        board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),
         sections=sections_of(results, shown),
         **values,
     )
 
 
-def _first(results: Results, number: int, label: str, styles: Mapping[str, LineStyle]) -> First:
-    identifier = f"first-{number}"
+def _first(results: Results, number: int, label: str, styles: Mapping[str, LineStyle]) -> dict[str, Any]:
+    """Returns what the first screen of some results has; without a trade-off where nothing is freed, as by faults."""
+    identifier, kind, picture = f"first-{number}", kind_of(results), None
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
-    kind = kind_of(results)
-    if not kind.removes and not isinstance(plot, Blank) and all(spot.x > WHOLE - A_LITTLE for spot in plot.spots):
-        plot = Blank("faults free nothing")
-    return First(
-        identifier,
-        label,
-        kind,
-        use_matrix(results),
-        None
-        if isinstance(plot, Blank)
-        else GalleryPlot(
-            "tradeoff",
-            f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}",
-            TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL),
-            plot,
-        ),
-        nothing_mastered(results),
-    )
+    if not isinstance(plot, Blank) and (kind.removes or any(spot.x <= WHOLE - A_LITTLE for spot in plot.spots)):
+        title = f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}"
+        unit = TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL)
+        picture = GalleryPlot("tradeoff", title, unit, plot)
+    return {
+        "identifier": identifier,
+        "label": label,
+        "kind": kind,
+        "matrix": use_matrix(results),
+        "tradeoff": picture,
+        "warning": nothing_mastered(results),
+    }
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
     return render("task.html.j2", SCRIPTS, task=task, sections=sections_of(results, task), **values)
-
-
-def _states(results: Results) -> list[str]:
-    """Tells how runs ended that are not complete: what stands on the boards is then in doubt."""
-    return [
-        f"{folder}: {run.get('reason') or run['status']}"
-        for folder, run in results.runs.items()
-        if run.get("status", "complete") != "complete"
-    ]
 
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:
@@ -243,6 +176,8 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
         if row.policy != FULL:
             levels_of_kinds.setdefault(row.at.declared, set()).add(row.at)
     names = {row.policy for row in rows}
+    runs = {folder: run for one in results for folder, run in one.runs.items()}
+    unfinished = {folder: run for folder, run in runs.items() if run.get("status", "complete") != "complete"}
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
@@ -252,8 +187,8 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
             for kind, levels in levels_of_kinds.items()
         ),
         ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
-        *provenance_of([run for one in results for run in one.runs.values()]),
-        *(("Not complete", state) for one in results for state in _states(one)),
+        *provenance_of(list(runs.values())),
+        *(("Not complete", f"{folder}: {run.get('reason') or run['status']}") for folder, run in unfinished.items()),
     ]
 
 

@@ -2,7 +2,7 @@
 full cache's answers, over the bytes that are still held."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from leaderboards.aggregate.lead import QUESTIONS, first_shown, lead_of, leading_first
@@ -45,61 +45,36 @@ Place = tuple[float, float]  # bytes held, answers kept
 
 @dataclass(frozen=True)
 class GalleryPlot:
-    """A plot under a title."""
-
     name: str
     title: str
     unit: str
     plot: Plot
-    note: str = ""  # what has to be known to read it
-    caution: str = ""  # the part of the note that says what its measure must not be read as
+    caution: str = ""  # what its measure must not be read as
     leads: bool = False  # it stands before the tables: what leads the task, and what is wrong of what is answered
 
 
-@dataclass(frozen=True)
-class Gallery:
-    """The figures of one task in one mode."""
-
-    pictures: tuple[GalleryPlot, ...]
-
-
-def gallery(rows: Sequence[SummaryRow], task: str, mode: str, styles: Styles | None = None, place: str = "") -> Gallery:
-    """Draws one task, or ``all``, in one mode. ``rows``: of all tasks. ``styles``: of all policies of a site, if the
-    rows are not. ``place``: of the gallery on its page, if there are several."""
+def gallery(
+    rows: Sequence[SummaryRow], task: str, mode: str, styles: Styles | None = None, place: str = ""
+) -> list[GalleryPlot]:
+    """Draws the figures of one task, or ``all``, in one mode. ``rows``: of all tasks. ``styles``: of all policies of a
+    site, if the rows are not. ``place``: of the figures on their page, if there are several."""
     board_rows = [row for row in rows if (row.task, row.mode) == (task, mode)]
     leading = (*first_shown(task, board_rows), WRONG_OF_ANSWERED)
-    pictures = [
-        replace(_curve(rows, task, mode, measure, styles, place), leads=measure in leading)
-        for measure in leading_first(CURVES, task, board_rows)
-        if is_told(measure, board_rows)
-    ]
-    return Gallery(tuple(pictures))
-
-
-def _curve(
-    rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure, styles: Styles | None, place: str
-) -> GalleryPlot:
-    plot = curve_plot(rows, task, mode, measure, styles, place)
-    better = f"; {measure.better} is better" if measure.better else ""
-    caution = CAUTIONS.get(measure, "")
-    return GalleryPlot(measure.name, measure.title, f"{measure.unit}{better}", plot, caution, caution)
+    pictures = []
+    for measure in (one for one in leading_first(CURVES, task, board_rows) if is_told(one, board_rows)):
+        plot = curve_plot(rows, task, mode, measure, styles, place)
+        unit = f"{measure.unit}; {measure.better} is better" if measure.better else measure.unit
+        caution = CAUTIONS.get(measure, "")
+        pictures.append(GalleryPlot(measure.name, measure.title, unit, plot, caution, measure in leading))
+    return pictures
 
 
 def curve_plot(
-    rows: Sequence[SummaryRow],
-    task: str,
-    mode: str,
-    measure: Measure,
-    styles: Styles | None = None,
-    place: str = "",
+    rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure, styles: Styles | None = None, place: str = ""
 ) -> Plot:
     """Draws one line for each policy of ``rows``, from the full cache at ratio 0, with a band for each method where
-    there are intervals. ``styles``: of all policies of a site, if the rows are not. ``place``: different for each
-    drawing of a page.
-
-    A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
-    index of its :class:`~leaderboards.rendering.style.LineStyle`.
-    """
+    there are intervals; a blank cell leaves a gap. ``styles``: of all policies of a site, if the rows are not.
+    ``place``: different for each drawing of a page."""
     styles = styles or line_styles(rows)
     shown = [row for row in rows if row.task == task and row.mode == mode]
     levels = sorted({row.at for row in shown})
@@ -113,7 +88,7 @@ def curve_plot(
     ends = [end for _, value, interval in points for end in (value, *(interval or ()))]
     # Fitted to the lines and bands, with 0 kept: on one from 0 to 100 a rate of a few percent lies flat.
     vertical = Axis.from_values(f"{measure.title}, {measure.unit}", ends, top=measure.top or 1.0)
-    where = _where(task)
+    where = "the mean over tasks" if task == ALL_TASKS else task
     title = f"{measure.title} ({measure.unit}) over the {horizontal.title}, {where}, {mode}: a line for each policy"
     marks = tuple(mark for style, runs in lines.items() for mark in _marks(style, runs))
     levels = [level for level in levels if level.declared == horizontal.kind]
@@ -125,10 +100,6 @@ def curve_plot(
     )
 
 
-def _where(task: str) -> str:
-    return "the mean over tasks" if task == ALL_TASKS else task
-
-
 def _points(
     rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, horizontal: Axis
 ) -> list[list[Point]]:
@@ -138,7 +109,7 @@ def _points(
         value = _scale(measure, full)
         ends = (horizontal.ticks[0], horizontal.last / 1.03)
         return [[(end, value, None) for end in ends]] if value is not None else []
-    origin = horizontal.origin if full is not None else None
+    origin = None if full is None else horizontal.origin
     anchor = [(origin, full)] if full is not None and origin is not None else []
     runs: list[list[Point]] = [[]]
     of_kind = [row for row in rows if row.at.declared == horizontal.kind and row.at.value != origin]
@@ -169,11 +140,9 @@ def _marks(style: LineStyle, runs: Sequence[Sequence[Point]]) -> Iterator[Mark]:
 
 
 def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, levels: Sequence[Level]) -> Iterator[Spot]:
-    """Yields the spots of one policy, whose ``rows`` these are. The full cache, which is the same at every level, has
-    one at each."""
-    for level, row in (
-        [(level, rows[0]) for level in levels] if style.policy == FULL else [(row.at, row) for row in rows]
-    ):
+    """Yields the spots of one policy, whose ``rows`` these are. The full cache has one at each level."""
+    cells = [(level, rows[0]) for level in levels] if style.policy == FULL else [(row.at, row) for row in rows]
+    for level, row in cells:
         if level in levels and (value := _scale(measure, row)) is not None:
             lines = (*numbers(measure, row), f"{row.n:,} questions")
             yield Spot(style.index, level.value, value, f"{level}", lines)
@@ -190,28 +159,21 @@ def tradeoff(
     if not lines:
         return Blank("nothing is compressed, or the full cache was not run")
     kept_words = what_is_kept(rows, tasks)
+    heading = f"{kept_words.capitalize()} over bytes held, percent of the full cache"
     heights = [kept for line in lines.values() for _, (_, kept) in line]
     frame = Frame(
         Axis.up_to(f"{HELD}, percent of the full cache", WHOLE),
         Axis.from_values(f"{kept_words}, percent of the full cache's", [*heights, WHOLE], steps=6),
         corner="↖ better",
     )
-    names = {level: "one level" if level == UNTREATED else f"{level}" for line in lines.values() for level, _ in line}
-    return Plot(
-        Drawing(
-            frame,
-            tuple(_mark(style, line) for style, line in lines.items()),
-            f"{kept_words.capitalize()} over bytes held, percent of the full cache: a line for each policy",
-            f"tradeoff/{place}",
-        ),
-        f"{kept_words.capitalize()} over bytes held, percent of the full cache",
-        tuple(
-            Spot(style.index, held, kept, names[level], (f"{kept_words} {kept:.0f} %", f"{HELD} {held:.0f} %"))
-            for style, line in lines.items()
-            for level, (held, kept) in line
-        ),
-        {style.index: style.policy for style in lines},
-    )
+    marks = tuple(_mark(style, line) for style, line in lines.items())
+    spots = []
+    for style, line in lines.items():
+        for level, (held, kept) in line:
+            name = "one level" if level == UNTREATED else f"{level}"
+            spots.append(Spot(style.index, held, kept, name, (f"{kept_words} {kept:.0f} %", f"{HELD} {held:.0f} %")))
+    drawing = Drawing(frame, marks, f"{heading}: a line for each policy", f"tradeoff/{place}")
+    return Plot(drawing, heading, tuple(spots), {style.index: style.policy for style in lines})
 
 
 def _mark(style: LineStyle, line: Sequence[tuple[Level, Place]]) -> Mark:
@@ -223,15 +185,6 @@ def what_is_kept(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> str:
     """Names what is kept of the full cache: next tokens where all tasks are running text, else answers."""
     words = {lead_of(row).kept for row in rows if row.policy == FULL and row.task in tasks}
     return words.pop() if len(words) == 1 else KEPT
-
-
-def kept_share(rows: Mapping[tuple[str, str, Level], SummaryRow], task: str, policy: str, level: Level) -> float | None:
-    """Returns the answers kept of a task, in percent of the full cache's; None where either has no value."""
-    row, full = rows.get((task, policy, level)), rows.get((task, FULL, UNTREATED))
-    if row is None or full is None:
-        return None
-    measure = lead_of(full).measures[0]
-    return _share(measure.value(row), measure.value(full))
 
 
 def _line(
@@ -248,18 +201,15 @@ def _line(
 def _point(
     cells: Mapping[tuple[str, str, Level], SummaryRow], tasks: Sequence[str], policy: str, level: Level
 ) -> Place | None:
-    held, kept = [], []
+    """Averages bytes held and answers kept over tasks, in percent of the full cache's; None where one has no value."""
+    shares: list[list[float]] = [[], []]
     for task in tasks:
         row, full = cells.get((task, policy, level)), cells.get((task, FULL, UNTREATED))
         if row is None or full is None:
             return None
-        share = _share(KV_BYTES.value(row), KV_BYTES.value(full)), kept_share(cells, task, policy, level)
-        if share[0] is None or share[1] is None:
-            return None
-        held.append(share[0])
-        kept.append(share[1])
-    return (fmean(held), fmean(kept)) if held else None
-
-
-def _share(value: float | None, whole: float | None) -> float | None:
-    return None if value is None or not whole else WHOLE * value / whole
+        for measure, of_tasks in zip((KV_BYTES, lead_of(full).measures[0]), shares, strict=True):
+            value, whole = measure.value(row), measure.value(full)
+            if value is None or not whole:
+                return None
+            of_tasks.append(WHOLE * value / whole)
+    return (fmean(shares[0]), fmean(shares[1])) if tasks else None

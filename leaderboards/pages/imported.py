@@ -1,7 +1,7 @@
 """Makes the page of results of another tool's evaluation: marked as such, and never mixed with ours."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import Imported
@@ -11,18 +11,8 @@ BLANK = "–"
 IMPORTED = "imported.html"
 COLUMNS = (
     *("press", "ratio", "rank", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
-    *("answers", "evaluations", "other scores, by kvpress", "arguments"),
+    *("answers", "other scores, by kvpress", "arguments"),
 )
-
-
-@dataclass(frozen=True)
-class ImportedSection:
-    """A part of the page: all about one data set, on one model in one setting."""
-
-    identifier: str
-    title: str
-    note: str
-    results: Listing
 
 
 def build_imported(
@@ -33,20 +23,13 @@ def build_imported(
     groups: dict[tuple[str, str, str], list[Imported]] = {}
     for row in rows:
         groups.setdefault((row.dataset, row.model, row.setting), []).append(row)
-    return render(
-        "imported.html.j2",
-        source=source,
-        sections=[_section(number, *key, groups[key]) for number, key in enumerate(sorted(groups), start=1)],
-        broken=broken,
-        sheets=sheets,
-    )
-
-
-def _section(number: int, dataset: str, model: str, setting: str, rows: Sequence[Imported]) -> ImportedSection:
-    ordered = sorted(rows, key=lambda row: (-_value(row), row.press, row.ratio))
-    note = ", ".join(part for part in (model, setting) if part)
-    results = Listing(f"Results on {dataset}", COLUMNS, tuple(_texts(row, rows) for row in ordered))
-    return ImportedSection(f"section-{number}", dataset, note, results)
+    sections = []
+    for number, ((dataset, *setting), own) in enumerate(sorted(groups.items(), key=itemgetter(0)), start=1):
+        ordered = sorted(own, key=lambda row: (-_value(row), row.press, row.ratio))
+        results = Listing(f"Results on {dataset}", COLUMNS, tuple(_texts(row, own) for row in ordered))
+        note = ", ".join(filter(None, setting))
+        sections.append({"identifier": f"section-{number}", "title": dataset, "note": note, "results": results})
+    return render("imported.html.j2", source=source, sections=sections, broken=broken, sheets=sheets)
 
 
 def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
@@ -59,15 +42,13 @@ def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
         _number_text(row.f1, ".1f"),
         _number_text(row.em, ".1f"),
         str(row.predictions),
-        str(row.runs),
         ", ".join(f"{name} {_number_text(score)}" for name, score in row.scores if name != headline) or BLANK,
         row.arguments or BLANK,
     )
 
 
 def _rank(row: Imported, rows: Sequence[Imported]) -> str:
-    """Returns the rank, one more than there are better ones by the same score: equals share a rank, and no score has
-    none."""
+    """Returns one more than there are better ones by the same score; equals share a rank, and no score has none."""
     name, value = row.headline
     if value is None:
         return BLANK

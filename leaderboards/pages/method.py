@@ -4,7 +4,7 @@ What tasks and policies there are is told by who knows them: here they are plain
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -23,16 +23,12 @@ PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machin
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A stretch of a context."""
-
     text: str
     kind: str = ""  # answer, evidence or nothing
 
 
 @dataclass(frozen=True)
 class TaskExample:
-    """A question of a task."""
-
     context: str
     question: str
     gold: str
@@ -43,28 +39,35 @@ class TaskExample:
     @property
     def excerpt(self) -> tuple[MarkedText, ...]:
         """Returns the context with what answers the question marked; of a long one, what is around that."""
-        return tuple(_pieces(self))
+        context = self.context
+        kinds = [""] * len(context)
+        for kind, ranges in (("evidence", self.evidence), ("answer", self.answers)):
+            for first, last in ranges:
+                kinds[first:last] = [kind] * (min(last, len(context)) - first)
+        pieces, end = [], 0
+        for start, last in excerpt(context, (*self.evidence, *self.answers), AROUND, LONGEST):
+            pieces += [MarkedText(ELLIPSIS)] if start > end else []
+            for kind, letters in groupby(range(start, last), kinds.__getitem__):
+                pieces.append(MarkedText("".join(context[place] for place in letters), kind))
+            end = last
+        return (*pieces, MarkedText(ELLIPSIS)) if end < len(context) else tuple(pieces)
 
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """A task as the page describes it."""
-
     name: str
     version: str
     description: str
     source: str  # the paper that has such a task
     chance: str
     instruction: str
-    contexts: int  # of the run, 0 if the task is no part of it
+    contexts: int  # of the run
     example: TaskExample | None
     prompts: Mapping[str, str] = field(default_factory=dict)  # by model, the first prompt as it was sent
 
 
 @dataclass(frozen=True)
 class PolicyEntry:
-    """A policy as the page describes it."""
-
     name: str
     description: str
     paper: str
@@ -72,13 +75,10 @@ class PolicyEntry:
     runs: str  # its family, and what it needs
     budget: str
     arguments: str  # that its press ran with, by task
-    in_run: bool  # whether it is a part of the run
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run as the page describes it."""
-
     name: str
     command: str  # makes the run again
     unknown: tuple[str, ...]  # what the command does not make again
@@ -87,7 +87,6 @@ class RunEntry:
 
     @property
     def facts(self) -> str:
-        """Writes its content as JSON that can be read."""
         return json.dumps(self.content, indent=1, ensure_ascii=False)
 
 
@@ -99,40 +98,11 @@ class Method:
     runs: tuple[RunEntry, ...]
 
 
-@dataclass(frozen=True)
-class Downloads:
-    """Names what lies in the folder ``data`` beside the pages."""
-
-    sheets: Sequence[Sheet] = ()
-    records: str = ""  # the name of the file of all records
-    answers: int = 0  # how many records it holds
-
-
-def build_method(method: Method, downloads: Downloads | None = None) -> str:
-    """Returns the page as text; the same input gives the same bytes."""
-    return render(
-        "method.html.j2",
-        method=method,
-        chapters=chapters(),
-        in_run=[policy for policy in method.policies if policy.in_run],
-        others=[policy for policy in method.policies if not policy.in_run],
-        downloads=downloads or Downloads(),
-    )
-
-
-def _pieces(example: TaskExample) -> Iterator[MarkedText]:
-    context = example.context
-    kinds = [""] * len(context)
-    for kind, ranges in (("evidence", example.evidence), ("answer", example.answers)):
-        for first, last in ranges:
-            kinds[first:last] = [kind] * (min(last, len(context)) - first)
-    end = 0
-    for start, last in excerpt(context, (*example.evidence, *example.answers), AROUND, LONGEST):
-        yield from [MarkedText(ELLIPSIS)] if start > end else []
-        for kind, letters in groupby(range(start, last), kinds.__getitem__):
-            yield MarkedText("".join(context[place] for place in letters), kind)
-        end = last
-    yield from [MarkedText(ELLIPSIS)] if end < len(context) else []
+def build_method(method: Method, sheets: Sequence[Sheet] = (), records: str = "", answers: int = 0) -> str:
+    """Returns the page as text; the same input gives the same bytes. ``sheets``, and the file of all ``records`` with
+    so many ``answers``: what lies in ``data`` beside it."""
+    beside: dict[str, Any] = {"sheets": sheets, "records": records, "answers": answers}
+    return render("method.html.j2", method=method, chapters=chapters(), **beside)
 
 
 def provenance_of(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -14,8 +14,7 @@ from leaderboards.downloads.sheets import file_name
 
 @dataclass(frozen=True)
 class Results:
-    """Holds the results of runs whose records may be compared. Results of other models, modes or settings stand beside
-    them and are never mixed with them."""
+    """Holds the results of runs whose records may be compared: those of one model in one mode and setting."""
 
     rows: Sequence[SummaryRow]  # at least one, all of ``mode``
     runs: Mapping[str, Mapping[str, Any]]  # what ``run.json`` of each holds, by folder
@@ -47,32 +46,25 @@ class Results:
 
     @property
     def levels(self) -> dict[str, str]:
-        """Returns by task the level of difficulty that it was asked at, such as "3 of 5", where that is not the
-        highest."""
+        """Returns by task the level of difficulty, such as "3 of 5", where that is not the highest."""
         tasks = (task for run in self.runs.values() for task in spread(run).get("tasks", ()))
         return {str(task["name"]): str(task["level"]) for task in tasks if task.get("level")}
 
     @property
     def mastered(self) -> list[str]:
-        """Lists the tasks that means over tasks are made of: those that the model can do with the full cache, or
-        all."""
+        """Lists the tasks that means are over: those that the model can do with the full cache, or all."""
         return list(next((row.mean_of for row in self.rows if row.task == ALL_TASKS), self.tasks))
 
     @property
     def shown(self) -> list[str]:
-        """Lists the mean over tasks, then each task. The mean is left out where there is one task, which it would
-        equal."""
+        """Lists the mean over tasks, if there are several, then each task."""
         return [ALL_TASKS, *self.tasks] if len(self.tasks) > 1 else self.tasks
 
 
 def labels_of(results: Sequence[Results]) -> list[str]:
     """Names each of the results by what differs between them; with nothing where there is one alone."""
-    parts = [(one.model, one.mode) for one in results]
-    differing = [place for place in range(2) if len({part[place] for part in parts}) > 1]
-    return [
-        ", ".join(filter(None, (*(part[place] for place in differing), one.setting)))
-        for part, one in zip(parts, results, strict=True)
-    ]
+    differing = [name for name in ("model", "mode") if len({getattr(one, name) for one in results}) > 1]
+    return [", ".join(filter(None, (getattr(one, name) for name in (*differing, "setting")))) for one in results]
 
 
 def spread(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,8 +78,11 @@ def distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def tasks_by_count(counts: Mapping[str, int]) -> dict[int, list[str]]:
+    return {count: [task for task in counts if counts[task] == count] for count in counts.values()}
+
+
 def task_page(task: str) -> str:
-    """Returns the file name of the page of a task."""
     return f"task-{file_name(task)}.html"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from leaderboards.aggregate.lead import CANNOT, QUESTIONS, RANKED, TEXT, first_shown, lead_of, leading_first, mark_of
@@ -16,11 +17,11 @@ from leaderboards.aggregate.row import (
     is_told,
     share_as_count,
 )
-from leaderboards.boards.declaration import TableCell, TableRow, heat_of
+from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.metrics.declaration import size_text
-from leaderboards.pages.gallery import CAUTIONS, Gallery, gallery
-from leaderboards.pages.results import Results, distinct, examples_page, labels_of
+from leaderboards.pages.gallery import CAUTIONS, gallery
+from leaderboards.pages.results import Results, distinct, examples_page, labels_of, tasks_by_count
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, interval_text
@@ -33,8 +34,6 @@ BAR_HEIGHT = 10
 
 @dataclass(frozen=True)
 class Table:
-    """A measure over policy and level."""
-
     measure: Measure
     beside: str  # what stands under each value
     title: str  # of the columns
@@ -46,38 +45,20 @@ class Table:
     notes: tuple[str, ...]
 
     @property
-    def ranked(self) -> bool:
-        """Tells whether the best of a column is marked."""
+    def ranked(self) -> bool:  # the best of a column is marked
         return self.measure in RANKED
 
     @property
     def caution(self) -> str:
-        """Says what the measure must not be read as, if there is such a thing."""
         return CAUTIONS.get(self.measure, "")
 
 
-@dataclass(frozen=True)
-class TaskSection:
-    """Holds the figures and the tables of one task."""
-
-    identifier: str
-    title: str
-    note: str
-    styles: Mapping[str, LineStyle]  # by policy, methods first
-    gallery: Gallery
-    tables: tuple[Table, ...]
-
-
-def sections_of(results: Sequence[Results], task: str) -> list[TaskSection]:
-    """Makes a section for each of the results that show the task; lines and heat are the same on all pages of a
-    site."""
-    styles = line_styles([row for one in results for row in one.rows])
-    highest = {
-        measure.name: max(
-            (value for one in results for row in one.rows if (value := measure.value(row)) is not None), default=0.0
-        )
-        for measure in TABLES
-    }
+def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
+    """Makes a section for each of the results that show the task; lines and heat are those of the whole site."""
+    rows = [row for one in results for row in one.rows]
+    styles = line_styles(rows)
+    values = {measure.name: [measure.value(row) or 0.0 for row in rows] for measure in TABLES}
+    highest = {name: max(of_measure) for name, of_measure in values.items()}
     labels = labels_of(results)
     return [
         _section(one, number, task, title_of(task, label), styles, highest)
@@ -87,12 +68,10 @@ def sections_of(results: Sequence[Results], task: str) -> list[TaskSection]:
 
 
 def title_of(task: str, label: str) -> str:
-    name = "All tasks" if task == ALL_TASKS else with_use(task)
-    return f"{name}, {label}" if label else name
+    return ", ".join(filter(None, ("All tasks" if task == ALL_TASKS else with_use(task), label)))
 
 
 def largest_of(results: Results, task: str) -> SummaryRow:
-    """Returns the row of a task with the most questions."""
     return max((row for row in results.rows if row.task == task), key=lambda row: row.n)
 
 
@@ -132,42 +111,34 @@ def contexts_text(results: Results, task: str) -> str:
     whole = count_text(largest_of(results, task).contexts, "context")
     if task != ALL_TASKS:
         return whole
-    by_count: dict[int, list[str]] = {}
-    for one in results.mastered or results.tasks:
-        by_count.setdefault(largest_of(results, one).contexts, []).append(one)
+    by_count = tasks_by_count({one: largest_of(results, one).contexts for one in results.mastered or results.tasks})
     parts = [f"{count} {'each ' * (len(tasks) > 1)}of {', '.join(tasks)}" for count, tasks in by_count.items()]
     return f"{whole}: {'; '.join(parts)}"
 
 
 def _section(
-    results: Results,
-    number: int,
-    task: str,
-    title: str,
-    styles: Mapping[str, LineStyle],
-    highest: Mapping[str, float],
-) -> TaskSection:
+    results: Results, number: int, task: str, title: str, styles: Mapping[str, LineStyle], highest: Mapping[str, float]
+) -> dict[str, Any]:
     rows_of_task = [row for row in results.rows if row.task == task]
     board = results.boards.get((results.mode, task))
-    adapted = {policy for policy in styles if board is not None and board.is_adapted(policy)}
-    styles = with_adapted(styles, adapted)
+    styles = with_adapted(styles, board.adapted if board else ())
     shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
     leading = first_shown(task, rows_of_task)[:1]
-    pictures = gallery(results.rows, task, results.mode, styles, identifier).pictures
-    return TaskSection(
-        identifier=identifier,
-        title=title,
-        note=note_of(results, task),
-        styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
-        gallery=Gallery(tuple(one for one in pictures if task != ALL_TASKS or one.leads)),
-        tables=tuple(
+    pictures = gallery(results.rows, task, results.mode, styles, identifier)
+    return {
+        "identifier": identifier,
+        "title": title,
+        "note": note_of(results, task),
+        "styles": {style.policy: style for style in sorted(shown, key=lambda style: style.control)},
+        "pictures": [one for one in pictures if task != ALL_TASKS or one.leads],
+        "tables": [
             measure_table(rows_of_task, measure, highest[measure.name], examples if measure in leading else "")
             for measure in leading_first(TABLES, task, rows_of_task)
             if measure in leading or is_told(measure, rows_of_task)
-        ),
-    )
+        ],
+    }
 
 
 def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = "") -> Table:
@@ -179,42 +150,29 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
     by_place = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
     lines: list[TableRow] = []
-    one_level: list[TableRow] = []
-    reference = None
     for policy in dict.fromkeys(row.policy for row in rows):
-        if policy == FULL:
-            full = next(row for row in rows if row.policy == FULL)
-            reference = TableRow(FULL, (_cell(full, measure, highest, notes, FULL, examples),))
-            continue
-        if policy not in has_levels:
-            alone = by_place[policy, UNTREATED]
-            one_level.append(TableRow(policy, (_cell(alone, measure, highest, notes, policy, examples),)))
-            continue
+        places = {level: f"{policy} at {name}" for level, name in names.items()}
         cells = [
-            _cell(by_place.get((policy, level)), measure, highest, notes, f"{policy} at {name}", examples)
-            for level, name in names.items()
+            _cell(by_place.get((policy, level)), measure, highest, notes, where, examples)
+            for level, where in (places if policy in has_levels else {UNTREATED: policy}).items()
         ]
         lines.append(TableRow(policy, tuple(cells)))
+    several = [line for line in lines if line.name in has_levels]
     return Table(
         measure=measure,
         beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
         title=kind_title(levels) if levels else "",
         columns=tuple(names.values()),
-        reference=reference,
-        methods=tuple(line for line in lines if line.name not in CONTROLS),
-        controls=tuple(line for line in lines if line.name in CONTROLS),
-        one_level=tuple(one_level),
+        reference=next((line for line in lines if line.name == FULL), None),
+        methods=tuple(line for line in several if line.name not in CONTROLS),
+        controls=tuple(line for line in several if line.name in CONTROLS),
+        one_level=tuple(line for line in lines if line.name not in {FULL, *has_levels}),
         notes=tuple(f"{reason} ({_shortened(where)})" for reason, where in notes.items()),
     )
 
 
 def _cell(
-    row: SummaryRow | None,
-    measure: Measure,
-    highest: float,
-    notes: dict[str, list[str]],
-    where: str,
-    examples: str,
+    row: SummaryRow | None, measure: Measure, highest: float, notes: dict[str, list[str]], where: str, examples: str
 ) -> TableCell:
     value = None if row is None else measure.value(row)
     if row is None or value is None:
@@ -225,7 +183,7 @@ def _cell(
     return TableCell(
         text=share_as_count(row, measure) or measure.text(value),
         detail=_detail(row, measure),
-        heat=heat_of(value, highest),
+        heat=round(value / highest, 3) if highest > 0 else 0.0,
         sort=value,
         mark=mark_of(row, measure),
         bars=_bars(layers),
@@ -243,11 +201,6 @@ def _detail(row: SummaryRow, measure: Measure) -> str:
     return interval_text(measure.interval(row), measure.factor, 0 if measure.factor > 1 else measure.digits)
 
 
-def _coverage(row: SummaryRow) -> str:
-    coverage = SLOT_COVERAGE.value(row)
-    return "–" if coverage is None else f"{coverage:.2f}"
-
-
 def _size(row: SummaryRow) -> str:
     tokens = KEPT_TOKENS.value(row)
     return "–" if tokens is None else f"{tokens:.0f}, {size_text(KV_BYTES.value(row))}"
@@ -255,7 +208,10 @@ def _size(row: SummaryRow) -> str:
 
 # Under each value of a table, where that is not its interval: what it is, and how it is written.
 BESIDE: Mapping[str, tuple[str, Callable[[SummaryRow], str]]] = {
-    GER.name: ("slot coverage of the evidence; the bars are the GER of each layer taken alone", _coverage),
+    GER.name: (
+        "slot coverage of the evidence; the bars are the GER of each layer taken alone",
+        lambda row: "–" if (coverage := SLOT_COVERAGE.value(row)) is None else f"{coverage:.2f}",
+    ),
     REALISED_RATIO.name: ("mean tokens read in a head, mean bytes held for one context", _size),
 }
 
@@ -267,8 +223,5 @@ def _shortened(places: Sequence[str], most: int = 12) -> str:
 
 def _bars(layers: Sequence[float]) -> str:
     """Draws a small bar chart as an SVG path, whose strokes are the bars."""
-    return "".join(
-        f"M{index} {BAR_HEIGHT}V{round(BAR_HEIGHT * (1 - share), 1):g}"
-        for index, share in enumerate(layers)
-        if share > 0
-    )
+    heights = {layer: f"{round(BAR_HEIGHT * (1 - share), 1):g}" for layer, share in enumerate(layers) if share > 0}
+    return "".join(f"M{layer} {BAR_HEIGHT}V{height}" for layer, height in heights.items())

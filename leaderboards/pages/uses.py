@@ -7,31 +7,12 @@ from math import inf
 from statistics import fmean
 
 from leaderboards.aggregate.lead import full_by_task, lead_of
-from leaderboards.aggregate.row import (
-    ALL_TASKS,
-    FEW_CONTEXTS,
-    KEPT_TOKENS,
-    KV_BYTES,
-    NEXT_TOKENS,
-    OBEYED,
-    RIGHT,
-)
-from leaderboards.boards.declaration import TableCell, TableRow, blank_sign
-from leaderboards.boards.safe_ratio import (
-    CHANCE,
-    SAFE_RATIO,
-    UNSAFE_FROM,
-    SafeRatio,
-    loses,
-    lowest,
-    of_bytes,
-    unsafe_from,
-)
-from leaderboards.metrics import Measure
+from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES, NEXT_TOKENS, OBEYED, RIGHT
+from leaderboards.boards.declaration import TableCell, TableRow, blank_reasons
+from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, SafeRatio, lowest, one_level, unsafe_from
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
-from leaderboards.statistics.text import range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
@@ -50,7 +31,7 @@ USES: Mapping[str, tuple[str, ...]] = {
     "system prompt": ("instructions", "ifeval"),
     "arithmetic": ("arithmetic", "gsm8k"),
 }
-SCALES = {RIGHT: ("", " % right"), OBEYED: ("", " % obeyed"), NEXT_TOKENS: ("", " % of next tokens")}
+SCALES = {RIGHT: " % right", OBEYED: " % obeyed", NEXT_TOKENS: " % of next tokens"}
 NOT_RUN, NOT_SHOWN = "not run", "not shown"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
@@ -70,31 +51,21 @@ DEFINITION = Definition(
 
 @dataclass(frozen=True)
 class Use:
-    """A column of the matrix."""
-
     name: str
     tasks: tuple[str, ...]  # those of the results that the model masters; all of them where it masters none
     left_out: tuple[str, ...]  # those that it does not master, of the others
     contexts: int  # of the task, and of its leading measure, that has the fewest
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
     full: float | None  # of the measure that leads, in percent: what the full cache has, mean over its tasks
-    measure: Measure  # that leads
+    scale: str  # behind that number
 
     @property
-    def scale(self) -> tuple[str, str]:
-        """Returns what stands before and behind the number of the full cache."""
-        return SCALES[self.measure]
-
-    @property
-    def few(self) -> bool:
-        """Tells whether there are too few contexts for a verdict to be trusted, whose colour is muted then."""
+    def few(self) -> bool:  # contexts for a verdict to be trusted, whose colour is muted then
         return self.contexts < FEW_CONTEXTS
 
 
 @dataclass(frozen=True)
 class UseCell(TableCell):
-    """A cell of the matrix."""
-
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
     unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
 
@@ -107,15 +78,11 @@ class UseCell(TableCell):
 
     @property
     def may_be_chance(self) -> bool:
-        """Tells whether its ratio is higher than that."""
         return self.sort is not None and self.sort > self.highest_sure
 
 
 @dataclass(frozen=True)
-class UseLine:
-    """A row of the matrix."""
-
-    name: str  # of its policy
+class UseLine(TableRow):
     cells: tuple[UseCell, ...]
 
 
@@ -130,17 +97,13 @@ class UseMatrix:
     adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
 
     @property
-    def contexts(self) -> str:
-        """Writes how many contexts its uses have."""
-        return _span(self.uses)
-
-    @property
     def few(self) -> str:
         """Warns of uses with few contexts; empty where there are enough."""
         few = [use for use in self.uses if use.few]
         if not few:
             return ""
-        contexts, names = _span(few), ", ".join(use.name for use in few)
+        counts, names = [use.contexts for use in few], ", ".join(use.name for use in few)
+        contexts = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
         which = "each use" if len(few) == len(self.uses) > 1 else names
         has_verdicts = any(not cell.reason for line in (*self.methods, *self.controls) for cell in line.cells)
         hatched = ": verdicts say little, and their cells are hatched" if has_verdicts else ""
@@ -148,13 +111,8 @@ class UseMatrix:
 
     @property
     def reasons(self) -> list[str]:
-        """Says why cells are blank, each reason once with its columns, and what is said of a policy."""
-        columns: dict[str, dict[str, None]] = {}
-        for line in (*self.methods, *self.controls):
-            for use, cell in zip(self.uses, line.cells, strict=True):
-                if cell.reason:
-                    columns.setdefault(cell.reason, {})[use.name] = None
-        blank = [f"{blank_sign(reason)} in {', '.join(names)}: {reason}" for reason, names in columns.items()]
+        """Says why cells are blank, which tasks are left out, and what is said of a policy."""
+        blank = blank_reasons([use.name for use in self.uses], (*self.methods, *self.controls))
         left_out = [
             f"left out of {use.name}: {', '.join(use.left_out)}, not mastered" for use in self.uses if use.left_out
         ]
@@ -171,31 +129,23 @@ def uses_of(results: Results) -> tuple[Use, ...]:
     """Returns the uses that the tasks of some results stand for, in the order of their declaration."""
     names = {task: use for use, tasks in USES.items() for task in tasks}
     tasks_by_use: dict[str, list[str]] = {use: [] for use in USES}
+    contexts: dict[str, int] = {}
+    for row in results.rows:
+        contexts[row.task] = max(contexts.get(row.task, 0), row.fewest_contexts)
     for task in results.tasks:
         tasks_by_use.setdefault(names.get(task, task), []).append(task)
-
-    def fewest(tasks: Sequence[str]) -> int:
-        return min(max(row.fewest_contexts for row in results.rows if row.task == task) for task in tasks)
-
     full = {row.task: row for row in results.rows if row.policy == FULL}
     lengths = {task: tokens for task, row in full.items() if (tokens := KEPT_TOKENS.value(row))}
     heights = full_by_task(results.rows)
-    mastered = {
-        use: [task for task in tasks if task in results.mastered] or tasks for use, tasks in tasks_by_use.items()
-    }
-    return tuple(
-        Use(
-            name,
-            tuple(tasks),
-            tuple(task for task in tasks_by_use[name] if task not in tasks),
-            fewest(tasks),
-            _mean_of(lengths, tasks),
-            _mean_of(heights, tasks),
-            lead_of(full.get(tasks[0])).measures[0],
-        )
-        for name, tasks in mastered.items()
-        if tasks
-    )
+    uses = []
+    for name, all_tasks in tasks_by_use.items():
+        if tasks := [task for task in all_tasks if task in results.mastered] or all_tasks:
+            left_out = tuple(task for task in all_tasks if task not in tasks)
+            fewest = min(contexts[task] for task in tasks)
+            means = _mean_of(lengths, tasks), _mean_of(heights, tasks)
+            scale = SCALES[lead_of(full.get(tasks[0])).measures[0]]
+            uses.append(Use(name, tuple(tasks), left_out, fewest, *means, scale))
+    return tuple(uses)
 
 
 def _mean_of(by_task: Mapping[str, float], tasks: Sequence[str]) -> float | None:
@@ -212,23 +162,19 @@ def kind_of(results: Results) -> LevelKind:
 def use_matrix(results: Results) -> UseMatrix:
     """Takes the safe ratios of the standings; policies stand in the order of the board."""
     uses, kind = uses_of(results), kind_of(results)
-    order = [line.name for line in _board_lines(results)]
-    masking = _masking(results)
-    boards = [board for (mode, _), board in results.boards.items() if mode == results.mode]
-    lines = [
-        UseLine(
-            policy,
-            tuple(_cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}, kind) for use in uses),
-        )
-        for policy in order
-        if policy != FULL
-    ]
+    order = _policies(results)
+    standings = [(task, one) for (_, task), of_board in results.standings.items() for one in of_board]
+    safe = {(task, one.policy): one[SAFE_RATIO] for task, one in standings}
+    lines = []
+    for policy in (policy for policy in order if policy != FULL):
+        by_use = [{task: safe.get((task, policy), Blank(NOT_RUN)) for task in use.tasks} for use in uses]
+        lines.append(UseLine(policy, tuple(_cell(by_task, kind) for by_task in by_use)))
     return UseMatrix(
         uses,
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
-        masking,
-        frozenset(policy for policy in order if any(board.is_adapted(policy) for board in boards)),
+        _masking(results),
+        frozenset[str]().union(*(board.adapted for board in results.boards.values())),
     )
 
 
@@ -243,34 +189,19 @@ def _masking(results: Results) -> frozenset[str]:
     return frozenset(policy for policy, share in freed.items() if share < A_LITTLE)
 
 
-def _board_lines(results: Results) -> Sequence[TableRow]:
-    task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
-    board = results.boards.get((results.mode, task))
-    if board is None:
-        return [TableRow(policy, ()) for policy in distinct(row.policy for row in results.rows)]
-    return (*board.methods, *board.controls)
-
-
-def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank:
-    """Returns the safe ratio of a policy in a task, or why there is none."""
-    for standing in results.standings.get((results.mode, task), ()):
-        if standing.policy == policy:
-            return standing[SAFE_RATIO]
-    return Blank(NOT_RUN)
-
-
-def _span(uses: Sequence[Use]) -> str:
-    return range_text([use.contexts for use in uses])
+def _policies(results: Results) -> list[str]:
+    board = results.boards.get((results.mode, results.shown[0]))
+    lines = (*board.methods, *board.controls) if board else results.rows
+    return distinct(line.name if isinstance(line, TableRow) else line.policy for line in lines)
 
 
 def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
-    """Makes the cell of a use: what is safe in each of its tasks. Levels of another ``kind`` than most policies have
-    are named."""
+    """Makes the cell of a use, safe in each of its tasks; levels of another ``kind`` than the usual one are named."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
     unsafe = unsafe_from(safe)
-    lines = (loses(safe), of_bytes(safe), CHANCE if safe.may_be_chance else "", unsafe)
+    lines = (*reversed(one_level(safe)), CHANCE if safe.may_be_chance else "", unsafe)
     what = "" if safe.kind in (kind.name, None) else f"{safe.kind} "
     return UseCell(
         f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome,

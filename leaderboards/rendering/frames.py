@@ -17,8 +17,6 @@ SMALLEST_STEP = 1e-3  # of numbers that are short enough for ten ticks
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a frame."""
-
     title: str
     ticks: tuple[float, ...]
     first: float  # where it begins
@@ -44,8 +42,7 @@ class Axis:
 
     @classmethod
     def from_values(cls, title: str, values: Sequence[float], steps: int = 5, top: float = 1.0) -> Self:
-        """Makes an axis from 0, or the lowest value below it, to the highest, in round steps. ``top``: where it ends if
-        all values are 0."""
+        """Makes an axis in round steps from 0, or the lowest value below, to the highest, or ``top`` if all are 0."""
         low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
         rough = (high - low or top) / steps
         power = 10.0 ** math.floor(math.log10(rough))
@@ -56,8 +53,7 @@ class Axis:
 
     @classmethod
     def over(cls, levels: Sequence[Level]) -> Self:
-        """Makes an axis of the levels of the first kind: on a scale that doubles, as papers choose budgets, or from 0
-        on."""
+        """Makes an axis of the levels of the first kind: doubling, as papers choose budgets, or from 0 on."""
         first = min(set(levels) - {UNTREATED}, default=UNTREATED)
         kind, values = first.declared, sorted({level.value for level in levels if level.kind == first.kind})
         if kind.doubling:
@@ -74,18 +70,15 @@ class Axis:
         return level != UNTREATED and self.kind is not None and self.kind.name == level.kind
 
     @property
-    def origin(self) -> float | None:
-        """Returns the place of the untreated cache, if it has one."""
+    def origin(self) -> float | None:  # the place of the untreated cache
         return self.kind.nothing if self.kind is not None and self.kind.has_origin else None
 
     @property
-    def doubling(self) -> bool:
-        """Tells whether equal steps along it are factors of 2."""
+    def doubling(self) -> bool:  # equal steps along it are factors of 2
         return self.kind is not None and self.kind.doubling
 
     @property
     def ticks_inside(self) -> list[float]:
-        """Returns the ticks between its ends."""
         return [tick for tick in self.ticks if self.first <= tick <= self.last]
 
     def share(self, value: float) -> float:
@@ -96,38 +89,16 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Box:
-    """The size of a drawing on a page and where its axes lie in it, in pixels from the upper left corner."""
-
-    width: float
-    height: float
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-
-# A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
-CURVE = Box(324.0, 237.6, left=27.54, top=7.128, right=317.52, bottom=207.9)
-
-
-@dataclass(frozen=True)
 class Frame:
     """Two axes with little ink. On a page the title of the vertical one stands above the drawing, in print beside."""
 
     horizontal: Axis
     vertical: Axis
     corner: str = ""  # what the upper left corner of the drawing is
-    box: Box = CURVE  # that it has on a page
-
-    def share(self, place: tuple[float, float]) -> tuple[float, float]:
-        """Returns how far along each axis a place is."""
-        return self.horizontal.share(place[0]), self.vertical.share(place[1])
 
 
 Place = tuple[float, float]  # in the units of the axes
 FAINT = 0.08  # opacity of the area around a line
-BEHIND = 1  # the depth of what lies under all lines
 HOLLOW = {FULL: "*", ORACLE: "o", RANDOM: "s", RECENCY: "D"}  # the dots of controls
 
 
@@ -138,10 +109,6 @@ class PolicyLine:
     style: LineStyle
     places: tuple[Place, ...]
 
-    @property
-    def depth(self) -> int:
-        return _depth(self.style)
-
 
 @dataclass(frozen=True)
 class Dots:
@@ -149,10 +116,6 @@ class Dots:
 
     style: LineStyle
     places: tuple[Place, ...]
-
-    @property
-    def depth(self) -> int:
-        return _depth(self.style)
 
     @property
     def shape(self) -> str:
@@ -166,32 +129,25 @@ class Band:
     style: LineStyle
     outline: tuple[Place, ...]
     opacity: float = FAINT
-    depth: int = BEHIND
 
     @classmethod
     def between(
-        cls,
-        style: LineStyle,
-        x: tuple[float, ...],
-        low: tuple[float, ...],
-        high: tuple[float, ...],
-        opacity: float = FAINT,
-    ) -> "Band":
+        cls, style: LineStyle, x: Sequence[float], low: Sequence[float], high: Sequence[float], opacity: float = FAINT
+    ) -> Self:
         return cls(style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))), opacity)
 
 
 @dataclass(frozen=True)
 class Region:
-    """A rectangle that is set off."""
-
     low: Place  # its lower left corner
     high: Place  # its upper right corner
-    depth: int = BEHIND
 
 
 Mark = PolicyLine | Dots | Band | Region
 
 
-def _depth(style: LineStyle) -> int:
-    """Returns the depth of a line: lines of controls lie under those of methods."""
-    return 2 if style.control else 3
+def depth(mark: Mark) -> int:
+    """Returns 1 for what lies under all lines, 2 for lines of controls, and 3 for those of methods above them."""
+    if isinstance(mark, Band | Region):
+        return 1
+    return 2 if mark.style.control else 3

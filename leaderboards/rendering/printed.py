@@ -4,14 +4,12 @@ import math
 import re
 import textwrap
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from leaderboards.errors import LeaderboardError
-from leaderboards.rendering.frames import INK, Axis, Band, Dots, Frame, Mark, PolicyLine, Region
-from leaderboards.rendering.style import LineStyle
+from leaderboards.rendering.frames import INK, Band, Frame, Mark, PolicyLine, Region, depth
 from policies.declaration.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -49,42 +47,39 @@ class Paper:
             raise LeaderboardError(f"'{width}' is no width of a figure: give one such as 3.25in, 8cm or 82mm")
         return cls(inches, headed)
 
-    def heading(self, text: str) -> str:
-        """Returns a heading in lines that are no wider than the figure, or nothing."""
-        return self.lower_label(text) if self.headed else ""
-
-    def lower_label(self, text: str) -> str:
-        """Returns the label of the lower axis in lines that are no wider than the figure."""
-        return textwrap.fill(text, int(self.width * LETTERS))
-
-    @staticmethod
-    def upright_label(text: str, height: float) -> str:
-        """Returns the label of an upright axis in lines that are no longer than ``height``, in inches."""
-        return textwrap.fill(text, max(1, int(height * LETTERS)))
-
 
 USUAL = Paper()
 
 
 def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: str, paper: Paper) -> None:
     """Draws with a legend of all policies; the format is that of the suffix: svg, png or pdf. ``salt``: makes ids that
-    are the same in every process."""
-    with print_settings(salt):
+    are the same in every process. Without a date, so that the same values give the same bytes."""
+    settings = {
+        "svg.fonttype": "none",
+        "text.parse_math": False,  # a name with two dollars is no formula
+        "pdf.fonttype": 42,  # TrueType, whole: journals refuse the outlines that are the default
+        "svg.hashsalt": salt,
+        "font.size": 9.0,
+        "axes.linewidth": 0.8,
+        "path.simplify": False,
+    }
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    with matplotlib.rc_context(settings):
         figure = figures.Figure(layout="constrained")
         axes = figure.add_subplot()
         _dress(axes, frame)
         named: set[str] = set()
         for mark in marks:
             _add(axes, mark, named)
-        axes.set_xlabel(paper.lower_label(frame.horizontal.title), color=INK, labelpad=4)
-        upright = paper.upright_label(frame.vertical.title, SHAPE * paper.width)
-        axes.set_ylabel(upright, color=INK, labelpad=4)
-        axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
+        axes.set_xlabel(_folded(frame.horizontal.title, paper.width), color=INK, labelpad=4)
+        axes.set_ylabel(_folded(frame.vertical.title, SHAPE * paper.width), color=INK, labelpad=4)
+        if paper.headed:
+            axes.set_title(_folded(heading, paper.width), loc="left", color=INK, fontsize="medium")
         handles, labels = axes.get_legend_handles_labels()
         figure.set_size_inches(paper.width, SHAPE * paper.width)
-        lines_of_legend = math.ceil(len(labels) / _add_legend(figure, handles, labels))
-        figure.set_size_inches(paper.width, 0.5 + SHAPE * paper.width + LEGEND_LINE * lines_of_legend)
-        write_figure(figure, path)
+        count = math.ceil(len(labels) / _add_legend(figure, handles, labels))
+        figure.set_size_inches(paper.width, 0.5 + SHAPE * paper.width + LEGEND_LINE * count)
+        figure.savefig(path, dpi=DOTS, metadata=undated)
 
 
 def _add_legend(figure: "Figure", handles: Sequence[Any], labels: Sequence[str]) -> int:
@@ -98,31 +93,20 @@ def _add_legend(figure: "Figure", handles: Sequence[Any], labels: Sequence[str])
     return count
 
 
-def write_figure(figure: "Figure", path: Path) -> None:
-    """Writes a figure. It has no date: the same values give the same bytes."""
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    figure.savefig(path, dpi=DOTS, metadata=undated)
-
-
-def print_settings(salt: str) -> AbstractContextManager[None]:
-    """Applies the settings in which a figure is made and saved."""
-    settings = {
-        "svg.fonttype": "none",
-        "text.parse_math": False,  # a name with two dollars is no formula
-        "pdf.fonttype": 42,  # TrueType, whole: journals refuse the outlines that are the default
-        "svg.hashsalt": salt,
-        "font.size": 9.0,
-        "axes.linewidth": 0.8,
-        "path.simplify": False,
-    }
-    context: AbstractContextManager[None] = matplotlib.rc_context(settings)
-    return context
+def _folded(text: str, inches: float) -> str:
+    """Breaks a text into lines that are no longer than so many inches."""
+    return textwrap.fill(text, max(1, int(inches * LETTERS)))
 
 
 def _dress(axes: "Axes", frame: Frame) -> None:
-    _scale(axes, frame.horizontal, frame.vertical)
-    axes.set_xticks(frame.horizontal.ticks, [f"{tick:g}" for tick in frame.horizontal.ticks])
-    axes.set_yticks(frame.vertical.ticks, [f"{tick:g}" for tick in frame.vertical.ticks])
+    horizontal, vertical = frame.horizontal, frame.vertical
+    if horizontal.doubling:
+        axes.set_xscale("log", base=2)
+        axes.minorticks_off()
+    axes.set_xlim(horizontal.first, horizontal.last)
+    axes.set_ylim(vertical.first, vertical.last)
+    axes.set_xticks(horizontal.ticks, [f"{tick:g}" for tick in horizontal.ticks])
+    axes.set_yticks(vertical.ticks, [f"{tick:g}" for tick in vertical.ticks])
     axes.tick_params(colors=INK, length=0, pad=5)
     axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6, clip_on=False)
     axes.set_axisbelow(True)
@@ -132,48 +116,28 @@ def _dress(axes: "Axes", frame: Frame) -> None:
         axes.text(0.012, 0.985, frame.corner, transform=axes.transAxes, color=INK, va="top", fontsize=8.5)
 
 
-def _scale(axes: "Axes", horizontal: Axis, vertical: Axis) -> None:
-    if horizontal.doubling:
-        axes.set_xscale("log", base=2)
-        axes.minorticks_off()
-    axes.set_xlim(horizontal.first, horizontal.last)
-    axes.set_ylim(vertical.first, vertical.last)
-
-
 def _add(axes: "Axes", mark: Mark, named: set[str]) -> None:
     """Puts a mark on the axes, whose own methods would also guess units and limits. ``named``: the policies that the
-    legend has already."""
-    match mark:
-        case PolicyLine(style, places):
-            looks: Any = {"linestyle": (0, style.dashes) if style.dashes else "-", "linewidth": style.width}
-            looks |= {"marker": style.marker or None, "markersize": 4.2, "markeredgewidth": 0}
-            _add_line(axes, mark, places, "policy", style, label=_label(style, named), **looks)
-        case Dots(style, places):
-            looks = {"marker": mark.shape, "markersize": 5.0, "markeredgewidth": 0}
-            if style.control:
-                looks = {"marker": mark.shape, "fillstyle": "none", "markersize": 4, "markeredgewidth": 0.9}
-            _add_line(axes, mark, places, "policy", style, linestyle="", label=_label(style, named), **looks)
-        case Band(style, outline, opacity):
-            looks = {"facecolor": style.colours[0], "alpha": opacity, "linewidth": 0, "clip_on": False}
-            band = patches.Polygon(outline, zorder=mark.depth, **looks)
-            band.set_gid(f"band:{style.index}")
-            axes.add_artist(band)
-        case Region(low, high):
-            looks = {"color": INK, "alpha": 0.12, "linewidth": 0}
-            axes.fill_between([low[0], high[0]], low[1], high[1], **looks)
-
-
-def _add_line(
-    axes: "Axes", mark: Mark, places: Sequence[tuple[float, float]], kind: str, style: LineStyle, **looks: Any
-) -> None:
-    x, y = zip(*places, strict=True)
-    looks |= {"color": style.colours[0], "clip_on": False, "zorder": mark.depth, "gid": f"{kind}:{style.index}"}
-    axes.add_artist(lines.Line2D(x, y, **looks))
-
-
-def _label(style: LineStyle, named: set[str]) -> str:
-    """Returns what the legend says of a mark: a line that is in pieces stands there once."""
-    if style.policy in named:
-        return "_"
+    legend has already: a line that is in pieces stands there once."""
+    if isinstance(mark, Region):
+        (left, below), (right, above) = mark.low, mark.high
+        axes.fill_between([left, right], below, above, color=INK, alpha=0.12, linewidth=0)
+        return
+    style = mark.style
+    if isinstance(mark, Band):
+        looks: dict[str, Any] = {"facecolor": style.colours[0], "alpha": mark.opacity, "linewidth": 0, "clip_on": False}
+        band = patches.Polygon(mark.outline, zorder=depth(mark), **looks)
+        band.set_gid(f"band:{style.index}")
+        axes.add_artist(band)
+        return
+    if isinstance(mark, PolicyLine):
+        looks = {"linestyle": (0, style.dashes) if style.dashes else "-", "linewidth": style.width}
+        looks |= {"marker": style.marker or None, "markersize": 4.2, "markeredgewidth": 0}
+    elif style.control:
+        looks = {"marker": mark.shape, "fillstyle": "none", "markersize": 4, "markeredgewidth": 0.9, "linestyle": ""}
+    else:
+        looks = {"marker": mark.shape, "markersize": 5.0, "markeredgewidth": 0, "linestyle": ""}
+    looks |= {"color": style.colours[0], "clip_on": False, "zorder": depth(mark), "gid": f"policy:{style.index}"}
+    label = "_" if style.policy in named else style.label
     named.add(style.policy)
-    return style.label
+    axes.add_artist(lines.Line2D(*zip(*mark.places, strict=True), label=label, **looks))

@@ -69,8 +69,6 @@ REPEAT_DASHES = (SOLID, (4.0, 1.5), (1.2, 1.2))
 
 @dataclass(frozen=True)
 class LineStyle:
-    """The look of the line of a policy."""
-
     policy: str
     index: int  # the place of the policy on the page, by which its line is found in the curves
     variable: str  # of the style sheet, that holds the colour
@@ -82,34 +80,26 @@ class LineStyle:
     adapted: bool = False  # it ran with other arguments than its paper's
 
     @property
-    def label(self) -> str:
-        """Returns the name in a printed legend."""
+    def label(self) -> str:  # in a printed legend
         return f"{self.policy} (adapted)" if self.adapted else self.policy
 
     @property
-    def marker_outline(self) -> str:
-        """Returns the outline of its marker around (0, 0), for the legend of the page."""
-        if not self.marker:
-            return ""
-        (right, down), path = marker_path(self.marker, LEGEND_MARKER)
-        return f"M{pixel_text(right, 2)} {pixel_text(down, 2)}{path}"
+    def marker_outline(self) -> str:  # for the legend of the page
+        return marker_path(self.marker, LEGEND_MARKER) if self.marker else ""
 
     @property
-    def dash_array(self) -> str:
-        """Returns the dashes as SVG writes them, in pixels."""
+    def dash_array(self) -> str:  # as SVG writes it, in pixels
         return " ".join(f"{dash * self.width:g}" for dash in self.dashes)
 
 
 def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
-    """Returns a style for each policy, in order of first appearance."""
     return policy_styles(row.policy for row in rows)
 
 
 def policy_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
-    """Returns a style for each policy, in order of first appearance. A policy has the same colour, marker and dashes on
-    every page, of every site, and in print, whatever else was run: defaults have a colour of their own each, and what
-    somebody brings has one that no built-in policy has. What is made of a known policy, such as ``snapkv+int4``, has
-    its colour."""
+    """Returns a style for each policy, in order of first appearance: the same on every page, of every site, and in
+    print. Defaults have a colour each, what somebody brings has one of its own, and what is made of a known policy,
+    such as ``snapkv+int4``, has its colour."""
     names = list(dict.fromkeys(policies))
     looks = _looks([name for name in names if name not in CONTROLS])
     return {name: _style(name, index, looks.get(name, (0, 0, 0))) for index, name in enumerate(names)}
@@ -121,7 +111,6 @@ def with_adapted(styles: Mapping[str, LineStyle], adapted: Collection[str]) -> d
 
 
 def named_styles(names: Sequence[str]) -> dict[str, LineStyle]:
-    """Returns a style for each of some names that are no policies."""
     return {name: _style(name, index, _look(index, len(SERIES_COLOURS))) for index, name in enumerate(names)}
 
 
@@ -129,8 +118,7 @@ Look = tuple[int, int, int]  # which colour, which marker, which dashes
 
 
 def _look(place: int, colours: int) -> Look:
-    """Returns the look of what has a place in some order: colours are taken in turn, and when all are taken again by
-    other markers and dashes."""
+    """Returns the look of a place in some order: colours in turn, then again by other markers and dashes."""
     repeat, colour = divmod(place, colours)
     return colour, (colour + repeat) % len(MARKERS), repeat % len(REPEAT_DASHES)
 
@@ -166,14 +154,24 @@ def _style(policy: str, index: int, look: Look) -> LineStyle:
         variable = "--ink-curve" if policy == FULL else "--control-curve"
         return LineStyle(policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True)
     colour, marker, dashes = look
-    return LineStyle(
-        *(policy, index, f"--series-{colour}", SERIES_COLOURS[colour], MARKERS[marker], REPEAT_DASHES[dashes]),
-        *(1.6, False),
-    )
+    marks = MARKERS[marker], REPEAT_DASHES[dashes]
+    return LineStyle(policy, index, f"--series-{colour}", SERIES_COLOURS[colour], *marks, 1.6, control=False)
+
+
+def marker_path(shape: str, size: float) -> str:
+    """Returns the outline of a marker around (0, 0) as an SVG path."""
+    (right, down), outline = _outline(shape, size)
+    return f"M{pixel_text(right, 2)} {pixel_text(down, 2)}{outline}"
+
+
+def markers_path(shape: str, size: float, places: Iterable[tuple[float, float]]) -> str:
+    """Returns the outlines of a marker around all places, in tenths of a pixel, as one path."""
+    (right, down), outline = _outline(shape, size)
+    return "".join(f"M{pixel_text(x + right)} {pixel_text(y + down)}{outline}" for x, y in places)
 
 
 @lru_cache(maxsize=64)
-def marker_path(shape: str, size: float) -> tuple[tuple[float, float], str]:
+def _outline(shape: str, size: float) -> tuple[tuple[float, float], str]:
     """Returns where the outline of a marker begins, from its middle, and how it goes on."""
     half = size / 2
     if shape not in CORNERS:

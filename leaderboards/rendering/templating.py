@@ -30,16 +30,9 @@ class Listing:
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
     """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
     code = "\n".join(_without_comments(_text(script)) for script in scripts)
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            style=Markup(_palette() + _text("page.css")),
-            script=Markup(code),
-            script_digest=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
-            **values,
-        )
-    )
+    style, digest = Markup(_palette() + _text("page.css")), base64.b64encode(hashlib.sha256(code.encode()).digest())
+    page = _environment().get_template(template)
+    return page.render(style=style, script=Markup(code), script_digest=digest.decode(), **values)
 
 
 @cache  # and with it what the templates are compiled to
@@ -70,8 +63,7 @@ def as_data(content: Any) -> Markup:
 
 
 def show_link(page: bytes, other: str) -> bytes:
-    """Returns the page with the link to another shown. Templates hide it as long as the other is not there, and give it
-    no address, which would lead nowhere."""
+    """Shows a link that templates hide, without an address, as long as the other page is not there."""
     return page.replace(
         f'<li hidden data-page="{other}"><a data-href='.encode(), f'<li data-page="{other}"><a href='.encode()
     )
@@ -91,15 +83,13 @@ def _palette() -> str:
     """Returns the colours of the curves as style-sheet variables, for light and for dark."""
     named = {f"--series-{number}": colours for number, colours in enumerate(SERIES_COLOURS)}
     named |= {"--control-curve": CONTROL_COLOUR, "--ink-curve": INK_COLOUR}
-    light = "".join(f"{name}:{colours[0]};" for name, colours in named.items())
-    dark = "".join(f"{name}:{colours[1]};" for name, colours in named.items())
+    light, dark = ("".join(f"{name}:{of[side]};" for name, of in named.items()) for side in (0, 1))
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
 
 
 def excerpt(text: str, marked: Iterable[Range], around: int, longest: int) -> list[Range]:
     """Returns stretches of whole words, in order and without overlap, that hold the marked ranges with ``around``
-    characters on either side. A text of up to ``longest`` characters is left whole, and of one without marked ranges
-    the first ``longest`` are taken."""
+    characters on either side. A text of up to ``longest`` is left whole; without ranges its beginning is taken."""
     if len(text) <= longest:
         return [(0, len(text))]
     stretches: list[Range] = []

@@ -12,11 +12,8 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def consensus(top: npt.NDArray[np.integer]) -> FloatArray:
-    """Returns the distinct top-attended tokens over the heads, by layer: 1 / heads where all heads agree, 1 where no
-    two do [arXiv 2603.01426, which writes it so, low for agreement].
-
-    ``top``: shape (layers, heads), the token that each head attends to most. Returns shape (layers,).
-    """
+    """Returns the distinct top-attended tokens over the heads, shape (layers,): 1 / heads where all agree, 1 where no
+    two do [arXiv 2603.01426]. ``top``: shape (layers, heads), the token that each head attends to most."""
     ordered = np.sort(top, axis=1)
     distinct: FloatArray = (1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)) / top.shape[1]
     return distinct
@@ -30,18 +27,13 @@ def chance_of_consensus(heads: int, tokens: FloatArray) -> FloatArray:
 
 def agreement(top: npt.NDArray[np.integer]) -> FloatArray:
     """Returns the largest share of heads that look at one token, by layer: 1 where all agree, at least 1 / heads.
-
-    ``top``: as for :func:`consensus`, of which it is the other end: heads may agree but for a few that differ.
-    """
+    ``top``: as for :func:`consensus`, of which it is the other end."""
     return np.array([np.unique(layer, return_counts=True)[1].max() / len(layer) for layer in top])
 
 
 def jaccard(keep: npt.NDArray[np.bool_]) -> FloatArray:
-    """Returns the mean over pairs of heads of the tokens that both keep over those that either keeps, by layer.
-
-    ``keep``: bool (layers, heads, tokens). Returns shape (layers,), NaN for a single head. Two heads that keep nothing
-    are alike: 1.
-    """
+    """Returns the tokens that both of two heads keep over those that either keeps, mean over pairs, shape (layers,):
+    NaN for a single head, 1 of two that keep nothing. ``keep``: bool (layers, heads, tokens)."""
     sets = keep.astype(np.float64)
     both = sets @ sets.transpose(0, 2, 1)
     sizes = sets.sum(axis=2)
@@ -53,11 +45,8 @@ def jaccard(keep: npt.NDArray[np.bool_]) -> FloatArray:
 
 def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
     """Returns Fleiss' kappa of the heads of each layer, that "rate" each token as kept or not: 1 where all heads keep
-    the same, 0 at chance, less where they avoid each other's choice.
-
-    ``keep``: bool (layers, heads, tokens). Returns shape (layers,), NaN where all is kept or nothing, since then no
-    choice was made [J. L. Fleiss, Psychological Bulletin 76 (1971) 378-382].
-    """
+    the same, 0 at chance, NaN where all is kept or nothing. ``keep``: bool (layers, heads, tokens). [J. L. Fleiss,
+    Psychological Bulletin 76 (1971) 378-382]"""
     heads = keep.shape[1]
     kept = keep.sum(axis=1)
     made = (kept.any(axis=1)) & ~(kept == heads).all(axis=1)
@@ -68,12 +57,10 @@ def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
 
 
 def slope(by_layer: FloatArray) -> float:
-    """Returns how much the mean of the late half of the layers is above that of the early half; an odd middle layer is
-    in neither. Chance: 0. Claim R6 is about its sign."""
+    """Returns how much the mean of the late half of the layers is above that of the early half, NaN of one layer; an
+    odd middle layer is in neither. Chance: 0. Claim R6 is about its sign."""
     half = len(by_layer) // 2
-    if half == 0:
-        return float("nan")
-    return float(by_layer[-half:].mean() - by_layer[:half].mean())
+    return float(by_layer[-half:].mean() - by_layer[:half].mean()) if half else float("nan")
 
 
 def reads_span(top: npt.NDArray[np.integer], span: Sequence[int]) -> npt.NDArray[np.bool_]:

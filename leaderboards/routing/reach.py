@@ -1,12 +1,12 @@
 """Finds routes through attention from tokens of the context to the place where the answer is written.
 
-Nodes are (layer, token), layer 0 before the first layer. Each layer has the edges of
-:class:`Edges` and one from every token to itself, its residual stream. "Storage,
-accessibility, use" are told apart as in arXiv 2603.01426, which gives no algorithm.
+Nodes are (layer, token), layer 0 before the first layer. A layer leads from (layer, key) to (layer + 1, query) along
+:class:`Edges`, and from every token to itself, its residual stream. Tokens are numbered through: those of the context
+from 0 on, then those of the question and of the answer. "Storage, accessibility, use" are told apart as in arXiv
+2603.01426, which gives no algorithm.
 
-Widths are products of the edges of one layer after the other with a vector over tokens, from the sink back to layer 0:
-of largest and smallest. One pass answers for all tokens at once, and for every threshold of an edge: a token is reached
-at each up to its width.
+One pass from the sink back to layer 0 answers for all tokens at once, and for every threshold of an edge: a token is
+reached at each up to its width.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-# Nodes are (layer, token). Tokens are numbered through: those of the context, from 0 on, and behind them those of the
-# question and of the answer. A layer leads from (layer, key) to (layer + 1, query).
-
+FloatArray = npt.NDArray[np.float64]
 EPSILON = 0.01  # of a query's attention: less is no edge
+# The thresholds of a curve: that of an edge, and stricter ones.
+EPSILONS = (EPSILON, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 
 
 @dataclass(frozen=True)
 class Edges:
-    """Holds the pairs of one layer in which some head gives a key at least a share epsilon of a query's attention.
-
-    ``queries``, ``keys``: int (edges,), numbers of tokens. ``strongest``: float (edges,), the largest attention of any
-    head of the layer. A pair is there once.
-    """
+    """Holds the pairs of one layer in which some head gives a key at least a share epsilon of a query's attention, each
+    once. ``queries``, ``keys``: int (edges,), numbers of tokens. ``strongest``: float (edges,), the largest attention
+    of any head."""
 
     queries: npt.NDArray[np.int32]
     keys: npt.NDArray[np.int32]
@@ -47,19 +45,9 @@ def joined(parts: Sequence[Edges]) -> Edges:
     return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-FloatArray = npt.NDArray[np.float64]
-
-
-# The thresholds of a curve: that of an edge, and stricter ones.
-EPSILONS = (EPSILON, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-
-
 def widest(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> FloatArray:
-    """Returns of each node the largest smallest edge of any path to the sink: float (layers + 1, tokens).
-
-    ``sink``: a token, or several, of which one is enough. The first row says it of the tokens themselves; tokens that
-    are neither read nor the sink reach nothing. A residual edge is 1 wide; 0 where there is no path.
-    """
+    """Returns of each node the largest smallest edge of any path to the sink, a token or any of several: float (layers
+    + 1, tokens), the first row of the tokens themselves. A residual edge is 1 wide; 0 where there is no path."""
     width = np.zeros((len(layers) + 1, tokens))
     width[-1, sink] = 1.0
     for number, edges in reversed(list(enumerate(layers))):

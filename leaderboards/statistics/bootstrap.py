@@ -21,6 +21,7 @@ LEVEL = 0.95
 # have normally distributed means; tests/statistics/test_statistics.py simulates some of them again.
 COVERAGE = {2: 51, 3: 75, 4: 81, 5: 84, 6: 86, 7: 87, 8: 89, 9: 89, 10: 90, 12: 91, 16: 92}
 DIGITS = 9  # of a measure, beyond which values differ by the noise of sums alone
+FLAT = 10.0**-DIGITS
 
 
 def resampled_means(
@@ -31,11 +32,8 @@ def resampled_means(
     weights: FloatArray | None = None,
 ) -> FloatArray | None:
     """Returns the mean over questions of each resample, shape (resamples,); with ``weights`` the sum of the values over
-    that of the weights, NaN where that is 0.
-
-    Policies that answered the same contexts meet the same resamples under one seed. A mean over tasks is resampled by
-    averaging these arrays, drawn with one seed for each task.
-    """
+    that of the weights, NaN where that is 0. Under one seed the same contexts meet the same resamples; a mean over
+    tasks averages these arrays, with a seed for each task."""
     sums = cluster_sums(np.asarray(values, dtype=np.float64), np.asarray(clusters), weights)
     return resampled_ratios(sums, seed, resamples) if sums.shape[1] > 1 else None
 
@@ -43,8 +41,7 @@ def resampled_means(
 def cluster_sums(
     values: FloatArray, clusters: NDArray[np.str_] | NDArray[np.intp], weights: FloatArray | None = None
 ) -> FloatArray:
-    """Adds up the values of each cluster that are known, and counts them or adds up their weights, shape (2,
-    clusters)."""
+    """Adds up the known values of each cluster, and their weights, which are 1 by default, shape (2, clusters)."""
     known = ~np.isnan(values)
     counted = None if weights is None else weights[known]
     of_known = clusters[known]
@@ -64,8 +61,7 @@ def resampled_ratios(sums: FloatArray, seed: int, resamples: int = RESAMPLES) ->
 
 @lru_cache(maxsize=256)  # the measures of a cell, and the cells of a task, are about the same contexts
 def _number_clusters(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
-    """Numbers clusters, an array of dtype ``kind`` as bytes, in their order: how many there are, and the number of
-    each."""
+    """Returns how many clusters an array of dtype ``kind``, given as bytes, has, and the number of each."""
     names, positions = np.unique(np.frombuffer(clusters, dtype=kind), return_inverse=True)
     return len(names), positions
 
@@ -77,29 +73,18 @@ def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float,
 
 
 def percentile_intervals(means: FloatArray, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
-    """Returns the same of each row of ``means``, shape (rows, resamples): both ends, each of shape (rows,)."""
+    """Returns both ends for each row of ``means``, shape (rows, resamples)."""
     # np.quantile finds the same two places, and takes ten times as long as the sorting to prepare for all others.
     ordered = np.sort(means, axis=1)
     return _quantile(ordered, (1 - level) / 2), _quantile(ordered, (1 + level) / 2)
 
 
 def _quantile(ordered: FloatArray, share: float) -> FloatArray:
-    """Returns the quantile ``share`` of each row, on the line between the two values nearest to it, as numpy's is."""
+    """Interpolates linearly between the two nearest values of each row, as numpy does."""
     place, rest = divmod(share * (ordered.shape[1] - 1), 1)
     below, above = ordered[:, int(place)], ordered[:, min(int(place) + 1, ordered.shape[1] - 1)]
     quantiles: FloatArray = below + rest * (above - below)
     return quantiles
-
-
-def discrete_interval(values: FloatArray, measured: float, level: float = LEVEL) -> tuple[float | None, float | None]:
-    """Returns the same of ranks or places, whose ends are among ``values``, as there is nothing between two of them;
-    widened to hold ``measured``, which resamples can leave out where chance moves it to one side alone. None of no
-    values."""
-    if not len(values):
-        return None, None
-    low = np.quantile(values, (1 - level) / 2, method="lower")
-    high = np.quantile(values, (1 + level) / 2, method="higher")
-    return min(float(low), measured), max(float(high), measured)
 
 
 def task_seed(seed: int, task: str) -> int:
@@ -110,23 +95,15 @@ def task_seed(seed: int, task: str) -> int:
 # Every policy at every ratio asks for the same weights, and drawing them is most of the work.
 @lru_cache(maxsize=16)
 def cluster_weights(clusters: int, seed: int, resamples: int) -> FloatArray:
-    """Counts how often each cluster is drawn in each resample, shape (resamples, clusters).
-
-    In memory cluster by cluster, so that a sum over clusters is a few long additions.
-    """
+    """Counts how often each cluster is drawn in each resample, shape (resamples, clusters)."""
     generator = np.random.default_rng(seed)
     drawn = generator.multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples)
-    weights = drawn.astype(np.float64, order="F")
+    weights = drawn.astype(np.float64, order="F")  # a sum over clusters is then a few long additions
     weights.flags.writeable = False
     return weights
 
 
 ENOUGH = 0.95  # of the resamples must have a value
-
-
-def interval_of(low: float | None, high: float | None) -> tuple[float, float] | None:
-    """Returns both ends, or None where there is no interval."""
-    return None if low is None or high is None else (low, high)
 
 
 @dataclass(frozen=True)
@@ -140,12 +117,12 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        return interval_of(self.low, self.high)
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
     @classmethod
     def of(cls, mean: float, resampled: FloatArray | None, n: int) -> Self:
-        """Estimates a mean with its interval. It leaves out resamples without a value (NaN); where they are many, there
-        is no interval, as the rest are not like them."""
+        """Leaves out resamples without a value (NaN); where they are many, there is no interval, as the rest are not
+        like them."""
         known = resampled[~np.isnan(resampled)] if resampled is not None else np.empty(0)
         enough = resampled is not None and 0 < len(known) >= ENOUGH * len(resampled)  # none of one cluster
         low, high = percentile_interval(known) if enough else (None, None)
@@ -171,8 +148,8 @@ class Resampler:
     weights: FloatArray
 
     @classmethod
-    def of(cls, count: int, seed: int = 0, resamples: int = RESAMPLES) -> Self:
-        return cls(np.concatenate([np.ones((1, count)), cluster_weights(count, seed, resamples)]))
+    def of(cls, count: int, seed: int = 0) -> Self:
+        return cls(np.concatenate([np.ones((1, count)), cluster_weights(count, seed, RESAMPLES)]))
 
     @property
     def count(self) -> int:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pandas import Categorical, DataFrame, factorize
 
 from policies.declaration.levels import Level
+from policies.declaration.names import FULL
 
 Array = NDArray[Any]
 FULL_PLACE = "full_place"
@@ -37,11 +38,9 @@ class Columns:
         return len(self.places)
 
     def where(self, mask: NDArray[np.bool_]) -> "Columns":
-        """Returns the rows that ``mask`` is true for."""
         return self if mask.all() else Columns(self.columns, self.places[mask])
 
     def at(self, places: NDArray[np.intp]) -> "Columns":
-        """Returns other records, by their places among all records."""
         return Columns(self.columns, places)
 
 
@@ -51,21 +50,18 @@ def groups(frame: DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...
         yield key if isinstance(key, tuple) else (key,), np.sort(places)
 
 
-def with_full(frame: DataFrame, full: str) -> DataFrame:
-    """Returns the records, each with the place of the policy ``full``'s record of the same question: -1 where there is
-    none."""
-    question = (
-        frame.groupby(["task", "mode", "example_id", "question_id"], sort=False, observed=True).ngroup().to_numpy()
-    )
-    is_full = (frame["policy"] == full).to_numpy()
+def with_full(frame: DataFrame) -> DataFrame:
+    """Returns the records, each with the place of the full cache's record of the same question; -1: there is none."""
+    by = ["task", "mode", "example_id", "question_id"]
+    question = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
+    is_full = (frame["policy"] == FULL).to_numpy()
     places = np.full(len(frame), -1, dtype=np.intp)
     places[question[is_full]] = np.flatnonzero(is_full)
     return frame.assign(**{FULL_PLACE: places[question]})
 
 
 def with_levels(records: DataFrame) -> DataFrame:
-    """Returns the records whose column ``level`` holds :class:`Level` as a category: they are grouped by it again and
-    again."""
+    """Returns the records whose column ``level`` holds :class:`Level` as a category, by which they are grouped."""
     (kinds, kind), (values, value) = factorize(records["level_kind"]), factorize(records["level"].astype(float))
     levels = {
         (row, column): Level(str(kind[row]), float(value[column]))

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 import numpy as np
 from scipy.special import ndtr, stdtr, stdtrit
 
-from leaderboards.statistics.bootstrap import DIGITS, RESAMPLES, FloatArray
+from leaderboards.statistics.bootstrap import FLAT, RESAMPLES, FloatArray
 
 ALPHA = 0.05
 LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
@@ -73,7 +73,7 @@ def bootstrap_p(resampled: FloatArray) -> float:
     counted = min(1.0, 2 * float(fewer + 1) / (len(resampled) + 1))
     if fewer:
         return counted
-    spread = max(float(np.std(resampled)), 10.0**-DIGITS)
+    spread = max(float(np.std(resampled)), FLAT)
     return min(counted, max(2 * float(ndtr(-abs(float(np.mean(resampled))) / spread)), LEAST_P))
 
 
@@ -104,7 +104,7 @@ class StudentTest:
         variances = np.array([task.var(ddof=1) / len(task) for task in values])
         mean, total = float(np.mean([task.mean() for task in values])), float(variances.sum())
         error = math.sqrt(total) / len(values)
-        if error < 10.0**-DIGITS:
+        if error < FLAT:
             return cls(mean, 0.0, float(min(map(len, values)) - 1), 2.0 ** (1 - differing))
         freedom = total**2 / float(sum(variances**2 / [len(task) - 1 for task in values]))
         return cls(mean, error, freedom, 2.0 ** (1 - differing))
@@ -112,7 +112,7 @@ class StudentTest:
     @property
     def p(self) -> float:
         """Returns the two-sided p that the true mean is 0; never 0."""
-        if abs(self.mean) < 10.0**-DIGITS:
+        if abs(self.mean) < FLAT:
             return 1.0
         tails = 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error)) if self.error else 0.0
         return max(tails, self.least, LEAST_P)
@@ -172,14 +172,9 @@ def fewest_clusters(alpha: float = ALPHA) -> int:
 
 
 def smallest_detectable(spread: float, clusters: int, alpha: float = ALPHA) -> float | None:
-    """Returns the smallest true mean difference that is told from 0 at two-sided ``alpha`` four times in five:
-    (t(1 - alpha / 2) + t(0.8)) · spread / √clusters, with Student's t of clusters - 1 degrees of freedom [H. S. Bloom,
-    Evaluation Review 19 (1995)]. ``spread``: the standard deviation of the clusters' differences. None of too few
-    clusters to tell anything."""
-    if clusters < fewest_clusters(alpha):
-        return None
-    quantiles = stdtrit(clusters - 1, 1 - alpha / 2) + stdtrit(clusters - 1, POWER)
-    return float(quantiles) * spread / math.sqrt(clusters)
+    """Returns :meth:`StudentTest.smallest` of so many clusters, whose differences have the standard deviation
+    ``spread``."""
+    return StudentTest(0.0, spread / math.sqrt(clusters), clusters - 1, 2.0 ** (1 - clusters)).smallest(alpha)
 
 
 def usual_spread(questions: float) -> float:

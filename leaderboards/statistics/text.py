@@ -1,24 +1,6 @@
 """Turns numbers into text: the one way in which pages, terminals and tables for print write them."""
 
 
-def percent(share: float, digits: int = 0) -> str:
-    """Writes a share in percent, without the sign.
-
-    >>> percent(0.256), percent(-0.001)
-    ('26', '0')
-    """
-    return f"{100 * share:z.{digits}f}"
-
-
-def signed(number: float, digits: int) -> str:
-    """Writes a number with a minus that is as wide as a digit, and zero without a sign.
-
-    >>> signed(-0.5, 1), signed(-0.001, 1)
-    ('−0.5', '0.0')
-    """
-    return f"{number:z.{digits}f}".replace("-", "−")
-
-
 def interval_text(interval: tuple[float, float] | None, factor: float = 1, digits: int = 0) -> str:
     """Writes both ends with a dash between them.
 
@@ -45,9 +27,3 @@ def count_text(number: int, noun: str) -> str:
     ('1 context', '1,200 contexts')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def range_text(counts: list[int]) -> str:
-    """Writes the lowest and the highest of some counts, or the one that all are."""
-    lowest, highest = min(counts), max(counts)
-    return str(lowest) if lowest == highest else f"{lowest} to {highest}"

@@ -34,8 +34,6 @@ class StudyInput:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing under a title."""
-
     title: str
     note: str  # stands beside the title
     drawing: Markup
@@ -56,8 +54,6 @@ class StudySection:
 
 @dataclass(frozen=True)
 class StudyContent:
-    """Holds what a study finds in its input."""
-
     parts: Sequence[StudySection]
     facts: Sequence[tuple[str, str]] = ()  # name and text, at the top of the page
     sheets: Sequence[Sheet] = ()  # its downloads
@@ -65,8 +61,6 @@ class StudyContent:
 
 @dataclass(frozen=True)
 class Study:
-    """Declares a study."""
-
     name: str  # of its page ``<name>.html``
     title: str  # of its page, and of the link on the front page
     lead: str  # says under the title what the study asks
@@ -76,7 +70,6 @@ class Study:
     tables: tuple[str, ...] = ()  # the tables of its own that it reads (kvbench.store.tables.register)
 
     def file_name(self, number: int = 1) -> str:
-        """Returns the name of the page of the results with a number on their site."""
         return f"{self.name}.html" if number == 1 else f"{self.name}.{number}.html"
 
 

@@ -1,14 +1,14 @@
 """Estimates over levels as curves, tables and texts: the parts of which the pages of studies are made."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-from markupsafe import Markup
 
-from leaderboards.rendering.frames import Axis
-from leaderboards.rendering.panels import BandedLine, fitted, panel
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.frames import Axis, Band, Frame, Mark, Place, PolicyLine
 from leaderboards.rendering.style import LineStyle, policy_styles
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, resampled_means
@@ -41,6 +41,23 @@ def exactly(value: float) -> Estimate:
     return Estimate(value, None, None, 0)
 
 
+@dataclass(frozen=True)
+class BandedLine:
+    """A line through places in the order in which they are joined, with a band from ``low`` to ``high``, if any."""
+
+    style: LineStyle
+    places: tuple[Place, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        line = PolicyLine(self.style, self.places)
+        if not self.low:
+            return (line,)
+        return line, Band.between(self.style, tuple(x for x, _ in self.places), self.low, self.high)
+
+
 def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> BandedLine:
     """Makes a line with a band, where all its points have intervals."""
     points = list(points)
@@ -50,14 +67,15 @@ def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> Bande
 
 
 def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: str) -> Picture:
-    """Draws lines over an axis; the upright axis is from 0 to what they reach."""
-    words = f"{title}: {note} over the {axis.title}"
-    return Picture(title, note, Markup(panel(lines, axis, fitted(lines), words, salt)))
+    """Draws lines over an axis; the upright axis is from 0 to what lines and bands reach."""
+    upright = Axis.from_values("", [end for line in lines for end in (*(y for _, y in line.places), *line.high)])
+    marks = tuple(mark for line in lines for mark in line.marks)
+    drawing = Drawing(Frame(axis, upright), marks, f"{title}: {note} over the {axis.title}", salt)
+    return Picture(title, note, drawing.svg())
 
 
 def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> Picture:
-    """Draws what policies come to over their levels, from what the untreated cache has on: a line's own value, or that
-    of the full cache."""
+    """Draws policies over their levels, from their own value, or the full cache's, at the untreated cache on."""
     axis = Axis.over([level for policy, level in cells if policy in styles and level != UNTREATED])
     lines = []
     for policy, style in styles.items():
@@ -71,27 +89,16 @@ def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note:
     return curve(title, note, lines, axis, salt)
 
 
-def level_table(
-    title: str,
-    cells: Mapping[tuple[str, Level], str],
-    more: Mapping[str, Mapping[str, str]] | None = None,
-    first: str = "policy",
-) -> Listing:
-    """Lists policies against levels. The full cache has the same at each. ``more``: columns before those of the levels,
-    which hold a text for each policy; ``first``: what the first column holds."""
-    more = more or {}
+def level_table(title: str, cells: Mapping[tuple[str, Level], str], first: str = "policy") -> Listing:
+    """Lists policies, which the ``first`` column holds, against levels. The full cache has the same at each."""
     levels = sorted({level for policy, level in cells if policy != FULL}, key=lambda level: (level.kind, level.amount))
     whole = cells.get((FULL, UNTREATED), NONE)
     names = names_of(levels)
     rows = tuple(
-        (
-            policy,
-            *(texts.get(policy, NONE) for texts in more.values()),
-            *(whole if policy == FULL else cells.get((policy, level), NONE) for level in levels),
-        )
+        (policy, *(whole if policy == FULL else cells.get((policy, level), NONE) for level in levels))
         for policy in dict.fromkeys(policy for policy, _ in cells)
     )
-    return Listing(title, (first, *more, *(names[level] for level in levels)), rows)
+    return Listing(title, (first, *(names[level] for level in levels)), rows)
 
 
 def listing_of(title: str, rows: Iterable[Row], columns: Mapping[str, Callable[[Row], object]]) -> Listing:
@@ -122,10 +129,10 @@ def _text(value: object, form: str | Callable[[Any], str] = "") -> str:
 
 
 def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) -> str:
-    """Writes an estimate with its interval.
+    """Writes an estimate with its interval; a dash for none.
 
-    >>> in_numbers(Estimate(0.5, 0.25, 1, 4)), in_numbers(None)
-    ('0.50 [0.25 to 1.00]', '–')
+    >>> in_numbers(Estimate(0.5, 0.25, 1, 4)), in_numbers(None), in_points(Estimate(-0.25, -0.5, 0.125, 4))
+    ('0.50 [0.25 to 1.00]', '–', '-25 [-50 to +12]')
     """
     if estimate is None:
         return NONE
@@ -133,19 +140,5 @@ def in_numbers(estimate: Estimate | None, form: str = "z.2f", times: float = 1) 
     return f"{mean} [{' to '.join(ends)}]" if ends else mean
 
 
-def in_percent(estimate: Estimate | None) -> str:
-    """Writes a share with its interval, in percent.
-
-    >>> in_percent(Estimate(0.5, 0.25, 0.75, 4))
-    '50 [25 to 75]'
-    """
-    return in_numbers(estimate, "z.0f", 100)
-
-
-def in_points(estimate: Estimate | None) -> str:
-    """Writes a difference of shares with its interval, in points.
-
-    >>> in_points(Estimate(-0.25, -0.5, 0.125, 4))
-    '-25 [-50 to +12]'
-    """
-    return in_numbers(estimate, "+z.0f", 100)
+in_percent = partial(in_numbers, form="z.0f", times=100)  # of a share
+in_points = partial(in_numbers, form="+z.0f", times=100)  # of a difference of shares

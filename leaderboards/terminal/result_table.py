@@ -61,7 +61,6 @@ class ResultTable:
         return cls(name, [Column(column) for column in sheet.columns], sheet.rows, view=view)
 
     def plain(self) -> list[dict[str, Any]]:
-        """Returns the rows as mappings from the names of the columns to the values."""
         names = [column.name for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 

@@ -50,7 +50,6 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
 
 
 def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
-    """Warns of tasks with few contexts."""
     fewest = {row.task: row.fewest_contexts for row in rows if row.task != ALL_TASKS and row.few_contexts}
     if not fewest:
         return []
@@ -62,22 +61,18 @@ def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = RIGHT) -> ResultTable:
-    """Returns a measure of every policy and level, as the mean over tasks."""
-    names = ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete")
+    columns = [Column(name) for name in ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete")]
     plain = [
         (measure.name, measure.unit, row.policy, row.at.kind, row.at.value, row.mode, measure.value(row), row.complete)
         for row in rows
         if row.task == ALL_TASKS
     ]
-    return ResultTable("scores", [Column(name) for name in names], plain, view=_by_level(rows, measure))
+    return ResultTable("scores", columns, plain, view=_by_level(rows, measure))
 
 
 def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
-    """Lays out policies by level, the mean over tasks, in 80 columns.
-
-    Of the first mode that the rows hold. Of more than ten columns an even choice is shown, both ends among them. What
-    is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value.
-    """
+    """Lays out policies by level, the mean over tasks, in 80 columns: of the first mode, and of more than ten levels an
+    even choice. What is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value."""
     where, of_mean = _of_mean_or_task([row for row in rows if row.mode == rows[0].mode], measure)
     levels = _some(sorted({row.at for row in of_mean}))
     by_place = {(row.policy, row.at): row for row in of_mean}
@@ -91,17 +86,15 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
     for name in names_of(levels).values():
         table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
     for policy in dict.fromkeys(row.policy for row in of_mean):
-        cells = []
-        for level in levels:
-            row = by_place.get((policy, level))
-            cells.append(Text(_number_text(measure, row), style="bold" if mark_of(row, measure) == "best" else ""))
+        rows_of = [by_place.get((policy, level)) for level in levels]
+        styles = ["bold" if mark_of(row, measure) == "best" else "" for row in rows_of]
+        cells = map(Text, (_number_text(measure, row) for row in rows_of), styles)
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
     return Group(Text(title, "italic"), table)
 
 
 def _of_mean_or_task(rows: Sequence[SummaryRow], measure: Measure) -> tuple[str, Sequence[SummaryRow]]:
-    """Returns the rows of the mean over tasks; where that is blank, since the model cannot do the one task of the run,
-    those of the task."""
+    """Returns the rows of the mean over tasks; where the model cannot do the one task of the run, those of it."""
     of_mean = [row for row in rows if row.task == ALL_TASKS]
     tasks = {row.task for row in rows} - {ALL_TASKS}
     if len(tasks) == 1 and all(measure.value(row) is None for row in of_mean):
@@ -113,18 +106,15 @@ def _of_mean_or_task(rows: Sequence[SummaryRow], measure: Measure) -> tuple[str,
 
 
 def _some(levels: Sequence[Level]) -> list[Level]:
-    if len(levels) <= MOST_COLUMNS:
-        return list(levels)
-    step = (len(levels) - 1) / (MOST_COLUMNS - 1)
-    return [levels[round(number * step)] for number in range(MOST_COLUMNS)]
+    count = min(len(levels), MOST_COLUMNS)
+    return [levels[round(number * (len(levels) - 1) / max(1, count - 1))] for number in range(count)]
 
 
 def _number_text(measure: Measure, row: SummaryRow | None) -> str:
     """Writes a number in five characters at most, so that ten columns fit."""
     if row is None:
         return ""
-    value = measure.value(row)
-    text = measure.text(value)
+    value, text = measure.value(row), measure.text(measure.value(row))
     if value is not None and len(text) > 5:  # as -0.415 is
         text = f"{value * measure.factor:z.{max(0, measure.digits - len(text) + 5)}f}"
     return text[:-2] if len(text) > 4 and text.startswith("100") else text

@@ -24,8 +24,7 @@ NOTHING_MASTERED = "no task that the model can do"
 
 
 def pooled_table(pooled: Sequence[Pooled], presses: Sequence[Arguments] = ()) -> ResultTable:
-    """Makes the table that a comparison begins with. People see the verdicts in words, a row for each opponent, and
-    below it what it rests on."""
+    """Makes the table that a comparison begins with: a row for each opponent, and what it rests on."""
     if not pooled:
         return ResultTable("pooled", (), (), "no task of this comparison can be done with the full cache")
     adapted = adapted_presses(presses)
@@ -46,7 +45,7 @@ def pooled_table(pooled: Sequence[Pooled], presses: Sequence[Arguments] = ()) ->
     shared, own = shared_clauses(pooled)
     below = ["; ".join(shared), *(f"{one.other}: {text}" for one, text in zip(pooled, own, strict=True) if text)]
     below += ["±: smaller true differences cannot be told from 0"] if any("±" in row[-1] for row in rows) else []
-    below += _few(min(one.fewest for one in pooled))
+    below.append(few_contexts(min(one.fewest for one in pooled)))
     title = "\n".join([pooled[0].policy, *verdicts_in_words(pooled, presses)])
     view = ResultTable("areas", columns, rows, title, "\n".join(filter(None, [*below, OF_AREAS])))
     return ResultTable.of_sheet("pooled", pooled_sheet("pooled", pooled), view)
@@ -78,28 +77,21 @@ def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resul
     judged = mastered(duels, unmastered)
     by_other = {duel.other: [one for one in judged if one.other == duel.other] for duel in judged}
     lines = [f"against {other}: {summary_line(of_other)}" for other, of_other in by_other.items()] or [NOTHING_MASTERED]
-    lines += [*few_contexts(judged), *(f"{task}: {reason}" for task, reason in unmastered.items())]
+    few = few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS))
+    lines += [few] * bool(few) + [f"{task}: {reason}" for task, reason in unmastered.items()]
     return ResultTable.of_sheet("verdicts", duels_sheet("verdicts", duels, unmastered), Text("\n".join(lines), "dim"))
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:
-    """Selects those of tasks that the model can do."""
     return [duel for duel in duels if duel.task not in unmastered]
 
 
-def few_contexts(duels: Sequence[Duel]) -> list[str]:
-    """Warns of verdicts from few contexts; empty where there are enough."""
-    return _few(min((duel.contexts for duel in duels), default=FEW_CONTEXTS))
-
-
-def _few(fewest: int) -> list[str]:
-    if fewest >= FEW_CONTEXTS:
-        return []
-    return [f"few contexts ({fewest}): verdicts from fewer than {FEW_CONTEXTS} say little"]
+def few_contexts(fewest: int) -> str:
+    enough = fewest >= FEW_CONTEXTS
+    return "" if enough else f"few contexts ({fewest}): verdicts from fewer than {FEW_CONTEXTS} say little"
 
 
 def summary_line(duels: Sequence[Duel]) -> str:
-    """Counts how often a policy is better, worse and not distinguished."""
     counts = Counter(duel.verdict for duel in duels)
     words = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS)
     return f"{words} of {len(duels)} cells" if duels else NOTHING_MASTERED
@@ -117,17 +109,10 @@ def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
         Column("verdict", style=lambda verdict: CLAIM_STYLES[verdict]),
         Column("why", shown=False),
     )
-    rows = [
-        (
-            one.claim.identifier,
-            one.part or one.claim.words,
-            None if one.estimate is None else one.estimate.mean,
-            None if one.estimate is None else one.estimate.interval,
-            f"{one.claim.side} {one.claim.threshold:g}",
-            None if one.estimate is None else one.estimate.n,
-            one.verdict,
-            one.why,
-        )
-        for one in judgements
-    ]
+    rows = []
+    for one in judgements:
+        claim, estimate = one.claim, one.estimate
+        mean, interval, n = (estimate.mean, estimate.interval, estimate.n) if estimate else (None, None, None)
+        what, threshold = one.part or claim.words, f"{claim.side} {claim.threshold:g}"
+        rows.append((claim.identifier, what, mean, interval, threshold, n, one.verdict, one.why))
     return ResultTable("claims", columns, rows)

@@ -29,11 +29,11 @@ def test_a_smaller_window_is_adapted_and_under_half_of_it_is_not_ranked() -> Non
     arguments = [{"window_size": window, "kernel_size": 5} for window in (2, 11)]
     found = adapted_arguments(ran("snapkv", *arguments), "snapkv", "base")
     assert found is not None
-    assert not found.is_ranked
+    assert found.narrow
     assert found.text == "window_size 2 to 11 (paper: 64), kernel_size 5"
     half = adapted_arguments(ran("snapkv", {"window_size": 9}, {"window_size": 32}), "snapkv", "base")
     assert half is not None
-    assert half.is_ranked
+    assert not half.narrow
     assert adapted_arguments(ran("snapkv", {"window_size": 64, "kernel_size": 5}), "snapkv", "base") is None
 
 

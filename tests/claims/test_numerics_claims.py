@@ -12,7 +12,7 @@ from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
 from leaderboards.claims.texts.numerics import WALKED
 from leaderboards.claims.verdict import Judgement, judge
-from leaderboards.studies.numerics.pairs import PATCHES, TABLE
+from leaderboards.studies.numerics.study import PATCHES, TABLE
 
 STEPS = 6
 Pair = tuple[list[int], list[int], list[float], list[float], bool, bool]  # tokens of both, KL, margins, right of both

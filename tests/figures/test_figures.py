@@ -33,7 +33,9 @@ ROWS = [
 
 def drawn_at(plot: Plot, kind: str) -> dict[str, list[tuple[float, float]]]:
     """By policy, the corners of its line of that class."""
-    groups = re.findall(rf'<g class="{kind}" data-policy="(\d+)" style="[^"]+"><path d="([^"]+)"', str(plot.svg()))
+    groups = re.findall(
+        rf'<g class="{kind}" data-policy="(\d+)" style="[^"]+"><path d="([^"]+)"', str(plot.drawing.svg())
+    )
     return {
         plot.names[int(index)]: [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path)]
         for index, path in groups
@@ -120,6 +122,6 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
     assert is_told(RIGHT, rows)
     assert is_told(GER, rows) == is_told(REALISED_RATIO, rows) == drawn
     found = gallery(rows, "base", "agnostic")
-    names = {picture.name for picture in found.pictures}
+    names = {picture.name for picture in found}
     assert "right" in names
     assert ("ger" in names) == drawn

@@ -51,7 +51,7 @@ def test_an_axis_of_percent_ends_where_its_curves_do_and_begins_at_0(right: floa
 
 def test_right_and_wrong_answers_come_first_and_the_rest_is_folded_behind_the_tables() -> None:
     records = realistic_records(tasks=["base"], policies=("full", "snapkv", "random"), ratios=(0.1, 0.5, 0.9))
-    first = [one.name for one in gallery(summarise(records), "base", "agnostic").pictures if one.leads]
+    first = [one.name for one in gallery(summarise(records), "base", "agnostic") if one.leads]
     assert first == ["right", "wrong-of-answered"]
     page = build_pages([results_of(records)])["index.html"]
     figures = [one["id"] for tag, one in Elements(page).found if tag == "figure" and "section-1" in (one["id"] or "")]

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from leaderboards.rendering.drawing import Drawing, pixel_of
-from leaderboards.rendering.frames import CURVE, Axis, Band, Dots, Frame, PolicyLine
+from leaderboards.rendering.drawing import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Drawing, pixel_of
+from leaderboards.rendering.frames import Axis, Band, Dots, Frame, PolicyLine
 from leaderboards.rendering.style import named_styles
 from policies.declaration.levels import BUDGET
 
@@ -18,13 +18,8 @@ FRAME = Frame(Axis.up_to("across & on", 1.0), Axis.from_values("up", [-20.0, 80.
 @pytest.mark.parametrize("across", [Axis.up_to("ratio", 0.9), Axis("tokens", (16.0, 64.0, 256.0), 15.5, 264.0, BUDGET)])
 def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
     frame = Frame(across, Axis.from_values("up", [-20.0, 80.0]))
-    figure = Figure(figsize=(CURVE.width / 72, CURVE.height / 72), dpi=72)
-    left, right, top, bottom = (
-        CURVE.left / CURVE.width,
-        CURVE.right / CURVE.width,
-        CURVE.top / CURVE.height,
-        CURVE.bottom / CURVE.height,
-    )
+    figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72), dpi=72)
+    left, right, top, bottom = LEFT / WIDTH, RIGHT / WIDTH, TOP / HEIGHT, BOTTOM / HEIGHT
     axes = figure.add_axes((left, 1 - bottom, right - left, bottom - top))
     if across.doubling:
         axes.set_xscale("log", base=2)
@@ -32,7 +27,7 @@ def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
     axes.set_ylim(frame.vertical.first, frame.vertical.last)
     for place in [(across.ticks[0], -20.0), (across.ticks[1], 33.3), (across.ticks[-1], 80.0)]:
         x, y = axes.transData.transform(place)
-        assert pixel_of(frame, place) == pytest.approx((x, CURVE.height - y), abs=1e-6)
+        assert pixel_of(frame, place) == pytest.approx((x, HEIGHT - y), abs=1e-6)
 
 
 def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -> None:

@@ -90,7 +90,7 @@ own = records[(records.task == "base") & (records.policy == "snapkv") & (records
 full = records[(records.task == "base") & (records.policy == "full")]
 both = own.merge(full, on=["example_id", "question_id"], suffixes=("", "_full"))
 right = both.f1_full >= 50
-curve = next(one for one in gallery(rows, "base", "agnostic").pictures if one.name == "words")
+curve = next(one for one in gallery(rows, "base", "agnostic") if one.name == "words")
 print(json.dumps({
     "record": str(RECORDS.schema.field("words").type),
     "range": RECORDS.ranges["words"],

@@ -9,7 +9,7 @@ from kvbench.publish.method import method_of
 from kvbench.store.store import Store
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
-from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
+from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from policies import TITLES
 from tests.support.browsing.pages import HOSTILE, Elements, assert_inert
 
@@ -54,7 +54,7 @@ def test_an_example_is_one_of_the_run_with_its_answer_marked(method: Method, rec
 
 def test_the_page_tells_definitions_papers_command_and_versions(method: Method, small_run: Store) -> None:
     sheets = [Sheet("cells", "Every measure", ("a",), ((1,),))]
-    page = build_method(method, Downloads(sheets, "records.parquet", 726))
+    page = build_method(method, sheets, "records.parquet", 726)
     text = Elements(page).text
     for chapter in chapters():
         for definition in chapter.definitions:
@@ -80,8 +80,8 @@ def test_hostile_text_is_text() -> None:
     asked = example(context=HOSTILE * 2, question=HOSTILE, gold=HOSTILE, perfect_output=HOSTILE)
     task = TaskEntry(**of_task, contexts=3, example=asked, prompts={HOSTILE: HOSTILE})
     names = ("name", "description", "paper", "title", "runs", "budget", "arguments")
-    policy = PolicyEntry(**dict.fromkeys(names, HOSTILE), in_run=True)
+    policy = PolicyEntry(**dict.fromkeys(names, HOSTILE))
     run = RunEntry(HOSTILE, HOSTILE, (HOSTILE,), HOSTILE, {HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]})
     sheet = Sheet("x", HOSTILE, ("a",), ())
     method = Method((HOSTILE,), (task,), (policy, policy), (run, run))
-    assert_inert(build_method(method, Downloads([sheet], "records.parquet", 1)), 20)
+    assert_inert(build_method(method, [sheet], "records.parquet", 1), 20)

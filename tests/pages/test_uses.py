@@ -39,7 +39,7 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     assert 'class="chance few"' in page
     board = results.boards["agnostic", "all"]
     (snapkv,) = board.methods
-    safe = next(cell for column, cell in board.cells_of(snapkv) if column.name == "safe ratio")
+    safe = next(cell for column, cell in zip(board.columns, snapkv.cells, strict=True) if column.name == "safe ratio")
     assert safe.detail == "in long_context +1\nmay be chance"
 
 

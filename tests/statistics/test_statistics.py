@@ -60,7 +60,7 @@ def test_what_has_no_levels_is_safe_or_not_and_has_neither_area_nor_rank() -> No
     assert isinstance(area, Blank)
     assert area.short == "one level"
     assert (value(safe_ratio(alone)).outcome, value(safe_ratio(alone)).tested.mean) == ("safe", 2)
-    board = BoardProfiles("agnostic", "base", {"int4": alone, "snapkv": profile()})
+    board = BoardProfiles({"int4": alone, "snapkv": profile()})
     assert ranks(board)["int4"] == area
     assert value(ranks(board)["snapkv"]).rank == 1
 
@@ -71,9 +71,7 @@ def test_levels_of_different_kinds_are_neither_ranked_nor_compared_together() ->
     fault = profile((100, 90, 90, 90), realised=(0, 0, 0, 0), levels=rates, policy="zeros")
     worse = profile((100, 50, 50, 50), realised=(0, 0, 0, 0), levels=rates, policy="gaussian")
     random = profile((100, 40, 30, 20), policy="random")
-    board = BoardProfiles(
-        "agnostic", "base", {"zeros": fault, "gaussian": worse, "snapkv": profile(), "random": random}
-    )
+    board = BoardProfiles({"zeros": fault, "gaussian": worse, "snapkv": profile(), "random": random})
     known = {name: value(rank) for name, rank in ranks(board).items() if name != "random"}
     assert {name: rank.rank for name, rank in known.items()} == {"zeros": 1, "gaussian": 2, "snapkv": 1}
     assert {name: rank.alone for name, rank in known.items()} == {"zeros": False, "gaussian": False, "snapkv": True}
@@ -128,7 +126,7 @@ def test_what_few_contexts_show_to_be_safe_may_be_chance() -> None:
     losses = {n: replace(losing((6, 9, 9), (3, 9, 9), (9, 9, 9)), contexts=n, policy="oracle") for n in (4, 12)}
     for n, oracle in losses.items():
         snapkv = replace(losing((0, 0, 0), (0, 0, 0)), contexts=n)
-        by_policy = SAFE_RATIO.of_board(BoardProfiles("agnostic", "base", {"oracle": oracle, "snapkv": snapkv}))
+        by_policy = SAFE_RATIO.of_board(BoardProfiles({"oracle": oracle, "snapkv": snapkv}))
         assert value(by_policy["snapkv"]).may_be_chance, "the oracle is not shown to be safe either"
 
 

@@ -8,7 +8,8 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.studies.declaration import StudyInput, build_study
-from leaderboards.studies.numerics.pairs import (
+from leaderboards.studies.numerics.study import (
+    STUDY,
     TABLE,
     drift_of,
     flip_of,
@@ -17,7 +18,6 @@ from leaderboards.studies.numerics.pairs import (
     recoveries_of,
     with_draws,
 )
-from leaderboards.studies.numerics.study import STUDY
 from tests.support.records.synthetic_records import frame, record
 
 NAN = math.nan

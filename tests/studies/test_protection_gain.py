@@ -2,7 +2,7 @@
 
 import pytest
 
-from leaderboards.studies.instructions.obedience import leaks, prompt_records, protection_gain, while_obeying
+from leaderboards.studies.instructions.study import leaks, prompt_records, protection_gain, while_obeying
 from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 
 

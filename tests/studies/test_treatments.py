@@ -7,8 +7,7 @@ from pandas import concat
 
 from leaderboards.rendering.templating import Listing
 from leaderboards.studies.declaration import StudyInput, StudySection, build_study
-from leaderboards.studies.treatments.measured import damages
-from leaderboards.studies.treatments.study import STUDY
+from leaderboards.studies.treatments.study import STUDY, damages
 from tests.support.records.damaged_records import Right, treated_records
 
 RATES = (0.0, 0.1, 0.2)

@@ -1,12 +1,10 @@
 """The claims of text F: entries of the cache that hold something else, drawn anew before every pass that reads."""
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 
-from leaderboards.aggregate.evidence import Evidence
-from leaderboards.claims.declaration import Claim, Experiment, Statistic, Text
+from leaderboards.claims.declaration import Claim, Evidences, Experiment, Statistic, Text
 
 F = Text("F", "KV Cache is More Robust Than You Think", "Qwen2.5 1.5B and 7B, GSM8K")
 TASK = "base"
@@ -17,7 +15,6 @@ FEW, RATES = 0.02, (0.02, 0.1, 0.3)
 LEVELS = (("rate", ",".join(map(str, RATES))),)
 NOISE = Experiment("noise", TASK, ",".join((GAUSSIAN, ZEROS, DISTRACTOR)), LEVELS, contexts=24, repeats=2)
 BANDS = Experiment("bands", TASK, ",".join(QUARTERS), (("rate", str(FEW)),), contexts=24, repeats=2)
-Evidences = Mapping[str, Evidence]
 
 
 def _kept(evidence: Evidences, kind: str, rate: float) -> list[Statistic]:

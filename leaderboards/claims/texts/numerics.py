@@ -10,7 +10,7 @@ from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError,
 from leaderboards.claims.declaration import Claim, Experiment, Measured, NoStatistic, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.significance import highest_unseen_share
-from leaderboards.studies.numerics.pairs import (
+from leaderboards.studies.numerics.study import (
     ALL,
     CACHE,
     FORCED,
@@ -47,7 +47,7 @@ def _pairs(evidence: Evidences, regime: str, dtype: str, ways: Sequence[str] = (
 
 
 def _contexts(evidence: Evidences, rows: DataFrame) -> Contexts:
-    return Contexts.of(rows["draw_id"].to_numpy(dtype=str), evidence[WALKED.name].seed, WALKED.name)
+    return Contexts(rows["draw_id"].to_numpy(dtype=str), evidence[WALKED.name].seed, WALKED.name)
 
 
 def _statistic(evidence: Evidences, rows: DataFrame, values: Sequence[float] | FloatArray, note: str) -> Statistic:
@@ -77,11 +77,6 @@ def _mean_kl(evidence: Evidences, task: str) -> Statistic:
     with np.errstate(invalid="ignore"):
         mean = contexts.sums(sums) / contexts.sums(counts)
     return Statistic(mean, contexts.count, note=f"{counts.sum():.0f} steps")
-
-
-def _divergence(evidence: Evidences) -> Measured:
-    tasks = evidence[WALKED.name].records["task"].unique()
-    return each_part({task: partial(_mean_kl, evidence, task) for task in map(str, tasks)})
 
 
 def _right(evidence: Evidences) -> list[Statistic]:
@@ -139,8 +134,7 @@ def _at_flip(rows: DataFrame, column: str) -> FloatArray:
 
 
 def _localised(evidence: Evidences) -> list[Statistic]:
-    """Averages over flips the recovery by all rows less that by the stream of one layer, mean over all but the last:
-    behind that the stream is all that logits are computed from."""
+    """Averages over flips the recovery by all rows less that by the stream of one layer, mean over all but the last."""
     given = evidence[WALKED.name]
     patches = table_of(given.tables, PATCHES, "walked")
     patches = with_draws(patches[patches["dtype"] == HALF], given.records)
@@ -189,7 +183,9 @@ CLAIMS = (
         statistic="mean KL divergence of the distribution with the cache from that without it, in float16, over the "
         "whole vocabulary, at every step behind the same tokens, by task",
         holds=("at least", 1.0),
-        measure=_divergence,
+        measure=lambda evidence: each_part(
+            {task: partial(_mean_kl, evidence, task) for task in evidence[WALKED.name].tasks}
+        ),
         unit="nats",
     ),
     claim(

@@ -1,15 +1,15 @@
 """The claims of text P: system prompts that are compressed, plain and with their instructions protected."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
-from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import Claim, Experiment, Measure, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.instructions.obedience import (
+from leaderboards.studies.instructions.study import (
     DEFENDED,
     LEAKED_MORE,
     STILL_OBEYED,
@@ -35,17 +35,23 @@ PROMPTS = Experiment(
 )
 TREATED, WHOLE = (POLICIES, HALF), ((FULL,), None)
 UNFIGURED = "yes, without one figure"
-Evidences = Mapping[str, Evidence]
 
 
-def _prompts(evidence: Evidences) -> PromptRecords:
-    """Sorts the records of the experiment; :class:`NoEvidenceError` where the full cache obeys less than half."""
-    records = evidence[PROMPTS.name]
-    prompts = prompt_records(records.records, records.seed)
-    obeyed = float(prompts.directives.loc[prompts.directives["policy"] == FULL, "strict"].mean())
-    if not obeyed >= LEAST_CLEAN:
-        raise NoEvidenceError(f"instructions: the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}")
-    return prompts
+def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]]) -> Measure:
+    """Measures the parts of a claim, by name, on the records of the experiment; :class:`NoEvidenceError` where the full
+    cache obeys less than half."""
+
+    def measure(evidence: Mapping[str, Evidence]) -> Measured:
+        records = evidence[PROMPTS.name]
+        prompts = prompt_records(records.records, records.seed)
+        obeyed = float(prompts.directives.loc[prompts.directives["policy"] == FULL, "strict"].mean())
+        if not obeyed >= LEAST_CLEAN:
+            raise NoEvidenceError(
+                f"instructions: the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
+            )
+        return each_part({part: partial(one, prompts) for part, one in parts.items()})
+
+    return measure
 
 
 def _rows(table: DataFrame, policies: Sequence[str], level: Level | None, **where: object) -> DataFrame:
@@ -61,8 +67,7 @@ def _defence_above_directives(prompts: PromptRecords, rows: DataFrame) -> FloatA
     return prompts.means(rows, "defence_kept") - prompts.means(rows, "directives_kept")
 
 
-def _families(evidence: Evidences) -> list[Statistic]:
-    prompts = _prompts(evidence)
+def _families(prompts: PromptRecords) -> Statistic:
     whole, half = (
         np.stack(
             [prompts.means(_rows(prompts.directives, *cell, family=family), "strict") for family in prompts.families],
@@ -77,17 +82,16 @@ def _families(evidence: Evidences) -> list[Statistic]:
         kept = half[:, obeyed] / whole[:, obeyed]
     families = np.array(prompts.families)[obeyed]
     note = f"most is kept of {families[kept[0].argmax()]}, least of {families[kept[0].argmin()]}"
-    return [Statistic(kept.max(axis=1) - kept.min(axis=1), prompts.resampler.count, note=note)]
+    return Statistic(kept.max(axis=1) - kept.min(axis=1), prompts.resampler.count, note=note)
 
 
-def _leaks(evidence: Evidences) -> list[Statistic]:
-    prompts = _prompts(evidence)
+def _leaks(prompts: PromptRecords) -> Statistic:
     leaks = [leak for leak in while_obeying(prompts) if leak.policy in POLICIES]
     if not leaks:
         raise NoEvidenceError(f"no policy obeys {STILL_OBEYED:.0%} of the directives at any ratio")
     largest = max(leaks, key=lambda leak: leak.more.mean)
     note = f"{largest.policy} at {largest.level.value:g}, {largest.arm}"
-    return [Statistic(largest.values, prompts.resampler.count, note=note)]
+    return Statistic(largest.values, prompts.resampler.count, note=note)
 
 
 def _kept_by_order(prompts: PromptRecords) -> Statistic:
@@ -109,21 +113,9 @@ def _rise(prompts: PromptRecords, table: DataFrame, column: str, arm: str) -> Fl
     return treated - whole
 
 
-def _order(evidence: Evidences) -> Measured:
-    prompts = _prompts(evidence)
-    return each_part(
-        {"tokens kept": partial(_kept_by_order, prompts), "leaked and disobeyed": partial(_harmed_by_order, prompts)}
-    )
-
-
 def _kept_of_spans(prompts: PromptRecords, policy: str) -> Statistic:
     rows = _rows(prompts.caches[prompts.caches["arm"].isin(DEFENDED)], (policy,), HALF)
     return Statistic(_defence_above_directives(prompts, rows), prompts.resampler.count)
-
-
-def _spans(evidence: Evidences) -> Measured:
-    prompts = _prompts(evidence)
-    return each_part({policy: partial(_kept_of_spans, prompts, policy) for policy in POLICIES})
 
 
 def _gain(prompts: PromptRecords, plain: str, protected: str) -> Statistic:
@@ -134,19 +126,13 @@ def _gain(prompts: PromptRecords, plain: str, protected: str) -> Statistic:
     return Statistic(gain.values, prompts.resampler.count, note=note)
 
 
-def _protection(evidence: Evidences) -> Measured:
-    prompts = _prompts(evidence)
-    return each_part({name: partial(_gain, prompts, plain, name) for name, plain in PROTECTED.items()})
-
-
-def _several(evidence: Evidences) -> list[Statistic]:
-    prompts = _prompts(evidence)
+def _several(prompts: PromptRecords) -> Statistic:
     single, several = (
         prompts.means(_rows(prompts.directives, *TREATED, several=is_several), "strict")
         / prompts.means(_rows(prompts.directives, *WHOLE, several=is_several), "strict")
         for is_several in (False, True)
     )
-    return [Statistic(single - several, prompts.resampler.count)]
+    return Statistic(single - several, prompts.resampler.count)
 
 
 claim = partial(Claim, text=P, experiments=(PROMPTS,))
@@ -158,7 +144,7 @@ CLAIMS = (
         statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: the family "
         "that keeps most above the one that keeps least, of families of which the full cache obeys half",
         holds=("above", 0.2),
-        measure=_families,
+        measure=of_prompts({"": _families}),
     ),
     claim(
         identifier="P2",
@@ -167,7 +153,7 @@ CLAIMS = (
         statistic="leakage above the full cache's, where it is highest of all policies, ratios and orders that obey "
         "70 % of the directives or more",
         holds=("at least", LEAKED_MORE),
-        measure=_leaks,
+        measure=of_prompts({"": _leaks}),
     ),
     claim(
         identifier="P3",
@@ -177,7 +163,7 @@ CLAIMS = (
         "of the defence less of the directives, with the defence first less with the directives first; and the same "
         "of leakage gained less directives lost",
         holds=("other than", 0.0),
-        measure=_order,
+        measure=of_prompts({"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order}),
     ),
     claim(
         identifier="P4",
@@ -186,7 +172,7 @@ CLAIMS = (
         statistic="the share of the tokens of the defence that are kept at a ratio of 0.5, less that of the "
         "directives, mean over both orders, by policy",
         holds=("other than", 0.0),
-        measure=_spans,
+        measure=of_prompts({policy: partial(_kept_of_spans, policy=policy) for policy in POLICIES}),
     ),
     claim(
         identifier="P5",
@@ -195,7 +181,7 @@ CLAIMS = (
         statistic="half the gain in directives obeyed plus half the fall in leakage against the plain policy, mean "
         "over ratios 0.5 and 0.7, by policy and way",
         holds=("above", 0.0),
-        measure=_protection,
+        measure=of_prompts({name: partial(_gain, plain=plain, protected=name) for name, plain in PROTECTED.items()}),
     ),
     claim(
         identifier="P6",
@@ -204,6 +190,6 @@ CLAIMS = (
         statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: of prompts "
         "with one directive, less of prompts with several",
         holds=("above", 0.0),
-        measure=_several,
+        measure=of_prompts({"": _several}),
     ),
 )

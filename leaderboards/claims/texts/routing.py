@@ -3,19 +3,19 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 from pandas import DataFrame
 
 from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, TaskEvidence, table_of
-from leaderboards.boards.profiles import FLAT
 from leaderboards.claims.declaration import BESIDE, Claim, Experiment, Measure, Measured, Statistic, Text, each_part
-from leaderboards.routing.cliff import slopes, steepest
-from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.bootstrap import FLAT, FloatArray
 from leaderboards.studies.routing import heads
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, with_routes
 from leaderboards.studies.routing.routes import TABLE as ROUTES
+from leaderboards.studies.routing.study import slopes, steepest
 from policies.declaration.names import FULL
 
 R = Text("R", "arXiv 2603.01426 (routing, Global Eviction Ratio)", "Llama 3 and Qwen 2.5, 3 to 14 B")
@@ -67,14 +67,7 @@ class MasteredTasks:
     @classmethod
     def of(cls, evidence: Evidence) -> "MasteredTasks":
         """Takes the records of an experiment; :class:`NoEvidenceError` where the model can do no task."""
-        mastered, failed = [], []
-        for task in map(evidence.of, evidence.tasks):
-            try:
-                task.clean("f1")
-            except NoEvidenceError as error:
-                failed.append(str(error))
-            else:
-                mastered.append(task)
+        mastered, failed = evidence.mastered(lambda task: "f1")
         if not mastered:
             raise NoEvidenceError("; ".join(failed))
         return cls(tuple(mastered), f"left out: {'; '.join(failed)}" if failed else "")
@@ -84,7 +77,6 @@ class MasteredTasks:
         return sum(task.contexts for task in self.tasks)
 
     def mean(self, policy: str, level: float | None, column: str) -> FloatArray:
-        """Averages the means of the tasks."""
         means: FloatArray = np.mean([task.mean(policy, level, column) for task in self.tasks], axis=0)
         return means
 
@@ -94,26 +86,23 @@ class MasteredTasks:
         return np.stack([self.mean(FULL, None, column), *means], axis=1)
 
 
-def _flat(evidence: Evidences) -> Measured:
-    tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
-    return each_part({policy: partial(_share_kept, tasks, policy) for policy in POLICIES})
+# Of the rate of made-up answers, among all and among those that state something: the column that these have, if any.
+RATES = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
+
+
+def of_mastered(measure: Callable[[MasteredTasks, str], Statistic], parts: Mapping[str, str]) -> Measure:
+    """Measures something over ratios for each part of a claim, which is told by its second argument."""
+
+    def of_evidence(evidence: Evidences) -> Measured:
+        tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
+        return each_part({part: partial(measure, tasks, told) for part, told in parts.items()})
+
+    return of_evidence
 
 
 def _share_kept(tasks: MasteredTasks, policy: str) -> Statistic:
     kept = tasks.mean(policy, MODERATE, "f1") / tasks.mean(FULL, None, "f1")
     return Statistic(kept, tasks.contexts, note=tasks.left_out)
-
-
-def of_both_rates(measure: Callable[[MasteredTasks, str], Statistic]) -> Measure:
-    """Measures something of the rate of made-up answers, among all and among those that state something: its second
-    argument is the column that these have, if any."""
-
-    def of_evidence(evidence: Evidences) -> Measured:
-        tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
-        rates = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
-        return each_part({part: partial(measure, tasks, column) for part, column in rates.items()})
-
-    return of_evidence
 
 
 def _peak(tasks: MasteredTasks, of: str) -> Statistic:
@@ -133,9 +122,8 @@ def _peak(tasks: MasteredTasks, of: str) -> Statistic:
 
 def _correlation(tasks: MasteredTasks, of: str) -> Statistic:
     where = {"answerable": True, of: True} if of else {"answerable": True}
-    products = [
-        _products(task, policy, ratio, where) for task in tasks.tasks for policy in POLICIES for ratio in RATIOS
-    ]
+    cells = product(tasks.tasks, POLICIES, RATIOS)
+    products = [_products(task, policy, ratio, where) for task, policy, ratio in cells]
     evicted, rates, both = np.sum(products, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         vary = (evicted > FLAT) & (rates > FLAT)  # and are not the noise of sums alone
@@ -162,12 +150,8 @@ def _products(task: TaskEvidence, policy: str, ratio: float, where: Mapping[str,
 
 
 def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
-    """Returns the ratio at which the loss of F1 against the full cache first reaches 5 points, on the line between two
-    ratios, and the highest ratio where it never does: shape (1 + resamples,).
-
-    It is the safe ratio of a board as a number that resamples can have: that one asks for the upper end of an interval
-    of each loss, which a resample has not.
-    """
+    """Returns the ratio at which 5 points of F1 are lost, on the line between two ratios, or the highest ratio: shape
+    (1 + resamples,). The safe ratio of a board asks for the end of an interval, which a resample has not."""
     whole = task.clean("f1")
     losses = np.stack([whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
     ratios = np.array([0.0, *RATIOS])
@@ -198,20 +182,14 @@ def _aware(evidence: Evidences) -> Measured:
     agnostic, aware = (evidence[one.name].of(ONE_FACT) for one in (AGNOSTIC, AWARE))
     if set(agnostic.records["question_id"]) != set(aware.records["question_id"]):
         raise NoEvidenceError("the two modes were asked other questions")
-    return each_part(
-        {
-            "F1 gained, of 1": partial(_gain, agnostic, aware, "f1", answerable=True),
-            "abstentions on unanswerable questions lost": partial(
-                _gain, agnostic, aware, "abstained", answerable=False
-            ),
-        }
-    )
+    parts = {"F1 gained, of 1": ("f1", True), "abstentions on unanswerable questions lost": ("abstained", False)}
+    return each_part({part: partial(_gain, agnostic, aware, *of) for part, of in parts.items()})
 
 
 def _gain(agnostic: TaskEvidence, aware: TaskEvidence, column: str, answerable: bool) -> Statistic:
     """Measures how much F1 rises, of 1, or how much abstentions fall, where the press knows the question."""
     agnostic.clean(column, answerable=answerable)
-    cells = [(policy, ratio) for policy in SCORED_BY_ATTENTION for ratio in MIDDLE_RATIOS]
+    cells = list(product(SCORED_BY_ATTENTION, MIDDLE_RATIOS))
     without, known = (
         np.mean([mode.mean(*cell, column, answerable=answerable) for cell in cells], axis=0)
         for mode in (agnostic, aware)
@@ -248,10 +226,9 @@ def _more(answers: DataFrame, seed: int, left_out: str, column: str, sign: float
     means = [group.groupby(pair, observed=True)[column].mean() for group in (failures, treated[treated["right"]])]
     differences = (sign * (means[0] - means[1])).dropna()
     if differences.empty:
-        raise NoEvidenceError(
-            "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
-        )
-    contexts = Contexts.of(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
+        why = "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
+        raise NoEvidenceError(why)
+    contexts = Contexts(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
     note = "; ".join(filter(None, (f"{len(differences)} pairs", left_out)))
     return Statistic(contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note)
 
@@ -269,7 +246,7 @@ def _slope(evidence: Evidence) -> tuple[FloatArray, int]:
     known = ~np.isnan(values)
     if not known.any():
         raise NoEvidenceError("a model of one layer has no depth")
-    contexts = Contexts.of(names[known], evidence.seed, OBSERVED.name)
+    contexts = Contexts(names[known], evidence.seed, OBSERVED.name)
     return contexts.mean(values[known]), contexts.count
 
 
@@ -281,7 +258,7 @@ CLAIMS = (
         reported="on many tasks, without one figure for all",
         statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the tasks, by policy",
         holds=("at least", 0.9),
-        measure=_flat,
+        measure=of_mastered(_share_kept, {policy: policy for policy in POLICIES}),
     ),
     claim(
         identifier="R2",
@@ -290,7 +267,7 @@ CLAIMS = (
         statistic="the ratio at which the hallucination rate rises fastest: the middle of two neighbouring tenths, "
         "mean over tasks and policies",
         holds=("at least", 0.8),
-        measure=of_both_rates(_peak),
+        measure=of_mastered(_peak, RATES),
         unit="asked ratio",
     ),
     claim(
@@ -301,7 +278,7 @@ CLAIMS = (
         "what either is above its mean over the contexts of the same task, policy and ratio; questions with an answer "
         "in the context",
         holds=("above", 0.0),
-        measure=of_both_rates(_correlation),
+        measure=of_mastered(_correlation, RATES),
         unit="correlation",
     ),
     claim(

@@ -1,30 +1,220 @@
-"""The study of numerics: is a cached answer the answer that would be computed without the cache?"""
+"""The study of numerics: is a cached answer the answer that would be computed without the cache?
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+It adds up the pairs of cache on and cache off: teacher-forced, and free-running before and after the first flip.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from pandas import DataFrame
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
-from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.numerics.pairs import (
-    ALL,
-    CACHE,
-    DRIFT,
-    PATCHES,
-    TABLE,
-    Free,
-    drift_of,
-    forced_of,
-    free_of,
-    recoveries_of,
-    with_draws,
-)
-from leaderboards.studies.parts import listing_of_fields
+from leaderboards.studies.parts import estimate_of, listing_of_fields
+
+TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
+CACHE, NULL = "cache", "chunks"
+FORCED, FREE = "teacher-forced", "free-running"
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+DRIFT, PATCHES = "numerics_drift", "numerics_patches"
+ALL = -1  # stands for all layers
+
+
+@dataclass(frozen=True)
+class Forced:
+    """Holds how far a pair of paths is apart, teacher-forced, over all steps of the answers of a task."""
+
+    task: str
+    dtype: str
+    paths: str
+    steps: int  # of all answers, where all logits are finite
+    kl: Estimate | None  # mean; None where no logit is finite
+    kl_largest: float
+    largest: float  # difference of log-probabilities
+    same_top: float  # share of steps
+    above_null: bool | None  # the mean KL is above the null row's over the same questions; None of the null row
+
+
+@dataclass(frozen=True)
+class Free:
+    """Holds what free-running paths come to in one dtype and way to choose."""
+
+    task: str
+    dtype: str
+    sampling: str
+    pairs: int
+    differ: Estimate  # share of pairs with other tokens
+    first_flip: float | None  # median over pairs that differ, counted from 0
+    kl_before: float | None  # mean over the steps up to the flip, where both have the same prefix
+    kl_after: float | None  # over the steps behind it, where they have not
+    right_on: float | None  # share, of cache on
+    right_off: float | None  # of cache off
+
+
+def with_draws(table: DataFrame, records: DataFrame) -> DataFrame:
+    """Adds to each row the context that it is about, which is resampled as a whole."""
+    draws = records[["task", "question_id", "draw_id"]].drop_duplicates()
+    return table.merge(draws, on=["task", "question_id"], validate="many_to_one")
+
+
+def joined(lists: Iterable[Sequence[float] | FloatArray]) -> FloatArray:
+    """Puts the numbers of all rows one behind the other."""
+    return np.concatenate([np.empty(0), *(np.asarray(one, dtype=np.float64) for one in lists)])
+
+
+def finite_sums(lists: Iterable[Sequence[float] | FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Adds up the finite numbers of each row, and counts them: two arrays of shape (rows,)."""
+    values = [np.asarray(one, dtype=np.float64) for one in lists]
+    finite = [one[np.isfinite(one)] for one in values]
+    return np.array([one.sum() for one in finite]), np.array([float(len(one)) for one in finite])
+
+
+def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
+    """Returns the first step at which two answers differ, also where one has ended (``Div_Index``); None where they are
+    equal.
+
+    >>> flip_of([4, 5, 6], [4, 7]), flip_of([4, 5], [4]), flip_of([4], [4])
+    (1, 1, None)
+    """
+    shorter = min(len(tokens), len(other))
+    differing = (step for step in range(shorter) if tokens[step] != other[step])
+    return next(differing, None if len(tokens) == len(other) else shorter)
+
+
+def _mean(values: FloatArray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def sorted_groups(rows: DataFrame, *columns: str) -> Iterator[tuple[tuple[str, ...], DataFrame]]:
+    """Groups rows by task, and by dtype in their own order."""
+    groups = {tuple(map(str, key)): group for key, group in rows.groupby(list(columns), sort=False)}
+    yield from sorted(groups.items(), key=lambda one: (one[0][0], DTYPES.index(one[0][1])))
+
+
+def forced_of(table: DataFrame) -> list[Forced]:
+    """Returns both pairs by task and dtype, where tokens are chosen greedily: other choices walk the same paths."""
+    rows = table[(table["regime"] == FORCED) & (table["sampling"] == "greedy")]
+    found = []
+    for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
+        for pair, of_pair in group.groupby("pair", sort=False):
+            kl, (sums, counts) = joined(of_pair["kl"]), finite_sums(of_pair["kl"])
+            forced = Forced(
+                task,
+                dtype,
+                str(pair),
+                steps=int(counts.sum()),
+                kl=estimate_of(sums, of_pair["draw_id"], counts, int(counts.sum())) if counts.any() else None,
+                kl_largest=float(kl[np.isfinite(kl)].max(initial=0.0)),
+                largest=float(np.nanmax(joined(of_pair["largest"]), initial=0.0)),
+                same_top=float(joined(of_pair["same_top"]).mean()),
+                above_null=_above_null(group) if pair == CACHE else None,
+            )
+            found.append(forced)
+    return found
+
+
+def _above_null(rows: DataFrame) -> bool:
+    """Tells whether cache on and off are farther apart than the null row, over the questions that have one."""
+    null = rows[rows["pair"] == NULL]
+    if null.empty:
+        return _mean(joined(rows["kl"])) > 0
+    beside = rows[(rows["pair"] == CACHE) & rows["question_id"].isin(null["question_id"])]
+    return _mean(joined(beside["kl"])) > _mean(joined(null["kl"]))
+
+
+def free_of(table: DataFrame) -> list[Free]:
+    rows = table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
+    found = []
+    for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
+        flips = [flip_of(one, other) for one, other in zip(group["tokens"], group["other_tokens"], strict=True)]
+        steps = [step for step in flips if step is not None]
+        ends = [len(kl) if step is None else step + 1 for kl, step in zip(group["kl"], flips, strict=True)]
+        sides = [np.split(kl, [end]) for kl, end in zip(group["kl"], ends, strict=True)]
+        before, after = (joined(side) for side in zip(*sides, strict=True))
+        right = [group[name].dropna().astype(float) for name in ("right", "other_right")]
+        free = Free(
+            task,
+            dtype,
+            way,
+            pairs=len(group),
+            differ=estimate_of([step is not None for step in flips], group["draw_id"]),
+            first_flip=float(np.median(steps)) if steps else None,
+            kl_before=_mean(before) if len(before) else None,
+            kl_after=_mean(after) if len(after) else None,
+            right_on=float(right[0].mean()) if len(right[0]) else None,
+            right_off=float(right[1].mean()) if len(right[1]) else None,
+        )
+        found.append(free)
+    return found
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Says how far a layer of cache on is from that of cache off, relative to it, over the steps at which cache on read
+    a token by itself."""
+
+    task: str
+    dtype: str
+    layer: int
+    keys_prompt: float  # mean over the rows of the prompt
+    keys_answer: float  # over those that were written token by token
+    values_prompt: float
+    values_answer: float
+    hidden: Estimate  # of the residual stream
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Holds what of a divergence goes if a part of cache on is cache off's."""
+
+    dtype: str
+    at_flip: bool
+    patched: str  # which part
+    layer: int  # ALL: of all
+    cases: int
+    recovered: Estimate  # 1 - KL patched / KL
+    median: float
+
+
+def drift_of(table: DataFrame) -> list[Drift]:
+    """Returns every layer by task and dtype, of answers with a step at which cache on read a token by itself: at the
+    first it reads the prompt at once, as cache off does."""
+    rows = table[table["hidden"].map(len) > 1]
+    rows = rows.assign(alone=rows["hidden"].map(lambda steps: float(np.mean(steps[1:]))))
+    found = []
+    for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
+        for layer, of_layer in group.groupby("layer"):
+            keys, values = (_means(of_layer[rows], of_layer["hidden"]) for rows in ("keys", "values"))
+            found.append(
+                Drift(task, dtype, int(layer), *keys, *values, estimate_of(of_layer["alone"], of_layer["draw_id"]))
+            )
+    return found
+
+
+def _means(rows: Iterable[Sequence[float]], steps: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """Averages the rows of prompts, and those that were written token by token."""
+    parts = [np.split(one, [1 - len(own)]) for one, own in zip(rows, steps, strict=True)]
+    prompt, answer = (float(joined(part).mean()) for part in zip(*parts, strict=True))
+    return prompt, answer
+
+
+def recoveries_of(table: DataFrame) -> list[Recovery]:
+    """Returns what each patch recovers, by dtype, apart for steps at which both choose different tokens and others."""
+    rows = table.assign(recovered=1 - table["kl_patched"] / table["kl"])
+    found = []
+    for (dtype, at_flip, patched, layer), group in rows.groupby(["dtype", "at_flip", "rows", "layer"]):
+        values = group["recovered"].to_numpy(dtype=np.float64)
+        estimate, median = estimate_of(values, group["draw_id"]), float(np.median(values))
+        found.append(Recovery(dtype, bool(at_flip), patched, int(layer), len(group), estimate, median))
+    return sorted(found, key=lambda one: DTYPES.index(one.dtype))
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Computes the parts of the page, and its downloads."""
     tables = {name: with_draws(table, given.records) for name, table in given.tables.items() if len(table)}
     free = free_of(tables[TABLE])
     found: dict[str, Sequence[Any]] = {
@@ -75,7 +265,6 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
 
 
 def _facts(free: Sequence[Free]) -> Iterator[tuple[str, str]]:
-    """Tells how often answers differ."""
     pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
     if pairs:
         yield "Answers that the cache changes", f"{differ} of {pairs}" if differ else f"none of {pairs}"

@@ -6,9 +6,10 @@ Llama 3.1 8B and Qwen3 8B, 500 items a task.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -31,27 +32,13 @@ NEEDLES = tuple(name for name in RULER if name.startswith("niah_"))
 RATIOS = (0.25, 0.5, 0.75)
 LLAMA, QWEN = MODELS = ("Llama-3.1-8B-Instruct", "Qwen3-8B")
 # Our policies by the board's names, for each order of compression and question.
-OURS: Mapping[str, Mapping[str, str]] = {
-    "agnostic": {
-        "kvzip": "kvzip",
-        "fastkvzip": "fastkvzip",
-        "expected_attention": "adakv_expected_attention",
-        "adakv_compactor": "adakv_compactor",
-        "keydiff": "keydiff",
-        "lagkv": "lagkv",
-        "cur": "cur",
-        "tova": "tova",
-        "snapkv": "snapkv",
-        "pyramidkv": "pyramidkv",
-        "streaming_llm": "streaming_llm",
-        "observed_attention": "h2o",
-        "knorm": "knorm",
-        "random": "random",
-        "qfilter": "qfilter",
-        "duo_attention": "duo_attention",
-    },
-    "aware": {"chunkkv": "chunkkv_snapkv", "adakv_snapkv": "adakv_snapkv", "finch": "finch", "snapkv": "snapkv"},
+RENAMED = {"expected_attention": "adakv_expected_attention", "observed_attention": "h2o", "chunkkv": "chunkkv_snapkv"}
+ON_BOARD = {
+    "agnostic": "kvzip fastkvzip expected_attention adakv_compactor keydiff lagkv cur tova snapkv pyramidkv "
+    "streaming_llm observed_attention knorm random qfilter duo_attention",
+    "aware": "chunkkv adakv_snapkv finch snapkv",
 }
+OURS = {mode: {name: RENAMED.get(name, name) for name in names.split()} for mode, names in ON_BOARD.items()}
 APART = 5.0  # points on both models, in the same direction, from which on a pair is in the key
 FLOOR, CEILING = 5.0, 95.0  # a task tells nothing of two policies that are both below the one or above the other
 CLEAN = 0.6  # of the golds, which the full cache must find
@@ -134,41 +121,33 @@ class Order:
     def __init__(self, evidence: Evidence, mode: str) -> None:
         self.mode = mode
         self.tasks: dict[str, TaskEvidence] = {}
-        self._found: dict[tuple[str, str, float], FloatArray | None] = {}  # a policy is in a dozen pairs
         self.unknown: dict[str, float] = {}  # the tasks that the full cache cannot do, with what it finds in percent
-        for task in evidence.tasks:
-            if task in NEEDLES:
-                of_task = evidence.of(task)
-                found = float(of_task.mean("full", None, "golds_found")[0])
-                if found >= CLEAN:
-                    self.tasks[task] = of_task
-                else:
-                    self.unknown[task] = 100 * found
-
-    def found(self, task: str, policy: str, ratio: float) -> FloatArray | None:
-        """Returns the share of golds found in percent, shape (1 + resamples,); None of a policy that did not run."""
-        cell = (task, policy, ratio)
-        if cell not in self._found:
-            try:
-                self._found[cell] = 100 * self.tasks[task].mean(policy, ratio, "golds_found")
-            except NoEvidenceError:
-                self._found[cell] = None
-        return self._found[cell]
+        # The golds found in percent, shape (1 + resamples,), by task, policy and ratio, of those that ran.
+        self.found: dict[tuple[str, str, float], FloatArray] = {}
+        for task in map(evidence.of, (name for name in evidence.tasks if name in NEEDLES)):
+            found = float(task.mean(FULL, None, "golds_found")[0])
+            if found < CLEAN:
+                self.unknown[task.task] = 100 * found
+                continue
+            self.tasks[task.task] = task
+            for policy, ratio in product(OURS[mode].values(), RATIOS):
+                with suppress(NoEvidenceError):
+                    self.found[task.task, policy, ratio] = 100 * task.mean(policy, ratio, "golds_found")
 
     def means(self, ratio: float) -> dict[str, float]:
-        """Averages each policy over the tasks, in percent."""
+        """Averages each policy that ran on all tasks over them, in percent."""
         means: dict[str, float] = {}
         for name in OURS[self.mode].values():
-            of_tasks = [found for task in self.tasks if (found := self.found(task, name, ratio)) is not None]
-            if of_tasks and len(of_tasks) == len(self.tasks):
-                means[name] = float(np.mean([found[0] for found in of_tasks]))
+            cells = [(task, name, ratio) for task in self.tasks]
+            if cells and self.found.keys() >= {*cells}:
+                means[name] = float(np.mean([self.found[cell][0] for cell in cells]))
         return means
 
     def judge(self, pair: Pair) -> Judged:
         """Sets two policies against one another on the tasks that can tell them apart."""
         differences = {}
         for task in self.tasks:
-            better, worse = (self.found(task, name, pair.ratio) for name in (pair.better, pair.worse))
+            better, worse = (self.found.get((task, name, pair.ratio)) for name in (pair.better, pair.worse))
             if better is None or worse is None:
                 continue
             if max(better[0], worse[0]) > FLOOR and min(better[0], worse[0]) < CEILING:
@@ -205,7 +184,8 @@ def content_of(given: StudyInput) -> StudyContent:
     order = Order(Evidence(given.records), mode)
     judged = list(order.judged())
     beside = [(one.model, Order(Evidence(one.records), mode)) for one in given.beside if _takes(one)]
-    models = [(given.model, order), *beside]
+    counts = tuple(_counts([(given.model, order), *beside], mode))
+    contexts = sorted({str(one.contexts) for one in order.tasks.values()})
     return StudyContent(
         parts=[
             StudySection(
@@ -213,7 +193,7 @@ def content_of(given: StudyInput) -> StudyContent:
                 "How much of the order is here",
                 f"The key: pairs of presses that both models of 8B parameters put at least {APART:g} points apart, in "
                 "the same direction. The last line is the ceiling: what one of the two has of the order of the other.",
-                listings=(Listing("Pairs of the key by ratio", COUNTS, tuple(_counts(models, mode))),),
+                listings=(Listing("Pairs of the key by ratio", COUNTS, counts),),
             ),
             StudySection(
                 "reversed",
@@ -229,7 +209,7 @@ def content_of(given: StudyInput) -> StudyContent:
                 for task, of_task in order.tasks.items()
             ),
             *((f"Left out, {task}", f"the full cache finds {found:.0f} %") for task, found in order.unknown.items()),
-            ("Contexts", ", ".join(sorted({str(one.contexts) for one in order.tasks.values()})) or "none"),
+            ("Contexts", ", ".join(contexts) or "none"),
         ],
         sheets=[_sheet(judged)],
     )
@@ -270,7 +250,6 @@ def _reversed(judged: Sequence[Judged]) -> Listing:
 
 
 def _sheet(judged: Sequence[Judged]) -> Sheet:
-    columns = ("better", "worse", "ratio", "verdict", "here_points", "llama_points", "qwen_points", "needles")
     rows = [
         {
             "better": one.pair.better,
@@ -284,7 +263,7 @@ def _sheet(judged: Sequence[Judged]) -> Sheet:
         }
         for one in judged
     ]
-    return Sheet.of("published-pairs", "Pairs of presses of kvpress’s board, on this model", rows, columns)
+    return Sheet.of("published-pairs", "Pairs of presses of kvpress’s board, on this model", rows)
 
 
 CHAPTER = Chapter(

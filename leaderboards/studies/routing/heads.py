@@ -31,7 +31,7 @@ class Agreement:
     policy: str
     level: Level
     by_layer: DataFrame  # a row for each layer, with the columns AT_ANSWER
-    slope: Estimate | None  # consensus of the late half of the layers less that of the early half; None of one layer
+    slope: Estimate | None  # None of one layer
 
 
 def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
@@ -76,7 +76,6 @@ def slopes(group: DataFrame) -> tuple[FloatArray, npt.NDArray[np.str_]]:
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Shows how far heads agree, by layer, under each policy."""
     found = agreements(with_questions(given.tables[TABLE], given.records))
     rows = [
         {"policy": one.policy, "level": one.level, "layer": layer} | means

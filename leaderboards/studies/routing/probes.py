@@ -59,10 +59,8 @@ def probe(
     features: npt.NDArray[np.floating], labels: Sequence[str], contexts: Sequence[str], seed: int = 0
 ) -> tuple[float, float]:
     """Trains and tests a regularised logistic regression by cross-validation, grouped by context: returns its macro-F1
-    in [0, 1], and that on shuffled labels.
-
-    ``features``: shape (answers, size). ``labels``: by answer, of two classes at least, in two contexts at least.
-    """
+    in [0, 1], and that on shuffled labels. ``features``: shape (answers, size). ``labels``: of two classes in two
+    contexts at least."""
     true = np.asarray(labels)
     shuffled = np.random.default_rng(seed).permutation(true)
     with threadpool_limits(1):  # the matrices are small: more threads take thirty times as long
@@ -99,7 +97,6 @@ def by_layer(states: DataFrame) -> Iterator[Probed]:
 
 
 def by_level(states: DataFrame) -> Iterator[Probed]:
-    """Yields the probes of the last layer, for every policy and level."""
     last = states[states["layer"] == states["layer"].max()]
     for label in LABELS:
         for _, group in last.groupby(["policy", "level"], observed=True):
@@ -125,7 +122,6 @@ TEXT = (
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Shows what probes find, by layer of the full cache and by level of each policy."""
     states = with_labels(given.tables[TABLE], given.records)
     layers, cells = list(by_layer(states)), list(by_level(states))
     rows = [*map(vars, (*layers, *cells))]

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
-from markupsafe import Markup
 from pandas import DataFrame, Series
 
 from leaderboards.downloads.sheets import Sheet
@@ -32,11 +31,8 @@ OPACITY = 0.85
 
 
 class FailureClass(StrEnum):
-    """The classes of answers, from below in a stack.
-
-    They follow the difference between storage, accessibility and use [arXiv 2603.01426]: *erased* is a failure of
-    storage, *unreachable* one of accessibility; *unused*, *confused* and *silent* are failures of use.
-    """
+    """The classes of answers, from below in a stack: *erased* is a failure of storage, *unreachable* one of
+    accessibility; *unused*, *confused* and *silent* are failures of use [arXiv 2603.01426]."""
 
     RIGHT = "right"
     BEYOND_MODEL = "wrong with the full cache too"
@@ -78,10 +74,8 @@ def reaches(widths: Series, epsilon: float) -> npt.NDArray[np.bool_]:
 
 def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
     """Returns the class of each answer of :func:`with_routes`, with edges of at least epsilon: the first that holds.
-
     Evidence that other tokens have read during the prefill may be gone from every slot and still be reached. What is
-    said counts only where the evidence is reached.
-    """
+    said counts only where the evidence is reached."""
     reached, said = (reaches(joined[f"{of}_width"], epsilon) for of in ("answer", "said"))
     holds = {
         FailureClass.RIGHT: joined["right"],
@@ -97,19 +91,14 @@ def classify(joined: DataFrame, epsilon: float = EPSILON) -> list[FailureClass]:
     return [classes[number] for number in found]
 
 
-def chances(joined: DataFrame) -> dict[float, float]:
-    """Returns by epsilon the share of a context's tokens that reach an answer under the full cache, whatever they
-    say; nothing where none of its answers was observed."""
-    full = joined[(joined["policy"] == FULL) & joined["unobserved"].isna()]
-    if full.empty:
-        return {}
-    return dict(zip(EPSILONS, np.stack(full["chance"].to_list()).mean(axis=0).tolist(), strict=True))
-
-
 def telling_epsilon(joined: DataFrame) -> float:
     """Returns the least epsilon at which few tokens of a context reach an answer under the full cache; the greatest
     where many always do. It follows from the full cache alone, and not from any policy's answers."""
-    return next((epsilon for epsilon, chance in chances(joined).items() if chance <= SELDOM), EPSILONS[-1])
+    full = joined[(joined["policy"] == FULL) & joined["unobserved"].isna()]
+    if full.empty:
+        return EPSILONS[-1]
+    chances = zip(EPSILONS, np.stack(full["chance"].to_list()).mean(axis=0), strict=True)
+    return next((epsilon for epsilon, chance in chances if chance <= SELDOM), EPSILONS[-1])
 
 
 def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> Shares:
@@ -153,19 +142,14 @@ def content_of(given: StudyInput) -> StudyContent:
     epsilon = telling_epsilon(joined)
     outcomes = classify(joined, epsilon)
     groups = with_levels(joined).assign(outcome=outcomes)
-    of_cells = {
-        (str(task), str(policy), level): shares(group["outcome"].tolist(), group[CONTEXT].tolist())
-        for (task, policy, level), group in groups.groupby(["task", "policy", "level"], observed=True, sort=False)
-    }
-    curves = list(reach_curves(joined, epsilon))
-    rows = [
-        {"task": task, "policy": policy, "level": level, "epsilon": epsilon, "outcome": str(outcome), "share": share}
-        for (task, policy, level), of_class in of_cells.items()
-        for outcome, share in of_class.items()
-    ]
     by_task: dict[str, dict[tuple[str, Level], Shares]] = {}
-    for (task, policy, level), of_class in of_cells.items():
-        by_task.setdefault(task, {})[policy, level] = of_class
+    rows = []
+    for (task, policy, level), group in groups.groupby(["task", "policy", "level"], observed=True, sort=False):
+        of_class = shares(group["outcome"].tolist(), group[CONTEXT].tolist())
+        by_task.setdefault(str(task), {})[str(policy), level] = of_class
+        cell = {"task": str(task), "policy": str(policy), "level": level, "epsilon": epsilon}
+        rows += [{**cell, "outcome": str(outcome), "share": share} for outcome, share in of_class.items()]
+    curves = list(reach_curves(joined, epsilon))
     return StudyContent(
         [
             *(_classes(task, found, epsilon) for task, found in by_task.items()),
@@ -254,7 +238,7 @@ def _stack(
     )
     title = f"{policy}: classes of answers over the {axis.title}, {task}"
     drawing = Drawing(Frame(axis, Axis.around("", SHARE)), marks, title, f"classes/{task}/{policy}")
-    return Picture(policy, "share of answers", Markup(drawing.svg()))
+    return Picture(policy, "share of answers", drawing.svg())
 
 
 DEFINITIONS = (

@@ -7,16 +7,16 @@ the rows of a span, as many of them: what both do is no effect of the span.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pandas import DataFrame, Series
 
-from leaderboards.boards.profiles import FLAT
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
-from leaderboards.routing.cliff import slopes, steepest
-from leaderboards.statistics.bootstrap import Estimate
+from leaderboards.statistics.bootstrap import FLAT, Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
 from leaderboards.studies.parts import estimate_of, listing_of, listing_of_fields
 from leaderboards.studies.routing import heads, probes, routes
@@ -59,9 +59,8 @@ class Removal:
 
 
 def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
-    """Joins interventions with what the same answer was without (``_before``) and with the full cache (``_full``);
-    draws of random rows are averaged. ``context``: what is resampled. Those without a likelihood have no value there.
-    """
+    """Joins interventions, mean over draws of random rows, with what the same answer was without (``_before``) and with
+    the full cache (``_full``). ``context``: what is resampled. Those without a likelihood have no value there."""
     table = table.assign(random=table["draw"] > 0)
     by = [*CELL, "action", "target", "random", "layer", "head"]
     drawn = table.groupby(by, sort=False, observed=True)[["rows", "f1", "gold_nll"]].mean().reset_index()
@@ -71,6 +70,18 @@ def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
     joined = drawn.merge(before, on=CELL, suffixes=("", "_before"), validate="many_to_one")
     joined[CONTEXT] = contexts_of(joined)
     return joined.merge(full, on=QUESTION, validate="many_to_one")
+
+
+def slopes(ratios: FloatArray, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns the middles of neighbouring ratios, shape (levels - 1,), and how fast rates of shape (1 + resamples,
+    levels) rise there: the susceptibility by finite differences."""
+    return (ratios[:-1] + ratios[1:]) / 2, np.diff(rates, axis=1) / np.abs(np.diff(ratios))
+
+
+def steepest(slopes: FloatArray) -> NDArray[np.intp]:
+    """Returns the place of the steepest slope of each row, the first of those that differ by noise alone."""
+    places: NDArray[np.intp] = np.argmax(slopes >= slopes.max(axis=1, keepdims=True) - FLAT, axis=1)
+    return places
 
 
 def cliff_levels(records: DataFrame) -> dict[str, Level]:
@@ -98,11 +109,8 @@ def repairs(outcomes: DataFrame, levels: Mapping[str, Level]) -> list[Repair]:
     everywhere = outcomes[(outcomes["action"] == "restore") & (outcomes["layer"] == ALL)]
     found = []
     for policy, level in levels.items():
-        of_policy = everywhere[
-            (everywhere["policy"] == policy)
-            & (everywhere["level_kind"] == level.kind)
-            & (everywhere["level"] == level.value)
-        ]
+        cell = {"policy": policy, "level_kind": level.kind, "level": level.value}
+        of_policy = everywhere[np.logical_and.reduce([everywhere[name] == value for name, value in cell.items()])]
         for target in TARGETS:
             own, pairs = _paired(of_policy, target)
             if not own.empty:
@@ -135,20 +143,17 @@ def _paired(rows: DataFrame, target: str) -> tuple[DataFrame, DataFrame]:
 
 def _repair(policy: str, level: Level, target: str, own: DataFrame, pairs: DataFrame) -> Repair:
     known = own[own[["gold_nll", "gold_nll_before", "gold_nll_full"]].notna().all(axis=1)]
-    lost = own["f1_full"] - own["f1_before"], pairs["f1_full"] - pairs["f1_before"]
-    f1 = _share(own, own["f1"] - own["f1_before"], lost[0])
-    assert f1 is not None
+    nats = known["gold_nll_before"] - known["gold_nll"], known["gold_nll_before"] - known["gold_nll_full"]
+    lost = pairs["f1_full"] - pairs["f1_before"]
     return Repair(
         policy,
         level,
         target,
         answers=len(own),
-        f1=f1,
-        nats=_share(
-            known, known["gold_nll_before"] - known["gold_nll"], known["gold_nll_before"] - known["gold_nll_full"]
-        ),
-        random=_share(pairs, pairs["f1_random"] - pairs["f1_before"], lost[1]),
-        alone=_share(pairs, pairs["f1"] - pairs["f1_random"], lost[1]),
+        f1=estimate_of(own["f1"] - own["f1_before"], own[CONTEXT], own["f1_full"] - own["f1_before"]),
+        nats=_share(known, *nats),
+        random=_share(pairs, pairs["f1_random"] - pairs["f1_before"], lost),
+        alone=_share(pairs, pairs["f1"] - pairs["f1_random"], lost),
     )
 
 
@@ -158,66 +163,55 @@ def _share(rows: DataFrame, gain: Series, lost: Series) -> Estimate | None:
 
 
 def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Removal:
-    nats = _mean(own, own["gold_nll"] - own["gold_nll_before"])
-    f1 = _mean(own, own["f1_before"] - own["f1"])
-    assert nats is not None
-    assert f1 is not None
-    random = pairs["gold_nll_random"] - pairs["gold_nll_before"]
+    of_random: list[Estimate | None] = [None, None]
+    if len(pairs):
+        lost = pairs["gold_nll_random"] - pairs["gold_nll_before"], pairs["f1_before"] - pairs["f1_random"]
+        of_random = [estimate_of(one, pairs[CONTEXT]) for one in lost]
     return Removal(
         task,
         target,
-        answers=len(own),
-        rows=float(own["rows"].mean()),
-        nats=nats,
-        f1=f1,
-        random_nats=_mean(pairs, random),
-        random_f1=_mean(pairs, pairs["f1_before"] - pairs["f1_random"]),
+        len(own),
+        float(own["rows"].mean()),
+        estimate_of(own["gold_nll"] - own["gold_nll_before"], own[CONTEXT]),
+        estimate_of(own["f1_before"] - own["f1"], own[CONTEXT]),
+        *of_random,
     )
 
 
-def _mean(rows: DataFrame, values: Series) -> Estimate | None:
-    return estimate_of(values, rows[CONTEXT]) if len(values) else None
-
-
-RANDOM = "as many random rows"
 ESTIMATES = dict.fromkeys(("nats", "random", "alone", "random_nats", "random_f1"), Estimate)
 
 
 def causes_of(given: StudyInput) -> StudyContent:
-    """Shows what the tables of interventions come to."""
     outcomes = with_outcomes(given.tables[TABLE], given.records)
     repaired, removed = repairs(outcomes, cliff_levels(given.records)), removals(outcomes)
     explained = sorted(
         (one for one in repaired if one.target == "evidence"), key=lambda one: -(one.alone.mean if one.alone else -1.0)
     )
-    parts = [_explained(explained, repaired)] if explained else []
+    parts = [_explained(explained, repaired)] * bool(explained) + [_removals(removed)] * bool(removed)
     sheets = [
         Sheet.of("routing-repairs", "What rows repair at the cliff", [*map(vars, repaired)], kinds=ESTIMATES),
         Sheet.of("routing-removals", "What is lost without rows", [*map(vars, removed)], kinds=ESTIMATES),
     ]
-    return StudyContent([*parts, *([_removals(removed)] if removed else [])], sheets=sheets)
+    return StudyContent(parts, sheets=sheets)
 
 
 def _explained(of_evidence: Sequence[Repair], found: Sequence[Repair]) -> StudySection:
     of_targets = {(one.policy, one.target): one.f1 for one in found}
-    columns: dict[str, Callable[[Repair], object]] = {
-        "policy": lambda one: one.policy,
-        "at its cliff": lambda one: one.level.where,
-        "lost answers": lambda one: one.answers,
-        "evidence alone": lambda one: one.alone,
-        **{target: partial(_of_target, of_targets, target) for target in TARGETS},
-        RANDOM: lambda one: one.random,
+    rows = [vars(one) | {target: of_targets.get((one.policy, target)) for target in TARGETS} for one in of_evidence]
+    columns: dict[str, Callable[[dict[str, Any]], object]] = {
+        "policy": itemgetter("policy"),
+        "at its cliff": lambda row: row["level"].where,
+        "lost answers": itemgetter("answers"),
+        "evidence alone": itemgetter("alone"),
+        **{target: itemgetter(target) for target in TARGETS},
+        "as many random rows": itemgetter("random"),
     }
     text = (
         "Each policy at its cliff: rows that it evicted are put back, and the question is asked again. The difference "
         "between evidence and as many random rows is what the evidence rows alone explain of the loss."
     )
-    listing = listing_of("Share of the lost F1 that comes back, percent", of_evidence, columns)
+    listing = listing_of("Share of the lost F1 that comes back, percent", rows, columns)
     return StudySection("causes", "What was evicted that was needed", text, listings=(listing,))
-
-
-def _of_target(of_targets: Mapping[tuple[str, str], Estimate], target: str, one: Repair) -> Estimate | None:
-    return of_targets.get((one.policy, target))
 
 
 def _removals(found: Sequence[Removal]) -> StudySection:
@@ -267,7 +261,6 @@ FINDERS: Mapping[str, Callable[[StudyInput], StudyContent]] = {
 
 
 def content_of(given: StudyInput) -> StudyContent:
-    """Computes all parts of the page, and its downloads."""
     found = [find(given) for table, find in FINDERS.items() if has(given, table)]
     sheets = [sheet for one in found for sheet in one.sheets if sheet.rows]
     return StudyContent([part for one in found for part in one.parts], [*found[0].facts], sheets)
