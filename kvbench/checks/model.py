@@ -170,25 +170,31 @@ def _judged(found: Mastery, chance: float, answers: pd.DataFrame) -> Mastery:
 
 def with_levels_found(job: Job, grid: Grid) -> Job:
     """Returns a job at the highest levels that its model masters; :class:`KVBenchError` for a task without one."""
-    if not any(task.top_level for task, _ in grid.tasks):
+    with_levels = [task.name for task, _ in grid.tasks if task.top_level]  # of the others nothing is to be chosen
+    if not with_levels:
         raise KVBenchError("--difficulty auto: none of these tasks has levels: leave it out")
-    console.print(f"loading {job.model}, to find the levels that it masters", soft_wrap=True)
+    names = ", ".join(with_levels)
+    console.print(
+        f"loading {job.model}, to find the levels of {names} that it masters, the highest first, by up to "
+        f"{LEVEL_CONTEXTS} contexts each: it may take as long as the run; doctor tells them once",
+        soft_wrap=True,
+    )
     model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map)
     found: list[Mastery] = []
     for task, _ in leave_out_tasks(grid, model.tokenizer, job).tasks:
+        if not task.top_level:
+            continue
         one = highest_mastered(model, task, LEVEL_CONTEXTS, job.seed)
         found.append(one)
-        level = f"level {one.place}" if one.top_level else "it has one level"
         reached = "" if one.reached is None else f", {one.measure.lower()} {one.reached:.0f}"
-        mastered = f"not mastered ({one.reason})" if one.reason else f"{level}{reached}"
+        mastered = f"not mastered ({one.reason})" if one.reason else f"level {one.place}{reached}"
         console.print(f"{task.name}: {mastered}", soft_wrap=True)
     if beyond := [one.task for one in found if one.reason]:
         raise KVBenchError(
             f"--difficulty auto: {job.model} masters {', '.join(beyond)} at no level: leave them out of --tasks, or "
             "give --difficulty 0 to see what it answers"
         )
-    levels = ",".join(f"{one.task}={one.level}" for one in found if one.top_level)
-    return job.model_copy(update={"difficulty": levels or None})
+    return job.model_copy(update={"difficulty": ",".join(f"{one.task}={one.level}" for one in found)})
 
 
 def command_of(model: str, masteries: Sequence[Mastery]) -> str:

@@ -92,7 +92,7 @@ MACHINES: Mapping[str, Machine] = {
 def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
     """Measures in a second what products of a model's width, copies and calls take here: their processor time, and the
     share of the processor that this process gets. By the clock a busy machine would seem ten times as slow as it is."""
-    started, spent = time.perf_counter(), precision.processor_seconds()
+    spent, started = precision.processor_seconds(), time.perf_counter()  # the first imports what it is in
     dtype = torch.float32 if bytes_per_number > 2 else torch.bfloat16
     left, right = torch.ones(ROWS, hidden_size, dtype=dtype), torch.ones(hidden_size, 4 * hidden_size, dtype=dtype)
     weights = torch.ones(LARGE // hidden_size, hidden_size, dtype=dtype)

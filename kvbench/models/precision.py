@@ -20,6 +20,7 @@ MULTIPLIED = {  # by dtype, what tells whether this processor multiplies it
     "bfloat16": torch.ops.mkldnn._is_mkldnn_bf16_supported,
     "float16": torch.ops.mkldnn._is_mkldnn_fp16_supported,
 }
+MOMENT = 1e-9  # seconds: the processor's clock may stand still over a small product
 WORTH = 1.5  # times as fast: with instructions for it bfloat16 is 4 to 5 times, without them slower
 
 
@@ -75,7 +76,7 @@ def processor_seconds() -> float:
 def best_seconds(work: Callable[[], object]) -> float:
     """Times work in its best of five attempts, after one that prepares it."""
     times = timeit.repeat(work, number=1, repeat=6, timer=processor_seconds)
-    return min(times[1:])
+    return max(min(times[1:]), MOMENT)
 
 
 def check_dtypes(names: Sequence[str], device: torch.device) -> None:

@@ -23,8 +23,10 @@ SERIES_COLOURS = (
     ("#c97d00", "#f0e061"),
     ("#4a93d8", "#c9ecff"),
     ("#37206f", "#b3a3ff"),
-    ("#5a4038", "#a67c58"),
+    ("#5a4038", "#a67c58"),  # this one and the next are left to policies that are none of the package
+    ("#c2185b", "#ff8ab5"),
 )
+OWN = tuple(range(len(SERIES_COLOURS)))[-2:]
 CONTROL_COLOUR = ("#7d7b75", "#94928c")
 INK_COLOUR = ("#6f6d67", "#9b9993")
 
@@ -125,10 +127,10 @@ def _look(place: int, colours: int) -> Look:
 
 @cache
 def _known_looks() -> Mapping[str, Look]:
-    """Returns the looks of the policies of the package; the last colour is left to others."""
+    """Returns the looks of the policies of the package; the last colours are left to others."""
     defaults_first = sorted(POLICIES.values(), key=lambda one: not one.by_default or one.name in CONTROLS)
     names = [policy.name for policy in defaults_first] + list(TREATMENTS)
-    return {name: _look(place, len(SERIES_COLOURS) - 1) for place, name in enumerate(names)}
+    return {name: _look(place, OWN[0]) for place, name in enumerate(names)}
 
 
 def _looks(names: Sequence[str]) -> dict[str, Look]:
@@ -138,9 +140,12 @@ def _looks(names: Sequence[str]) -> dict[str, Look]:
     looks = {name: known[name] for name in names if name in known}
     own = [(marker, dashes) for dashes in range(len(REPEAT_DASHES)) for marker in range(len(MARKERS))]
     for name in sorted(set(names) - set(known)):
-        base = kind_in(name.split("+")[0])
-        colour = known[base][0] if base in known else len(SERIES_COLOURS) - 1
-        first = int.from_bytes(sha256(name.encode()).digest()[:4]) % len(own)
+        base, place = kind_in(name.split("+")[0]), int.from_bytes(sha256(name.encode()).digest()[:4])
+        colour = known[base][0] if base in known else OWN[place % len(OWN)]
+        taken = {look[0] for look in looks.values()}
+        if base not in known and colour in taken:
+            colour = next((one for one in OWN if one not in taken), colour)
+        first = place % len(own)
         turned = [(colour, *look) for look in (*own[first:], *own[:first])]
         free = [look for look in turned if look not in looks.values()]
         unused = [look for look in free if look not in known.values()]
