@@ -64,12 +64,14 @@ def command(
         for suffix in suffixes:
             save(out / f"{stem}.{suffix}")
     if tables:
+        levels = {one.name: one.level for one in store.identity.tasks}
         for mode in dict.fromkeys(row.mode for row in rows):
             tasks = [row.task for row in rows if row.mode == mode]
             task = ALL_TASKS if ALL_TASKS in tasks else tasks[0]
             model = Path(store.identity.model)  # of one in a local folder, the folder is named
             name = printable(model.name if model.is_absolute() else str(model))
-            data = f"{data_sentences(rows, task, mode, name)} {origin_of(store)}"
+            name += f" in {store.identity.dtype}"
+            data = f"{data_sentences(rows, task, mode, name, levels)} {origin_of(store)}"
             table = result_table(rows, mode, adapted_presses(presses), printable(data))
             if len(table.rows) > 1:  # the model can do some task
                 write_text_atomically(out / f"results-{file_name(mode)}.tex", table.latex())

@@ -67,10 +67,17 @@ class MeanDifference:
     def text(self) -> str:
         """Writes ``+12 [+3, +20]``, with as many digits, up to two, as tell its ends from 0."""
         if self.low is None or self.high is None:
-            return f"{self.mean:+z.0f}"
+            return _signed(self.mean, 0)
         nearest = min(abs(self.low), abs(self.high))
         digits = 0 if nearest >= 0.5 or nearest < 0.005 else 1 if nearest >= 0.05 else 2
-        return f"{self.mean:+z.{digits}f} [{self.low:+z.{digits}f}, {self.high:+z.{digits}f}]"
+        mean, low, high = (_signed(one, digits) for one in (self.mean, self.low, self.high))
+        return f"{mean} [{low}, {high}]"
+
+
+def _signed(number: float, digits: int) -> str:
+    """Writes a number with its sign; what is rounded to zero has none."""
+    text = f"{number:+z.{digits}f}"
+    return text.removeprefix("+") if not float(text) else text
 
 
 @dataclass(frozen=True)

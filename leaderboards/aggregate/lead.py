@@ -29,6 +29,7 @@ from policies.declaration.names import CONTROLS, FULL
 CANNOT = "the model cannot do this task"
 NEEDLE = "niah_single_2"
 OWN = "easier questions, each with an answer_prefix"
+OWN_DIRECTIVES = "fewer or easier directives"
 GENERATED = "the levels that it masters (--difficulty auto)"
 ABOVE_CHANCE = 20.0  # points of what leads that the full cache must reach above a guess without the text
 LEAST = 50.0  # percent of the first measure that the full cache must reach, where a text says what is right
@@ -180,6 +181,13 @@ def reasons_by_task(rows: Sequence[SummaryRow]) -> dict[str, str]:
     return {row.task: row.not_mastered for row in rows if row.not_mastered and row.task != ALL_TASKS}
 
 
+def is_obeyed_alone(row: SummaryRow) -> bool:
+    """Tells whether a row is that of the full cache on a task whose directives it obeys, and whose questions it cannot
+    answer."""
+    right = RIGHT.value(row) if row.policy == FULL and row.task != ALL_TASKS and lead_of(row) is DIRECTIVES else None
+    return right is not None and not row.not_mastered and right * RIGHT.factor < LEAST
+
+
 def unmastered_line(rows: Sequence[SummaryRow]) -> str:
     """Says in one line what the model cannot do, and what to run instead; nothing of none."""
     reasons = reasons_by_task(rows)
@@ -187,8 +195,13 @@ def unmastered_line(rows: Sequence[SummaryRow]) -> str:
     return f"Not mastered: {tasks}. {advice(reasons)}" if reasons else ""
 
 
-def advice(unmastered: Iterable[str]) -> str:
+def advice(unmastered: Mapping[str, str]) -> str:
+    """Says what to run instead. ``unmastered``: by task, why it is not mastered."""
     names = set(unmastered)
-    parts = [GENERATED] * bool(names & KNOWN_TASKS.keys()) + [OWN] * bool(names - KNOWN_TASKS.keys())
+    parts = [GENERATED] * bool(names & KNOWN_TASKS.keys())
+    parts += [
+        OWN_DIRECTIVES if OBEYED.title.lower() in unmastered[name] else OWN
+        for name in sorted(names - KNOWN_TASKS.keys())
+    ][:1]
     parts += [f"a needle (--tasks {NEEDLE})"] * (NEEDLE not in names)
     return f"Instead: {', '.join(parts)}, or next tokens (--tasks prose). What it wrote: show RUN --policy full."

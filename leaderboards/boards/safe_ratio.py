@@ -36,6 +36,7 @@ class SafeRatio:
     # whose interval reaches highest, which decides.
     losses: tuple[Estimate, ...]
     unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
+    below_unsafe: tuple[float, float] | None = None  # the asked ratio below that, and the mean loss there, in points
     # The highest ratio that these contexts can show to be safe: none where they are fewer than 10; else that of the
     # oracle, which keeps the evidence, where they are too few to show more of it.
     highest_sure: float = inf
@@ -111,7 +112,7 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     sure = 0.0 if profile.contexts < FEW_CONTEXTS else inf
     outcomes = list(map(_outcome, by_level))
     if profile.no_levels:
-        return SafeRatio(0.0, outcomes[0], profile.contexts, deciding, None, sure, kind=None, held=profile.held)
+        return SafeRatio(0.0, outcomes[0], profile.contexts, deciding, highest_sure=sure, kind=None, held=profile.held)
     ratios = [level.value for level in profile.levels[1:]]
     safe = next((place for place, one in enumerate(outcomes) if one != "safe"), len(outcomes))  # how many, in a row
     unsafe = outcomes.index("unsafe") if "unsafe" in outcomes else None
@@ -121,6 +122,7 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
         profile.contexts,
         deciding,
         None if unsafe is None else ratios[unsafe],
+        (ratios[unsafe - 1], deciding[unsafe - 1].mean) if unsafe else None,
         sure,
         kind=profile.levels[-1].kind,
         place=max(0, safe - 1),
@@ -144,6 +146,7 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
         smallest,
         contexts=known[tasks[0]].contexts,
         unsafe_from=unsafe.get(unsafe_in),
+        below_unsafe=known[unsafe_in].below_unsafe if unsafe_in else None,
         highest_sure=min(one.highest_sure for one in known.values()),
         tasks=tasks,
         unsafe_in=unsafe_in,

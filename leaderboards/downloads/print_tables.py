@@ -1,13 +1,13 @@
 """Writes the results of a run or of a comparison as a LaTeX table for a paper."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pandas import DataFrame
 
 from leaderboards.aggregate.lead import lead_of, mark_of
-from leaderboards.aggregate.row import ALL_TASKS, MODES, RIGHT, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, KEPT_TOKENS, MODES, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.statistics.text import count_text
 from policies.declaration.levels import UNTREATED, kind_name, names_of
@@ -26,10 +26,8 @@ LATEX = str.maketrans(
 PACKAGES = r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs,amssymb,longtable}"
 PAGE_ROWS = 45  # that a page of a paper holds
 NO_LATIN = re.compile("[^\x20-\u017f]")
-MARKED = (
-    "In bold the best of the methods of a column at a level, where the paired differences of all others from it leave "
-    "out 0; ○: tied, those that cannot be told from the best, and it. Full cache and controls are not ranked."
-)
+MARKED = "○: tied, the best of the methods of a column at a level and those that cannot be told from it"
+BOLD = "; in bold: the best, where the paired differences of all others from it leave out 0"
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,7 @@ class PrintTable:
     caption: str
     is_long: bool = False  # it goes on over pages
     bold: Collection[tuple[int, int]] = ()  # row, of which that of the names is 0, and column
+    names: int = 1  # columns of words, which begin at the left
 
     def latex(self) -> str:
         """Writes it behind a comment that names the packages which it needs. What LaTeX has no sign for, of names that
@@ -52,7 +51,7 @@ class PrintTable:
         text: str = DataFrame(body, columns=head).to_latex(
             index=False,
             escape=False,
-            column_format="l" + "r" * (len(head) - 1),
+            column_format="l" * self.names + "r" * (len(head) - self.names),
             longtable=self.is_long,
             caption=_latex(self.caption),
         )
@@ -67,14 +66,20 @@ def _latex(text: str) -> str:
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
-def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str) -> str:
-    """Says of which model, contexts and way of compression the numbers of a task are."""
+def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str, levels: Mapping[str, str]) -> str:
+    """Says of which model, contexts and way of compression the numbers of a task are. ``levels``: of difficulty, by
+    task."""
     of_board = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
+    lengths = [tokens for row in rows if row.policy == FULL and (tokens := KEPT_TOKENS.value(row))]
+    ends = dict.fromkeys(f"{end(lengths):,.0f}" for end in (min, max)) if lengths else ()
+    length = f" of {' to '.join(ends)} tokens" if ends else ""
+    at = "".join(f", {name} at level {level}" for name, level in levels.items() if level)
     data = count_text(min((row.fewest_contexts for row in of_board), default=0), "context")
     if task == ALL_TASKS:
         tasks = dict.fromkeys(name for row in of_board for name in row.mean_of)
-        data = f"at least {data} of each task; means are over {', '.join(tasks)}"
-    return f"Model {model}; {data}. {MODES[mode]}"
+        data = f"at least {data} of each task"
+        at += f"; means are over {', '.join(tasks)}"
+    return f"Model {model}; {data}{length}{at}. {MODES[mode]}"
 
 
 def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str], told: str) -> PrintTable:
@@ -105,8 +110,9 @@ def result_table(rows: Sequence[SummaryRow], mode: str, adapted: Collection[str]
         body.append(
             (names[level] if policy != FULL else "", f"{policy} (adapted)" if policy in adapted else policy, *texts)
         )
-    caption = f"Percent right, or what a heading names, in percent; in brackets the 95 % interval. {MARKED} {told}"
-    return PrintTable(body, caption, len(body) > PAGE_ROWS, bold)
+    signs = f"{MARKED}{BOLD if bold else ''}. Full cache and controls are not ranked."
+    caption = f"Percent right, or what a heading names, in percent; in brackets the 95 % interval. {signs} {told}"
+    return PrintTable(body, caption, len(body) > PAGE_ROWS, bold, names=2)
 
 
 def _interval_text(row: SummaryRow | None, measure: Measure) -> str:

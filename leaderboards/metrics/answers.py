@@ -81,8 +81,9 @@ HALLUCINATED = Definition(
     "Hallucinated",
     "The output is neither empty nor an abstention, and not right; for an unanswerable question: "
     "anything but an abstention. Its kind is confused if it is, or names, a value that the context states for "
-    "something else, and fabricated otherwise. An attack has none: it asks for nothing that the text says. The rate "
-    "falls too when a model falls silent: read it beside wrong of answered.",
+    "something else, and fabricated otherwise; of one’s own text only the golds are known as stated. An attack has "
+    "none: it asks for nothing that the text says. The rate falls too when a model falls silent: read it beside "
+    "wrong of answered.",
     "hallucination rate = hallucinated answers / questions",
     chapter="answers",
 )

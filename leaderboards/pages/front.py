@@ -26,7 +26,7 @@ from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.method import TaskEntry, provenance_of
-from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
+from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.uses import kind_of, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
@@ -159,6 +159,9 @@ def _first(results: Results, number: int, label: str, styles: Mapping[str, LineS
         "identifier": identifier,
         "label": label,
         "kind": kind,
+        "dtypes": ", ".join(
+            distinct(str(spread(run)["dtype"]) for run in results.runs.values() if "dtype" in spread(run))
+        ),
         "matrix": use_matrix(results),
         "tradeoff": picture,
         "warning": nothing_mastered(results),
@@ -199,4 +202,4 @@ def nothing_mastered(results: Results) -> str:
         return ""
     below = "; ".join(f"{task}: {reasons[task].removeprefix(f'{CANNOT}: ')}" for task in results.tasks)
     text = f"The model masters no task here, so its scores say nothing about policies ({below})."
-    return f"{text} {advice(results.tasks)}"
+    return f"{text} {advice(reasons)}"

@@ -6,10 +6,28 @@ from dataclasses import dataclass
 from math import inf
 from statistics import fmean
 
-from leaderboards.aggregate.lead import full_by_task, lead_of
-from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES, NEXT_TOKENS, OBEYED, RIGHT
+from leaderboards.aggregate.lead import full_by_task, is_obeyed_alone, lead_of
+from leaderboards.aggregate.row import (
+    ALL_TASKS,
+    FEW_CONTEXTS,
+    KEPT_TOKENS,
+    KV_BYTES,
+    NEXT_TOKENS,
+    OBEYED,
+    RIGHT,
+    SummaryRow,
+)
 from leaderboards.boards.declaration import TableCell, TableRow, blank_reasons
-from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, SafeRatio, lowest, one_level, unsafe_from
+from leaderboards.boards.safe_ratio import (
+    CHANCE,
+    SAFE_RATIO,
+    UNSAFE_FROM,
+    SafeRatio,
+    loss_text,
+    lowest,
+    one_level,
+    unsafe_from,
+)
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
@@ -68,6 +86,7 @@ class Use:
 class UseCell(TableCell):
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
     unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
+    below: str = ""  # the measured loss at the level below that
 
     @property
     def tone_of_use(self) -> str:
@@ -94,6 +113,7 @@ class UseMatrix:
     methods: tuple[UseLine, ...]
     controls: tuple[UseLine, ...]
     masking: frozenset[str]  # the policies that mask tokens and free no bytes
+    unanswered: tuple[str, ...]  # what is said of tasks with directives whose questions the model cannot answer
     adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
 
     @property
@@ -116,7 +136,7 @@ class UseMatrix:
         left_out = [
             f"left out of {use.name}: {', '.join(use.left_out)}, not mastered" for use in self.uses if use.left_out
         ]
-        return [*blank, *left_out, *([ADAPTED_NOTE] if self.adapted else [])]
+        return [*blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
 
 
 def with_use(task: str) -> str:
@@ -174,8 +194,14 @@ def use_matrix(results: Results) -> UseMatrix:
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
         _masking(results),
+        tuple(map(_unanswered, filter(is_obeyed_alone, results.rows))),
         frozenset[str]().union(*(board.adapted for board in results.boards.values())),
     )
+
+
+def _unanswered(full: SummaryRow) -> str:
+    share = RIGHT.text(RIGHT.value(full))
+    return f"{full.task}: verdicts are of directives alone; of its questions the full cache has {share} % right"
 
 
 def _masking(results: Results) -> frozenset[str]:
@@ -209,4 +235,5 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
         safe.worth,
         highest_sure=safe.highest_sure if safe.kind else 0.0 if safe.may_be_chance else inf,
         unsafe_from=unsafe.removeprefix(UNSAFE_FROM).strip(),
+        below=f"loses {loss_text(safe.below_unsafe[1])} at {safe.below_unsafe[0]:g}" if safe.below_unsafe else "",
     )

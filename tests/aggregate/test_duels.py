@@ -128,5 +128,5 @@ def test_an_interval_shows_whether_it_leaves_out_zero_and_a_difference_is_never_
     assert MeanDifference(52.0, -0.3, 81.0).text == "+52.0 [-0.3, +81.0]"
     assert MeanDifference(52.0, 0.3, 81.0).text == "+52.0 [+0.3, +81.0]"
     assert MeanDifference(12.0, 3.0, 20.0).text == "+12 [+3, +20]"
-    assert MeanDifference(-0.1, None, None).text == "+0"
-    assert MeanDifference(-0.003, -0.004, 0.002).text == "+0 [+0, +0]"
+    assert MeanDifference(-0.1, None, None).text == "0"
+    assert MeanDifference(-0.003, -0.004, 0.002).text == "0 [0, 0]"

@@ -117,4 +117,4 @@ def test_results_stand_by_task_level_and_method_with_the_best_in_bold_and_ties_m
     assert any("○" in text for row in body for text in row)
     best = min(table.bold)
     assert rf"\textbf{{{table.rows[best[0]][best[1]]}}}" in table.latex()
-    assert "In bold the best" in table.caption
+    assert "in bold: the best" in table.caption
