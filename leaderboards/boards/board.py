@@ -86,10 +86,8 @@ def _standings(profiles: Profiles, mode: str, task: str, tables: Sequence[Answer
     presses = profiles.presses(mode, task)
     board = BoardProfiles(of_policies, presses, against)
     columns = {measure.name: measure.of_board(board) for measure in DERIVED}
-    return [
-        Standing(policy, {name: values[policy] for name, values in columns.items()}, presses[policy])
-        for policy in of_policies
-    ]
+    values = {policy: {name: column[policy] for name, column in columns.items()} for policy in of_policies}
+    return [Standing(policy, values[policy], presses[policy]) for policy in of_policies]
 
 
 def all_standings(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Standings:
@@ -119,20 +117,10 @@ def _over_tasks(mean: Standing, by_task: Mapping[str, Sequence[Standing]]) -> St
 COST = "ms / context"
 NOTHING_REMOVED = "no tokens are removed: nothing is evicted, and nothing freed"
 # The columns that stand on a board before all are asked for, those of levels at the first of them alone.
-LEADING = (
-    "rank",
-    "area",
-    "beats random?",
-    *SAFE_HEADINGS,
-    "right",
-    "next tokens",
-    "leaks more",
-    "NLL rise",
-    "wrong of answered",
-    "GER",
-    "bytes saved",
-    COST,
-)
+LEADING = {
+    *("rank", "area", "beats random?", *SAFE_HEADINGS, "right", "next tokens", "leaks more", "NLL rise"),
+    *("wrong of answered", "GER", "bytes saved", COST),
+}
 SIGN_MEANINGS = {"○": "tied with others", SIGNS["better"]: "better", SIGNS["worse"]: "worse"}
 
 
@@ -196,9 +184,8 @@ def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
 def _costs(records: DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
     """Returns the mean seconds of compression of a context and its mean tokens, by task, ``all`` among them, and by
     policy. Seconds for each token would make a press cheaper by longer contexts."""
-    sound = records[records["status"] == "ok"].drop_duplicates(
-        ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id"]
-    )
+    by_context = ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id"]
+    sound = records[records["status"] == "ok"].drop_duplicates(by_context)
     columns = ["compression_seconds", "context_tokens"]
     parts = [*sound.groupby("task", observed=True), (ALL_TASKS, sound)]
     return {
@@ -227,14 +214,8 @@ def _board(
     measures = [(measure, heading) for measure, heading in ON_BOARD if is_told(measure, rows)]
     columns = _columns(shown_of(list(names)), names, measures, kinds or [UNTREATED.declared])
     cells = {column: [cell(policy) for policy in policies] for column, cell in columns}
-    counted = [policy.standing.policy != FULL for policy in policies]
-    if not any(counted):
-        counted = [True] * len(policies)
-    shown = [
-        column
-        for column, of_column in cells.items()
-        if any(cell.sort is not None for cell, counts in zip(of_column, counted, strict=True) if counts)
-    ]
+    counted = [place for place, policy in enumerate(policies) if policy.standing.policy != FULL] or range(len(policies))
+    shown = [column for column, of in cells.items() if any(of[place].sort is not None for place in counted)]
     lines = [
         TableRow(policy.standing.policy, tuple(cells[column][place] for column in shown))
         for place, policy in enumerate(policies)

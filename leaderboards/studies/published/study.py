@@ -216,9 +216,8 @@ def content_of(given: StudyInput) -> StudyContent:
 
 
 def _counts(models: Sequence[tuple[str, Order]], mode: str) -> Iterator[tuple[str, ...]]:
-    board = scores(mode)
     of_board: dict[tuple[str, float], dict[str, float]] = {}
-    for (model, ratio, name), score in board.items():
+    for (model, ratio, name), score in scores(mode).items():
         of_board.setdefault((model, ratio), {})[name] = score
     for ratio in RATIOS:
         for name, order in models:
