@@ -48,13 +48,14 @@ def answers_of(
     chosen: Callable[[Question], bool] = lambda question: True,
     begin: Begin = silent,
     first: int = 0,
+    held_out: bool = False,
 ) -> pd.DataFrame:
     """Returns a row for each answer with its context and question. Raises :class:`OverflowingModelError`."""
     workers, fault = Workers(model, contexts), fault_of_model(model)
     setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
 
     def answers(replica: LoadedModel, index: int) -> list[dict[str, object]]:
-        example = task.example(seed, index)
+        example = task.example(seed, index, held_out=held_out)
         example = replace(example, questions=tuple(filter(chosen, example.questions)))
         if not example.questions:
             return []

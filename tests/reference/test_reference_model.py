@@ -5,11 +5,10 @@ import string
 from functools import cache
 from typing import Any
 
-import pandas as pd
 import pytest
 
-from datasets_gen import NATIVE, REFUSAL, TASKS, Task
-from kvbench.checks.model import answers_of, reads_of
+from datasets_gen import NATIVE, TASKS, Task
+from kvbench.checks.model import reads_of
 from kvbench.checks.pipeline import compare
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
@@ -17,12 +16,11 @@ from kvbench.experiments.grid import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.names import REFERENCE_MODELS, folder_of
 from kvbench.prompts.mode import Mode
-from policies import FULL, POLICIES, Policy, at_ratios
+from kvbench.reference.evaluate import FIRST_CONTEXTS, first_scores, measure
+from policies import Policy, at_ratios
 from tests.support.models.runs import by_policy
 
 EVERY_POLICY = choose_policies(None, list(TASKS.values()), "agnostic")
-FIRST_CONTEXTS = 4  # of each task, whose scores were written apart
-SCORES = ("f1", "em", "directives_obeyed", "leakage")
 SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on, in the slow tests
 LUCK = 0.12  # by which the mean over so few contexts may differ from that over all
 every_model = pytest.mark.parametrize("name", REFERENCE_MODELS)
@@ -40,33 +38,9 @@ def reference() -> LoadedModel:
 
 
 def measured(name: str) -> dict[str, Any]:
-    """What was measured with the full cache and lies beside the weights."""
+    """What ``python -m kvbench.reference.evaluate`` wrote beside the weights."""
     content: dict[str, Any] = json.loads((folder_of(name) / "full_cache.json").read_text())
     return content
-
-
-def measure(name: str, task: Task, contexts: int) -> pd.DataFrame:
-    return answers_of(loaded(name), task, [POLICIES[FULL]], contexts, measured(name)["seed"])
-
-
-def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Lists all records of one task, and those of each kind of question where there are several."""
-    parts = {"all": frame}
-    plain = frame[frame.leakage.isna()]
-    columns = {
-        "direction": (plain, "{}"),
-        "question_type": (plain, "{}"),
-        "hops": (plain[plain.answerable], "{} facts"),
-    }
-    for column, (records, name) in columns.items():
-        if records[column].nunique() > 1:
-            parts |= {name.format(value): part for value, part in records.groupby(column)}
-    parts["unanswerable"] = frame[~frame.answerable]
-    parts["under directives"] = frame[frame.directives_obeyed.notna()]
-    attacks = frame[frame.leakage.notna()]
-    refused = attacks.golds.map(lambda golds: golds[0] == REFUSAL).astype(bool)
-    parts |= {"attack, with a defence": attacks[refused], "attack, without": attacks[~refused]}
-    return {name: part for name, part in parts.items() if len(part)}
 
 
 @every_model
@@ -104,15 +78,13 @@ def test_the_scores_of_the_readme_are_those_of_these_weights(name: str) -> None:
 def test_it_answers_the_first_contexts_as_when_the_readme_was_written(name: str, task: Task) -> None:
     """Scores over every kind of question, but for one answer of each kind: another processor may round elsewhere."""
     expected = [row for row in measured(name)["first_scores"] if row["task"] == task.name]
-    found = parts_of(measure(name, task, FIRST_CONTEXTS))
-    assert {part: len(rows) for part, rows in found.items()} == {row["questions"]: row["n"] for row in expected}
-    for before in expected:
-        for score in SCORES:
-            mean = found[before["questions"]][score].astype(float).mean()
-            assert pd.isna(mean) == (before[score] is None)
-            if before[score] is not None:
-                percent = 100 if score in ("f1", "em") else 1
-                assert mean == pytest.approx(before[score], abs=1.01 * percent / before["n"])
+    found = first_scores(task.name, measure(loaded(name), task, FIRST_CONTEXTS, measured(name)["seed"]))
+    assert [(row["questions"], row["n"]) for row in found] == [(row["questions"], row["n"]) for row in expected]
+    for row, before in zip(found, expected, strict=True):
+        for score, percent in (("f1", 100), ("em", 100), ("directives_obeyed", 1), ("leakage", 1)):
+            assert (row[score] is None) == (before[score] is None)
+            if row[score] is not None:
+                assert row[score] == pytest.approx(before[score], abs=1.01 * percent / before["n"])
 
 
 @pytest.mark.slow
@@ -121,7 +93,7 @@ def test_it_answers_the_first_contexts_as_when_the_readme_was_written(name: str,
 def test_it_answers_with_the_full_cache_as_well_as_the_readme_says(name: str, task: Task) -> None:
     rows = measured(name)["scores"][NATIVE]
     (whole,) = (row for row in rows if (row["task"], row["questions"]) == (task.name, "all"))
-    frame = measure(name, task, SAMPLE)
+    frame = measure(loaded(name), task, SAMPLE, measured(name)["seed"])
     for score in ("f1", "directives_obeyed"):
         if whole[score] is not None:
             scale = 100 if score == "f1" else 1
