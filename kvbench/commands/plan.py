@@ -64,5 +64,7 @@ def command(
         shape = plans.DecoderShape(name, layers, heads, key_heads, head_size, count, size)
     on = plans.this_machine(shape.heads * shape.head_size, size) if machine == plans.THIS else plans.MACHINES[machine]
     plan = plans.plan_of(job, shape, tokens, on)
-    figures = ResultTable("figures", [Column("what"), Column("how much")], plans.rows_of(plan), headed=False)
+    figures = ResultTable(
+        "figures", [Column("what"), Column("how much", of_sentences=True)], plans.rows_of(plan), headed=False
+    )
     return Result([figures], notes=plans.assumptions(plan))

@@ -94,11 +94,11 @@ def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
     share of the processor that this process gets. By the clock a busy machine would seem ten times as slow as it is."""
     spent, started = precision.processor_seconds(), time.perf_counter()  # the first imports what it is in
     dtype = torch.float32 if bytes_per_number > 2 else torch.bfloat16
-    left, right = torch.ones(ROWS, hidden_size, dtype=dtype), torch.ones(hidden_size, 4 * hidden_size, dtype=dtype)
+    left, right = torch.ones(ROWS, hidden_size, dtype=dtype), torch.ones(4 * hidden_size, hidden_size, dtype=dtype)
     weights = torch.ones(LARGE // hidden_size, hidden_size, dtype=dtype)
     target, few = torch.empty_like(weights), torch.ones(FEW_ROWS)
     call = precision.best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
-    product = precision.best_seconds(lambda: torch.mm(left, right))
+    product = precision.best_seconds(lambda: torch.nn.functional.linear(left, right))
     reading = precision.best_seconds(lambda: torch.mm(left[:FEW_ROWS], weights.t()))
     copying = precision.best_seconds(lambda: target.copy_(weights))
     share = min(1.0, (precision.processor_seconds() - spent) / (time.perf_counter() - started))
@@ -388,10 +388,8 @@ def rows_of(cost: RunCost) -> list[tuple[str, str]]:
     for contexts in sorted({load.contexts for load in cost.loads}):
         of_tasks = {one.task: usual_spread(one.questions) for one in cost.loads if one.contexts == contexts}
         smallest = {task: smallest_detectable(spread, contexts) for task, spread in of_tasks.items()}
-        seen = _range(
-            {task: points for task, points in smallest.items() if points is not None}, "points of right answers"
-        )
-        shown.append((f"{contexts:,} contexts of a task show", f"differences from {seen}" if seen else "no difference"))
+        seen = _range({task: points for task, points in smallest.items() if points is not None}, "points")
+        shown.append((f"{contexts:,} contexts show", f"differences from {seen}" if seen else "no difference"))
     needed = {load.task: float(clusters_to_detect(POINTS, usual_spread(load.questions))) for load in cost.loads}
     weights, context = size_text(cost.shape.weight_bytes), size_text(cost.context)
     return [
@@ -399,7 +397,7 @@ def rows_of(cost: RunCost) -> list[tuple[str, str]]:
         *shown,
         (f"contexts that show {POINTS} points", _range(needed, "of a task")),
         ("memory of a worker", f"weights {weights} + cache {context}, peak {size_text(cost.needed)}"),
-        ("devices that together hold a worker", f"{cost.devices:,} × {cost.machine.name}"),
+        ("devices that hold a worker", f"{cost.devices:,} × {cost.machine.name}"),
         ("time of all devices", hours(cost.devices * cost.seconds)),
         *((f"- {part}", hours(seconds)) for part, seconds in parts.items()),
         *([(f"of it by {slowest}", hours(policies[slowest]))] if slowest else []),

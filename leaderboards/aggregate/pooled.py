@@ -101,9 +101,9 @@ class Pooled:
         if self.test is None:
             return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
         smallest, with_more = self.smallest, self.test.smallest(self.alpha, MORE)
-        more = "" if with_more is None else f"; --limit {MORE * self.limit} would see ±{_digits(with_more)}"
+        more = "" if with_more is None else f"; {MORE * self.limit} contexts would show ±{_digits(with_more)}"
         if smallest is None:
-            at_once = f" in {self.family} tests at once" if self.family > 1 else ""
+            at_once = f" at Holm’s level of {self.alpha:.2g}" if self.family > 1 else ""
             return f"no difference can be seen{at_once} with n = {self.n}{more}"
         return f"differences below ±{_digits(smallest)} cannot be seen with n = {self.n}{more}"
 

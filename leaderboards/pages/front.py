@@ -114,6 +114,13 @@ def _labelled(title: str, label: str) -> str:
     return f"{title}, {label}" if label else title
 
 
+def _contexts_needed(rows: Sequence[SummaryRow]) -> str:
+    """Writes how many contexts tell a loss of 5 points: the fewer questions a context has, the more."""
+    asked = {row.n / row.contexts for row in rows if row.policy == FULL and row.task != ALL_TASKS and row.contexts}
+    needed = sorted({clusters_to_detect(TOLERATED_LOSS, usual_spread(questions)) for questions in asked})
+    return " to ".join(f"{count:,}" for count in dict.fromkeys((needed[0], needed[-1]))) if needed else "many"
+
+
 def _front_page(
     results: Sequence[Results],
     shown: str,
@@ -138,6 +145,7 @@ def _front_page(
             for title, page in one.studies.items()
         ],
         modes=[MODES[mode].removesuffix(".") + f" (mode {mode})." for mode in distinct(one.mode for one in results)],
+        detect=_contexts_needed([row for one in results for row in one.rows]),
         enough=clusters_to_detect(TOLERATED_LOSS, usual_spread(TASKS["long_context"].questions_per_context)),
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
