@@ -258,6 +258,15 @@ def _unique(patient: Patient) -> Result:
     return "ok", f"yes: of {len(others)} policies {_nearest(patient, others)}"
 
 
+NEAREST = " is nearest, which keeps "
+
+
+def nearest_in(findings: Iterable[Finding]) -> str:
+    """Reads from the findings which policy is nearest; empty where none is."""
+    told = (finding.text for finding in findings if NEAREST in finding.text)
+    return next(told, "").partition(NEAREST)[0].rpartition(" ")[2]
+
+
 def _nearest(patient: Patient, others: Sequence[Policy]) -> str:
     """Names the policy that keeps most of the rows that this one keeps of the first context."""
     trace = patient.treat(patient.prompts[0], [patient.middle], patient.policy, *others)
@@ -273,7 +282,7 @@ def _nearest(patient: Patient, others: Sequence[Policy]) -> str:
     if not shared:
         return "none can be compared: it rewrites the cache"
     nearest = max(shared, key=shared.__getitem__)
-    return f"{nearest} is nearest, which keeps {shared[nearest]:.0%} of the rows that it keeps"
+    return f"{nearest}{NEAREST}{shared[nearest]:.0%} of the rows that it keeps"
 
 
 def _alike(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -> list[Policy]:

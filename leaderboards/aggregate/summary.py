@@ -1,6 +1,6 @@
 """Turns records, one per question, into the rows of a board. It rounds nothing and averages nothing incomplete."""
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from unicodedata import category
@@ -9,7 +9,7 @@ import numpy as np
 from pandas import DataFrame, factorize, isna
 
 from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, not_mastered, obeyed_by_silence
-from leaderboards.aggregate.row import ALL_TASKS, NONE_MASTERED, WITHOUT_MASTERY, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, NONE_MASTERED, RIGHT, WITHOUT_MASTERY, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
 from leaderboards.statistics.bootstrap import (
@@ -353,21 +353,24 @@ def _over_tasks(cells: Mapping[Key, SummaryCell], every_task: bool) -> dict[Key,
     tasks = dict.fromkeys(task for task, *_ in cells)
     excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
     counted = {mode: [task for task in tasks if (task, mode) not in excluded] for _, mode, *_ in cells}
+    # A task of needles, which nobody guesses, counts in the mean as any other; one without right answers does not.
+    rows = {(mode, task): cell.row for (task, mode, *_), cell in cells.items()}
+    answered = {place: row for place, row in rows.items() if RIGHT.value(row) is not None or not row.complete}
     chances = {
-        mode: {key[0]: cell.row.chance for key, cell in cells.items() if key[1] == mode and key[0] in counted[mode]}
-        for mode in counted
+        mode: [row.chance or 0.0 for (of_mode, task), row in answered.items() if of_mode == mode and task in tasks]
+        for mode, tasks in counted.items()
     }
     anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
     means = {}
     for key in in_order(list(anywhere)):
         mastered = counted[key[1]]
         by_task = [(task, cells.get((task, *key[1:]))) for task in mastered or tasks]
-        means[key] = _mean_over_tasks(key, by_task, chances[key[1]].values(), none_mastered=not mastered)
+        means[key] = _mean_over_tasks(key, by_task, chances[key[1]], none_mastered=not mastered)
     return means
 
 
 def _mean_over_tasks(
-    key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], chances: Iterable[float | None], none_mastered: bool
+    key: Key, by_task: Sequence[tuple[str, SummaryCell | None]], chances: Sequence[float], none_mastered: bool
 ) -> SummaryCell:
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
@@ -380,7 +383,7 @@ def _mean_over_tasks(
         "fewest_contexts": min((cell.row.fewest_contexts for cell in present), default=0),
         "mean_of": () if none_mastered else tuple(task for task, _ in by_task),
         "not_mastered": NONE_MASTERED if none_mastered else None,
-        "chance": _average([chance for chance in chances if chance is not None]),
+        "chance": _average(chances) if any(chances) else None,
         "reason": NONE_MASTERED if none_mastered else join_reasons(gaps),
     }
     if not present or len(present) < len(by_task) or not all(cell.row.complete for cell in present):

@@ -237,6 +237,8 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     assert all(row.f1 is None for row in rows)
     planned = PlannedCells("agnostic", {"base": 3, "hops": 3}, {"full": at_ratios([0.0])}, {"base": 10.0, "hops": 5.0})
     assert {row.task: row.chance for row in summarise(there, planned)} == {"base": 10.0, "hops": 5.0, ALL_TASKS: 7.5}
+    needles = replace(planned, chances={"base": 10.0})  # of which nobody guesses any
+    assert {row.task: row.chance for row in summarise(there, needles)} == {"base": 10.0, "hops": None, ALL_TASKS: 5.0}
     whole = PlannedCells("agnostic", {"base": 2}, {"full": at_ratios([0.0]), "snapkv": at_ratios([0.5])})
     assert summarise(there, whole) == summarise(there)
 

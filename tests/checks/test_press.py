@@ -150,6 +150,14 @@ def test_a_press_with_code_of_its_own_is_no_other_under_a_new_name(llama: Loaded
     assert re.search(r"yes: of \d+ policies \w+ is nearest, which keeps \d+% of the rows that it keeps", why)
 
 
+def test_the_next_step_compares_with_the_nearest_policy(cli: CommandLine, toy_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.py").write_text(COPY)
+    assert cli("doctor", f"{tmp_path / 'copy.py'}:New", "--model", toy_folder) == 0, cli.out
+    told = " ".join(cli.out.split())
+    (nearest,) = re.findall(r"of \d+ policies (\w+) is nearest", told)
+    assert f"--against {'snapkv' if nearest == 'snapkv' else f'snapkv,{nearest}'} " in told
+
+
 def test_the_report_names_every_question_and_ends_with_a_status(
     cli: CommandLine, llama: LoadedModel, tmp_path: Path
 ) -> None:
