@@ -2,6 +2,7 @@
 
 import random
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
