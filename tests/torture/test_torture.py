@@ -9,8 +9,8 @@ from tests.support.models.runs import small_command
 from tests.torture.attacks import ATTACKS, Attacker
 
 CASES = {
-    "generated bad calls": 15,
-    "damaged stores": 3,
+    "generated bad calls": 5,
+    "damaged stores": 2,
     "damaged models": 2,
     "kills and signals": 1,
     "full disks": 1,
