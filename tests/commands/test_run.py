@@ -34,7 +34,12 @@ def test_a_run_takes_profile_limit_and_phrasings(cli: CommandLine, monkeypatch: 
     places = ["run", "--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "site"]
     frames = {}
     for name, options in asked.items():
-        assert cli(*places, "--ratios", "0.5", "--policies", "full", "--context-tokens", "native", *options, "--name", name) == 0
+        assert (
+            cli(
+                *places, "--ratios", "0.5", "--policies", "full", "--context-tokens", "native", *options, "--name", name
+            )
+            == 0
+        )
         frames[name] = Store.open(cli.folder / "runs" / name).frame()
     assert {name: frame.example_id.nunique() for name, frame in frames.items()} == {
         "quick": 2,

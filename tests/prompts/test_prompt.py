@@ -328,9 +328,7 @@ def test_tekken_is_encoded_as_by_mistral_itself(role: Role) -> None:
     if role == "system":
         turns = [("system", example.context), ("user", question)]
     messages = [{"role": turn, "content": content} for turn, content in turns]
-    theirs = MistralTokenizer.from_file(vocabulary()).encode_chat_completion(
-        ChatCompletionRequest(messages=messages)
-    )
+    theirs = MistralTokenizer.from_file(vocabulary()).encode_chat_completion(ChatCompletionRequest(messages=messages))
     assert tekken().apply_chat_template(messages, return_dict=False) == theirs.tokens
 
 
