@@ -1,13 +1,13 @@
 """Examples become the tokens that kvpress itself would read, and spans become the right ones of them."""
 
 import json
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import mistral_common
 import pytest
@@ -38,20 +38,22 @@ TURNS = (
 )
 
 
-@cache
-def vocabulary() -> str:
+@contextmanager
+def vocabulary() -> Iterator[str]:
     """The file of a vocabulary of the most frequent tokens alone, which are those that are merged first."""
     content = json.loads(VOCABULARY.read_text())
     content["config"]["default_vocab_size"] = MOST
-    path = Path(mkdtemp()) / VOCABULARY.name
-    path.write_text(json.dumps(content))
-    return str(path)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / VOCABULARY.name
+        path.write_text(json.dumps(content))
+        yield str(path)
 
 
 @cache
 def tekken() -> PreTrainedTokenizerFast:
     """Converts the vocabulary to a fast tokenizer."""
-    tokenizer: PreTrainedTokenizerFast = convert_tekken_tokenizer(vocabulary())
+    with vocabulary() as path:
+        tokenizer: PreTrainedTokenizerFast = convert_tekken_tokenizer(path)
     tokenizer.chat_template = TURNS
     return tokenizer
 
@@ -328,7 +330,9 @@ def test_tekken_is_encoded_as_by_mistral_itself(role: Role) -> None:
     if role == "system":
         turns = [("system", example.context), ("user", question)]
     messages = [{"role": turn, "content": content} for turn, content in turns]
-    theirs = MistralTokenizer.from_file(vocabulary()).encode_chat_completion(ChatCompletionRequest(messages=messages))
+    with vocabulary() as path:
+        mistral = MistralTokenizer.from_file(path)
+    theirs = mistral.encode_chat_completion(ChatCompletionRequest(messages=messages))
     assert tekken().apply_chat_template(messages, return_dict=False) == theirs.tokens
 
 
