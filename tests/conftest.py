@@ -89,8 +89,9 @@ def small_site(small_run: Store, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="session")
 def prompt() -> Prompt:
-    """An agnostic prompt of task ``base``: one context and its six questions."""
-    return toy_prompt()
+    """An agnostic prompt of task ``base``: one context and three of its questions: the first, whose row treats it, and
+    two that get copies."""
+    return toy_prompt(questions=3)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from kvpress import BasePress, KnormPress
 
 from kvbench.checks import press
-from kvbench.checks.press import CHECKS, RUNS, admit, examine
+from kvbench.checks.press import CHECKS, RUNS, Patient, admit, examine
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy, load_plug_in
 from tests.support.models.runs import CommandLine
@@ -223,6 +224,14 @@ BUDGET, ZERO, TWICE = "is the budget kept?", "does ratio 0 change nothing?", "is
 AT_ALL = "32, 108, 300, 1,000, 4,000 tokens"
 
 
+@pytest.fixture(scope="module")
+def patients(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Patient]:
+    """The presses of this file by their names, each tried once for all questions."""
+    path = tmp_path_factory.mktemp("presses") / "lengths.py"
+    path.write_text(SEVERAL_LENGTHS)
+    return cache(lambda name: admit(load_plug_in(f"{path}:{name}"), llama))
+
+
 @pytest.mark.parametrize(
     ("name", "question", "outcome", "text"),
     [
@@ -235,8 +244,7 @@ AT_ALL = "32, 108, 300, 1,000, 4,000 tokens"
     ],
 )
 def test_a_press_is_tried_at_five_lengths_and_told_where_it_breaks(
-    llama: LoadedModel,
-    tmp_path: Path,
+    patients: Callable[[str], Patient],
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     question: str,
@@ -244,6 +252,5 @@ def test_a_press_is_tried_at_five_lengths_and_told_where_it_breaks(
     text: str,
 ) -> None:
     monkeypatch.setattr(press, "LENGTHS", ALL_LENGTHS)
-    (tmp_path / "lengths.py").write_text(SEVERAL_LENGTHS)
-    found, told = CHECKS[question](admit(load_plug_in(f"{tmp_path / 'lengths.py'}:{name}"), llama))
+    found, told = CHECKS[question](patients(name))
     assert (found, text in told) == (outcome, True), told

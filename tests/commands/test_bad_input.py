@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import kvbench.models.pretrained
 from kvbench.store.store import Store, write_parquet
 from kvbench.store.tables import RECORDS
 from tests.support.models.runs import CommandLine, small_command
@@ -15,7 +16,7 @@ from tests.support.models.runs import CommandLine, small_command
 COMMANDS = {
     "site": ["site", "RUN", "--site", "OUT"],
     "figures": ["figures", "RUN", "--out", "OUT", "--formats", "svg"],
-    "check-submission": ["check-submission", "RUN"],
+    "check-submission": ["check-submission", "RUN", "--replay", "1"],
     "show": ["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"],
 }
 
@@ -222,8 +223,10 @@ def test_a_run_of_strangers_cannot_ask_for_more_than_a_run_has(cli: CommandLine,
     ids=["loops", "grows", "speaks to the terminal"],
 )
 def test_a_chat_template_has_a_second_and_little_memory(
-    cli: CommandLine, tmp_path: Path, template: str, text: str
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str, text: str
 ) -> None:
+    """The ten seconds that it has are one here."""
+    monkeypatch.setattr(kvbench.models.pretrained, "TEMPLATE_SECONDS", 1.0)
     model = Path(shutil.copytree(cli.model, tmp_path / "model"))
     (model / "chat_template.jinja").write_text(template)
     said = cli.error(*cli.words(model=model))

@@ -136,10 +136,10 @@ def test_everything_registered_is_listed(cli: CommandLine, kind: str, names: lis
 
 @pytest.mark.parametrize(("mode", "task"), [("agnostic", "instructions"), ("aware", "hops")])
 def test_the_bench_compares_every_cell(cli: CommandLine, mode: str, task: str) -> None:
-    small = ["--policies", "full,snapkv,oracle", "--ratios", "0.2,0.8", "--limit", "1", "--model", cli.model]
+    small = ["--policies", "full,snapkv,oracle", "--ratios", "0.8", "--limit", "1", "--model", cli.model]
     assert cli("bench", *small, "--tasks", task, "--mode", mode, "--json") == 0
     *_, summary = json.loads(cli.out)["tables"]["bench"]
-    assert summary["compared"] == 5 * len(TASKS[task].example(0, 0).questions)
+    assert summary["compared"] == 3 * len(TASKS[task].example(0, 0).questions)
     assert summary["equal"] == summary["compared"]
     assert summary["pipeline_seconds"] > 0 < summary["engine_seconds"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import kvbench.checks.press
 from kvbench.cli.program import COMMANDS, EXAMPLES, application
 from kvbench.cli.result import VERSION, Result
 from kvbench.store.store import Store
@@ -53,7 +54,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
         {"pooled": "verdict", "scores": "measure", "verdicts": "right_value"},
     ),
     "claims": (
-        ["claims", "--only", "F3", "--limit", "1", "--model", "TOY", "--out", "RUNS", "--site", "SITE"],
+        ["claims", "--only", "E1", "--limit", "1", "--model", "TOY", "--out", "RUNS", "--site", "SITE"],
         {"claims": "verdict"},
     ),
     "doctor": (["doctor", "knorm", "--model", "TOY"], {"findings": "outcome"}),
@@ -72,7 +73,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
         ["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"],
         {"answers": "output_text", "prompts": "prompt"},
     ),
-    "check-submission": (["check-submission", "RUN"], {"findings": "outcome"}),
+    "check-submission": (["check-submission", "RUN", "--replay", "1"], {"findings": "outcome"}),
     "import-kvpress": (["import-kvpress", "RESULTS", "--site", "SITE"], {"imported": "scores"}),
 }
 
@@ -96,6 +97,7 @@ def test_a_result_is_one_json_object_for_programs_and_80_columns_for_people(
     """What is one word in a wide terminal is one in a narrow one: none is cut, and none goes on in the next line."""
     words, expected = CALLS[name]
     results: list[Result] = []
+    monkeypatch.setattr(kvbench.checks.press, "LENGTHS", kvbench.checks.press.LENGTHS[:2])
     monkeypatch.setattr(Result, "print", lambda self, command, as_json: results.append(self))
     assert cli(*call(words, cli, small_run), "--quiet") == 0
     assert (cli.out, cli.err) == ("", "")

@@ -34,7 +34,12 @@ def test_a_run_takes_profile_limit_and_phrasings(cli: CommandLine, monkeypatch: 
     places = ["run", "--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "site"]
     frames = {}
     for name, options in asked.items():
-        assert cli(*places, "--ratios", "0.5", "--policies", "full", *options, "--name", name) == 0
+        assert (
+            cli(
+                *places, "--ratios", "0.5", "--policies", "full", "--context-tokens", "native", *options, "--name", name
+            )
+            == 0
+        )
         frames[name] = Store.open(cli.folder / "runs" / name).frame()
     assert {name: frame.example_id.nunique() for name, frame in frames.items()} == {
         "quick": 2,
@@ -102,7 +107,7 @@ def test_a_signal_ends_a_run_of_several_processes_in_one_line(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    with Copy.of_program([str(word) for word in cli.words("--limit", "500")]) as run:
+    with Copy.of_program([str(word) for word in cli.words("--limit", "100")]) as run:
         group = run.process.pid
         assert group
         wait_until(lambda: any((cli.folder / "runs").rglob("*.parquet")) or not run.process.is_alive())

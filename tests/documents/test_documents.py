@@ -17,9 +17,12 @@ from tests.support.records.kvpress_folders import evaluation
 
 PAGES = {page.name: page for page in pages()}
 COMMAND = re.compile(r"^(?:python -m )?kvbench (.+)$", re.MULTILINE)
-# A single context of its own length here, and fewer figures: tests/figures draws all of them.
+# A single context of its own length here, one ratio to compare at, and the toy model where no run of before is read:
+# tests/checks and tests/claims try more.
 SMALLER = {
-    r"^((?:run|compare) .*)--limit \d+": r"\1--limit 1 --context-tokens native",
+    r"^(run .*)--limit \d+": r"\1--limit 1 --context-tokens native",
+    r"^(compare .*)--limit \d+": r"\1--limit 1 --context-tokens native --ratios 0.5",
+    r"^(doctor|claims) .*": r"\g<0> --model TOY",
     r"--limit \d+": "--limit 1",
     r"^check-submission .*": r"\g<0> --replay 1",
 }
@@ -100,7 +103,7 @@ def test_every_command_has_options_that_exist() -> None:
 
 
 def test_each_command_runs_once_in_the_order_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (press,) = set(re.findall(r"^```python\n(.*?)^```", PAGES["README.md"].read_text(), re.MULTILINE | re.DOTALL))
     (tmp_path / "loud_values.py").write_text(press)
@@ -112,7 +115,7 @@ def test_each_command_runs_once_in_the_order_given(
     assert set(COMMANDS) - set(first) == {"bench", "ls", "fetch"}
     for command in commands():
         if command in first.values():
-            words = shlex.split(smaller(command), comments=True)
+            words = shlex.split(smaller(command).replace("TOY", str(toy_folder)), comments=True)
             monkeypatch.setattr("sys.argv", words)
             assert main(words) == 0, f"{command}\n{capsys.readouterr().err}"
     assert 'href="first/index.html"' in (tmp_path / "site/index.html").read_text()

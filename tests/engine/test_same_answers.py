@@ -144,7 +144,7 @@ def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
     llama: LoadedModel, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In mode aware each question has a prefill of its own.
-    task = replace(TASKS["base"], questions_per_context=2 if mode == "aware" else 3, max_new_tokens=STEPS)
+    task = replace(TASKS["base"], questions_per_context=2, max_new_tokens=STEPS)
     points = points_of([Level("ratio", 0.5), Level("rate", 0.2)], 2)
     setting = Setting([find_policy(name) for name in TREATED], points, mode=mode, max_kv_bytes=PLENTY)
     examples = list(task.generate(0, 3))

@@ -9,13 +9,15 @@ from tests.support.models.runs import small_command
 from tests.torture.attacks import ATTACKS, Attacker
 
 CASES = {
-    "generated bad calls": 15,
-    "damaged stores": 3,
+    "generated bad calls": 5,
+    "damaged stores": 2,
     "damaged models": 2,
+    # Each takes seconds; tests/store kills runs and fills disks, and tests/checks forges records.
     "kills and signals": 1,
     "full disks": 1,
     "forged records": 2,
 }
+SLOW = ("kills and signals", "full disks", "forged records")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,9 @@ def attacker(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Atta
     return Attacker(toy_folder, folder / "whole/runs/x", folder / "attacks")
 
 
-@pytest.mark.parametrize("kind", ATTACKS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in ATTACKS]
+)
 def test_attacks_are_answered_well(attacker: Attacker, kind: str) -> None:
     make, _ = ATTACKS[kind]
     answered = [(seed, *make(attacker, seed)) for seed in range(10_000, 10_000 + CASES[kind])]

@@ -48,7 +48,7 @@ def _drawn(
 
 def some(
     task: Task,
-    count: int = 40,
+    count: int = 25,
     split: Split = "test",
     level: int | None = None,
     held_out: bool = False,
@@ -59,7 +59,7 @@ def some(
     return _drawn(id(task), count, split, level, held_out, questions)
 
 
-def every_way(task: Task, count: int = 20, level: int | None = None) -> tuple[Example, ...]:
+def every_way(task: Task, count: int = 10, level: int | None = None) -> tuple[Example, ...]:
     """Examples of both splits, in both wordings."""
     return tuple(
         example
