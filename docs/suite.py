@@ -166,12 +166,13 @@ def growth() -> tuple[list[tuple[int, float, float]], list[tuple[int, float]]]:
 def draw(lengths: Sequence[Sequence[float]], branches: Sequence[Sequence[float]], path: Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
     tokens, alone, engine = zip(*lengths, strict=True)
-    left.loglog(tokens, alone, "o-", label="prefill of the model")
-    left.loglog(tokens, engine, "s-", label="default policies at two ratios, answers included")
+    left.loglog(tokens, alone, "o-", label="the model's prefill")
+    left.loglog(tokens, engine, "s-", label="all default policies, answers too")
     right.loglog(*zip(*branches, strict=True), "o-", label="decoding of six questions")
     for axes, words in ((left, "tokens of a context"), (right, "branches")):
         axes.set(xlabel=words, ylabel="processor seconds")
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper left", fontsize="small")
+        axes.set_ylim(top=8 * axes.get_ylim()[1])
     figure.savefig(path, dpi=120)
 
 
