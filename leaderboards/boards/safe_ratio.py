@@ -196,7 +196,7 @@ def _cell(safe: SafeRatio) -> TableCell:
     unsafe = unsafe_from(safe)
     if unsafe and safe.unsafe_in:
         unsafe += f" in {safe.unsafe_in}"
-    if unsafe and safe.below_unsafe:
+    if unsafe and safe.below_unsafe and not safe.ratio:
         unsafe += f"\nloses {loss_text(safe.below_unsafe[1])} at {safe.below_unsafe[0]:g}"
     lines = (*one_level(safe), few, CHANCE if safe.may_be_chance else "", unsafe)
     # A share removed stands alone, as it does everywhere.

@@ -164,7 +164,7 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
     assert SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail == "in base +1\nunsafe from 0.75 in base"
     fewer = replace(doubtful, contexts=2)
     detail = SAFE_RATIO.cell_of(lowest({"base": doubtful, "hops": fewer})).detail
-    assert detail == "in hops (n = 2) +1\nunsafe from 0.5 in base", (
+    assert detail == "in hops (n = 2) +1\nunsafe from 0.5 in base\nloses 6 at 0.25", (
         "n is that of the task that is named, and so is each ratio"
     )
     assert lowest({"base": safe, "hops": Blank("failed")}) == Blank("hops: failed")
