@@ -33,6 +33,7 @@ MOST_OFF = 0.05  # of the tokens of a context
 # A press with a prefill of its own reads the context once for each ratio: long ones are read at the middle one alone,
 # and not at all where a shorter one took as long as this.
 LONG, SLOW = 1_000, 2.0  # tokens; seconds of a prefill
+REWRITES = "none can be compared: it rewrites the cache"
 RUNS, LEFT_ALONE = "does it run?", "is the model left alone?"
 STATE = "it carries state from one context to the next: keep none, or seed its random numbers"
 
@@ -76,6 +77,34 @@ class Patient:
     def trials(self) -> list[Trial]:
         """Returns the trials of all lengths, which are made once for all checks."""
         return trials_of(self, LENGTHS)
+
+    @cached_property
+    def others(self) -> list[Policy]:
+        """Lists the other policies that share a prefill and need no question or weights."""
+        return [
+            other
+            for other in POLICIES.values()
+            if other.prefill == "shared" and other.kinds and other.name != self.policy.name
+            if not (other.weights or other.per_question or other.needs_question)
+            if self.prompts[0].protected or not other.needs_spans
+        ]
+
+    @cached_property
+    def nearest(self) -> tuple[str, float]:
+        """Returns the policy that keeps most of the rows that this one keeps of the first context, and which share;
+        an empty name where none can be told, as of a press that rewrites the cache, keeps all or acts later."""
+        if self.policy.while_decoding:
+            return "", 0.0
+        trace = self.treat(self.prompts[0], [self.middle], self.policy, *self.others)
+        mine, *rest = (branch for branch in trace.branches if branch.layers)
+        shares = {}
+        for other in rest:
+            pairs = [(mine.layers[layer].keep, other.layers[layer].keep) for layer in trace.compressed]
+            masks = [(one, two) for one, two in pairs if one is not None and two is not None]
+            if masks and not all(bool(one.all()) for one, _ in masks):
+                rows = sum(int(one.sum()) for one, _ in masks)
+                shares[other.treatment.policy.name] = sum(int((one & two).sum()) for one, two in masks) / rows
+        return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
 
     def treat(self, prompt: Prompt, ratios: Sequence[float], *policies: Policy, repeat: int = 0) -> Trace:
         """Treats a prompt by the policy, or by others, which share the prefill."""
@@ -238,51 +267,18 @@ def _freed(patient: Patient) -> Result:
 
 
 def _unique(patient: Patient) -> Result:
-    """Compares it with the policies that share a prefill and need no question or weights."""
     policy = patient.policy
     if policy.while_decoding:
         return "note", "not compared: it acts while decoding"
     digests = [patient.treat(prompt, [patient.middle]).branches[0].digest for prompt in patient.prompts]
     if _alike(patient, [POLICIES[FULL]], digests):
         return "note", f"at ratio {patient.middle:g} it leaves the full cache, in which every token is kept"
-    others = [
-        other
-        for other in POLICIES.values()
-        if other.prefill == "shared" and other.kinds and other.name != policy.name
-        if not (other.weights or other.per_question or other.needs_question)
-        if patient.prompts[0].protected or not other.needs_spans
-    ]
-    alike = {other.name for other in _alike(patient, others, digests)}
+    alike = {other.name for other in _alike(patient, patient.others, digests)}
     if alike - set(policy.same_as):
         return "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere"
-    return "ok", f"yes: of {len(others)} policies {_nearest(patient, others)}"
-
-
-NEAREST = " is nearest, which keeps "
-
-
-def nearest_in(findings: Iterable[Finding]) -> str:
-    """Reads from the findings which policy is nearest; empty where none is."""
-    told = (finding.text for finding in findings if NEAREST in finding.text)
-    return next(told, "").partition(NEAREST)[0].rpartition(" ")[2]
-
-
-def _nearest(patient: Patient, others: Sequence[Policy]) -> str:
-    """Names the policy that keeps most of the rows that this one keeps of the first context."""
-    trace = patient.treat(patient.prompts[0], [patient.middle], patient.policy, *others)
-    mine, *rest = (
-        [branch.layers[layer].keep for layer in trace.compressed] for branch in trace.branches if branch.layers
-    )
-    shared = {}
-    for branch, kept in zip([one for one in trace.branches if one.layers][1:], rest, strict=True):
-        pairs = [(one, other) for one, other in zip(mine, kept, strict=True) if one is not None and other is not None]
-        if pairs:
-            rows = sum(int(one.sum()) for one, _ in pairs)
-            shared[branch.treatment.policy.name] = sum(int((one & other).sum()) for one, other in pairs) / rows
-    if not shared:
-        return "none can be compared: it rewrites the cache"
-    nearest = max(shared, key=shared.__getitem__)
-    return f"{nearest}{NEAREST}{shared[nearest]:.0%} of the rows that it keeps"
+    name, share = patient.nearest
+    nearest = f"{name} is nearest, which keeps {share:.0%} of the rows that it keeps" if name else REWRITES
+    return "ok", f"yes: of {len(patient.others)} policies {nearest}"
 
 
 def _alike(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -> list[Policy]:

@@ -74,7 +74,7 @@ def _of_press(policy: Policy, press: str, model: str, device: str) -> Result:
     table = findings_table(policy.name, findings)
     if wrong := faulty_checks(findings):  # what each found stands in the table
         return Result([table], verdict=f"broken: {wrong}", fault=f"{policy.name} is not sound: {wrong}")
-    against = ",".join(dict.fromkeys(("snapkv", of_press.nearest_in(findings) or "knorm")))
+    against = ",".join(dict.fromkeys(("snapkv", patient.nearest[0] or "knorm")))
     next_step = f"next: python -m kvbench compare {press} --against {against} --model {model}"
     return Result([table], verdict="sound", notes=[next_step])
 

@@ -171,7 +171,7 @@ def _check(records: DataFrame) -> DataFrame:
 
 
 class _Complete(NamedTuple):
-    """What a complete cell has."""
+    """Counts the answers that a cell has once it is complete."""
 
     questions: int  # that other cells of the task answered
     contexts: int | None  # as planned; None where there is no plan

@@ -197,12 +197,17 @@ def _cell(safe: SafeRatio) -> TableCell:
     if unsafe and safe.unsafe_in:
         unsafe += f" in {safe.unsafe_in}"
     if unsafe and safe.below_unsafe and not safe.ratio:
-        unsafe += f"\nloses {loss_text(safe.below_unsafe[1])} at {safe.below_unsafe[0]:g}"
+        unsafe += f"\n{loss_below(safe)}"
     lines = (*one_level(safe), few, CHANCE if safe.may_be_chance else "", unsafe)
     # A share removed stands alone, as it does everywhere.
     what = "" if safe.kind is None or KINDS[safe.kind].removes else f"{safe.kind} "
     text = f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome
     return TableCell(text, "\n".join(filter(None, lines)), safe.worth)
+
+
+def loss_below(safe: SafeRatio) -> str:
+    """Writes the loss at the ratio below that from which on it is unsafe, where one was asked."""
+    return f"loses {loss_text(safe.below_unsafe[1])} at {safe.below_unsafe[0]:g}" if safe.below_unsafe else ""
 
 
 def unsafe_from(safe: SafeRatio) -> str:

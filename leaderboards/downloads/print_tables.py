@@ -9,7 +9,7 @@ from pandas import DataFrame
 from leaderboards.aggregate.lead import lead_of, mark_of
 from leaderboards.aggregate.row import ALL_TASKS, KEPT_TOKENS, MODES, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
-from leaderboards.statistics.text import count_text
+from leaderboards.statistics.text import count_text, range_text
 from policies.declaration.levels import UNTREATED, kind_name, names_of
 from policies.declaration.names import CONTROLS, FULL
 
@@ -71,8 +71,7 @@ def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str,
     task."""
     of_board = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
     lengths = [tokens for row in rows if row.policy == FULL and (tokens := KEPT_TOKENS.value(row))]
-    ends = dict.fromkeys(f"{end(lengths):,.0f}" for end in (min, max)) if lengths else ()
-    length = f" of {' to '.join(ends)} tokens" if ends else ""
+    length = f" of {range_text(*(f'{end(lengths):,.0f}' for end in (min, max)))} tokens" if lengths else ""
     at = "".join(f", {name} at level {level}" for name, level in levels.items() if level)
     data = count_text(min((row.fewest_contexts for row in of_board), default=0), "context")
     if task == ALL_TASKS:

@@ -33,6 +33,7 @@ from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.significance import clusters_to_detect, usual_spread
+from leaderboards.statistics.text import range_text
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
@@ -118,7 +119,7 @@ def _contexts_needed(rows: Sequence[SummaryRow]) -> str:
     """Writes how many contexts tell a loss of 5 points: the fewer questions a context has, the more."""
     asked = {row.n / row.contexts for row in rows if row.policy == FULL and row.task != ALL_TASKS and row.contexts}
     needed = sorted({clusters_to_detect(TOLERATED_LOSS, usual_spread(questions)) for questions in asked})
-    return " to ".join(f"{count:,}" for count in dict.fromkeys((needed[0], needed[-1]))) if needed else "many"
+    return range_text(f"{needed[0]:,}", f"{needed[-1]:,}") if needed else "many"
 
 
 def _front_page(
@@ -193,10 +194,7 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
         ("Policies", f"{len(names - {*CONTROLS})} methods and {len(names & {*CONTROLS})} controls"),
-        *(
-            (f"Asked {kind.plural}", " to ".join(map(str, dict.fromkeys((min(levels), max(levels))))))
-            for kind, levels in levels_of_kinds.items()
-        ),
+        *((f"Asked {kind.plural}", range_text(min(levels), max(levels))) for kind, levels in levels_of_kinds.items()),
         ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
         *provenance_of(list(runs.values())),
         *(("Not complete", f"{folder}: {run.get('reason') or run['status']}") for folder, run in unfinished.items()),

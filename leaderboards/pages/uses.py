@@ -23,7 +23,7 @@ from leaderboards.boards.safe_ratio import (
     SAFE_RATIO,
     UNSAFE_FROM,
     SafeRatio,
-    loss_text,
+    loss_below,
     lowest,
     one_level,
     unsafe_from,
@@ -31,6 +31,7 @@ from leaderboards.boards.safe_ratio import (
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.text import range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
@@ -123,7 +124,7 @@ class UseMatrix:
         if not few:
             return ""
         counts, names = [use.contexts for use in few], ", ".join(use.name for use in few)
-        contexts = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+        contexts = range_text(min(counts), max(counts))
         which = "each use" if len(few) == len(self.uses) > 1 else names
         has_verdicts = any(not cell.reason for line in (*self.methods, *self.controls) for cell in line.cells)
         hatched = ": verdicts say little, and their cells are hatched" if has_verdicts else ""
@@ -235,5 +236,5 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
         safe.worth,
         highest_sure=safe.highest_sure if safe.kind else 0.0 if safe.may_be_chance else inf,
         unsafe_from=unsafe.removeprefix(UNSAFE_FROM).strip(),
-        below=f"loses {loss_text(safe.below_unsafe[1])} at {safe.below_unsafe[0]:g}" if safe.below_unsafe else "",
+        below=loss_below(safe),
     )

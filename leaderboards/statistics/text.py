@@ -12,6 +12,15 @@ def interval_text(interval: tuple[float, float] | None, factor: float = 1, digit
     return "–" if interval is None else "–".join(f"{end * factor:z.{digits}f}" for end in interval)
 
 
+def range_text(low: object, high: object) -> str:
+    """Writes both ends with a word between them, and one alone where they read alike.
+
+    >>> range_text(3, 5), range_text("4", "4")
+    ('3 to 5', '4')
+    """
+    return " to ".join(dict.fromkeys((str(low), str(high))))
+
+
 def p_text(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
