@@ -191,13 +191,19 @@ MUTANTS = (
     ),
     Mutant(
         f"{STATISTICS}/bootstrap.py",
+        "generator.multinomial(draws_of(clusters),",
+        "generator.multinomial(clusters,",
+        "tests/statistics/test_statistics.py::test_intervals_hold_the_truth_as_often_as_is_said",
+    ),
+    Mutant(
+        f"{STATISTICS}/bootstrap.py",
         "for each in (values[known], counted)",
         "for each in (values[known], 1 / np.bincount(positions)[positions])",
         "tests/aggregate/test_leaderboards.py::test_the_interval_agrees_with_a_slow_bootstrap",
     ),
     Mutant(
         f"{STATISTICS}/bootstrap.py",
-        "generator.multinomial(clusters,",
+        "generator.multinomial(draws_of(clusters),",
         "generator.multinomial(4 * clusters,",
         "tests/statistics/test_statistics.py::test_the_standard_error_of_the_bootstrap_is_the_published_one",
     ),

@@ -10,7 +10,7 @@ from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.pages.gallery import TRADEOFF
 from leaderboards.pages.uses import DEFINITION as USES
-from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES
+from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES, draws_of
 from leaderboards.statistics.significance import ALL_UP_TO, ALPHA, POWER, SUBSETS, fewest_clusters
 from leaderboards.studies.declaration import studies
 
@@ -81,10 +81,11 @@ STATISTICS = Chapter(
         Definition(
             "Interval",
             "95 %, by a cluster bootstrap: questions about one context are not independent, so contexts are resampled, "
-            f"not questions, {RESAMPLES:,} times. The interval of the mean over tasks resamples the contexts of each "
-            "task. With a handful of contexts it is too narrow, and of a single one there is none.",
+            f"not questions, {RESAMPLES:,} times. A resample draws fewer contexts than there are ({draws_of(12)} of "
+            "12), or an interval from few would be too narrow. The interval of the mean over tasks resamples the "
+            "contexts of each task. Of a single context there is none.",
             "from the 2.5th to the 97.5th percentile of the resamples",
-            "A. C. Davison and D. V. Hinkley (1997), section 3.8",
+            "A. C. Davison and D. V. Hinkley (1997), section 3.8; J. N. K. Rao and C. F. J. Wu (1988)",
         ),
         Definition(
             "Paired difference",
@@ -140,9 +141,11 @@ STATISTICS = Chapter(
         ),
         Definition(
             "Few contexts",
-            f"Fewer than {FEW_CONTEXTS} contexts of a task, or of any task that a mean is made of. Intervals are then "
-            "too narrow and verdicts too sure. Of normally distributed contexts, intervals of 95 % hold the truth in "
-            f"so many percent of simulated runs: {', '.join(f'of {n} {held}' for n, held in COVERAGE.items())}. "
+            f"Fewer than {FEW_CONTEXTS} contexts of a task, or of any task that a mean is made of. Of normally "
+            "distributed contexts, intervals of 95 % hold the truth in so many percent of simulated runs: "
+            f"{', '.join(f'of {n} {held}' for n, held in COVERAGE.items())}; those of a mean over five tasks in 95 to "
+            "98. Of few contexts that vary lopsidedly they are too narrow, and verdicts too sure (of 8 exponentially "
+            "distributed ones 89). "
             "Where a task has directives, counted are the contexts of the measure with the fewest: fewer have attacks "
             "on a prompt with a defence than directives. Below "
             f"{FEW_ANSWERS} answers given, a share of wrong ones is written as a count, has no interval, and nobody is "

@@ -74,12 +74,16 @@ def test_verdicts_where_the_truth_is_known(identifier: str, evidence: Evidence, 
 
 
 def test_a_parting_at_the_boundary_is_told_from_one_anywhere() -> None:
-    near, early = judged("N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (STEPS - number % STEPS))))
+    near, early = judged(
+        "N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (STEPS - number % STEPS)), contexts=24)
+    )
     assert (near.verdict, early.verdict) == ("holds", "holds")
     assert near.estimate is not None
     assert near.estimate.mean == 0.5
-    assert near.why == "12 flips; median margin 0.01 there and 4 at all steps"
-    far, late = judged("N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (number % STEPS + 1), margin=9.0)))
+    assert near.why == "24 flips; median margin 0.01 there and 4 at all steps"
+    far, late = judged(
+        "N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (number % STEPS + 1), margin=9.0), contexts=24)
+    )
     assert (far.verdict, late.verdict) == ("does not hold", "does not hold")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import norm, t
 
 from leaderboards.boards.area import area_under_curve, areas
 from leaderboards.boards.declaration import BoardProfiles
@@ -22,6 +22,7 @@ from leaderboards.statistics.bootstrap import (
     Blank,
     FloatArray,
     cluster_weights,
+    draws_of,
     percentile_interval,
     percentile_intervals,
     resampled_means,
@@ -188,13 +189,13 @@ def test_ranks_and_their_intervals_are_those_of_a_hand() -> None:
 
 def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
     """B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap (1993), table 2.2: seven treated mice, 23.36 for
-    infinitely many resamples of the mean; of two blood samples for each mouse it is the same."""
+    infinitely many resamples of the mean that draw seven; of two blood samples for each mouse it is the same."""
     mice = [94, 197, 16, 38, 99, 141, 23]
     alone = resampled_means(mice, [str(mouse) for mouse in range(7)], seed=0, resamples=20_000)
     twice = resampled_means(np.repeat(mice, 2) + [-5.0, 5.0] * 7, np.repeat(np.arange(7), 2), seed=0, resamples=20_000)
     assert alone is not None
     assert twice is not None
-    assert alone.std() == pytest.approx(23.36, abs=0.4)
+    assert alone.std() == pytest.approx(23.36 * np.sqrt(7 / draws_of(7)), abs=0.6)
     assert twice == pytest.approx(alone)
 
 
@@ -209,12 +210,33 @@ def test_where_no_resample_is_on_the_other_side_p_is_the_tail_of_a_normal_distri
     assert 0 < bootstrap_p(np.ones(99)) < 1e-9
 
 
-@pytest.mark.parametrize("contexts", [2, 4, 8, 12])
-def test_intervals_from_few_contexts_hold_the_truth_as_often_as_is_said(contexts: int) -> None:
-    means = np.random.default_rng(5).normal(size=(2000, contexts))
-    weights = cluster_weights(contexts, 1, 1000)
-    low, high = percentile_intervals(means @ weights.T / weights.sum(axis=1))
-    assert 100 * np.mean((low <= 0) & (high >= 0)) == pytest.approx(COVERAGE[contexts], abs=3.5)
+def coverage(contexts: int, tasks: int = 1) -> float:
+    """Percent of 4,000 simulated runs in which the interval of the mean over tasks holds the truth."""
+    random = np.random.default_rng(5)
+    means = np.zeros((4000, 1000))
+    for task in range(tasks):
+        weights = cluster_weights(contexts, task, 1000)
+        means += random.normal(size=(4000, contexts)) @ weights.T / weights.sum(axis=1)
+    low, high = percentile_intervals(means)
+    return 100 * float(np.mean((low <= 0) & (high >= 0)))
+
+
+@pytest.mark.parametrize("contexts", [2, 4, 8, 12, 16, 32])
+def test_intervals_hold_the_truth_as_often_as_is_said(contexts: int) -> None:
+    assert coverage(contexts) == pytest.approx(COVERAGE[contexts], abs=1.5)
+
+
+@pytest.mark.parametrize("contexts", [8, 16])
+def test_intervals_of_a_mean_over_tasks_are_not_too_narrow(contexts: int) -> None:
+    assert 94 < coverage(contexts, tasks=5) < 98.5
+
+
+def test_an_interval_is_as_wide_as_that_of_students_t() -> None:
+    values = np.random.default_rng(2).normal(size=40)
+    means = resampled_means(values, np.arange(40), seed=0, resamples=20_000)
+    assert means is not None
+    half = t.ppf(0.975, 39) * values.std(ddof=1) / np.sqrt(40)
+    assert percentile_interval(means) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.06 * half)
 
 
 @pytest.mark.parametrize("resamples", [1, 2, 40, 2000])
