@@ -69,7 +69,7 @@ fetched: $(INSTALLED)
 # The rows of docs/performance.md and its picture: 25 minutes on two quiet cores.
 suite: fetched
 	$(BIN)/python docs/suite.py
-	$(BIN)/python -m kvbench.documents.pages
+	$(BIN)/python docs/tables.py
 
 # Do presses keep needles in the order of kvpress's public board? Half an hour a model and core, on each natural model.
 PUBLISHED := --suite published --context-tokens 1000 --max-new-tokens 48 --limit 8
@@ -84,11 +84,11 @@ claims: fetched
 	$(BIN)/python -c "from kvbench.models.names import CLAIMS; [print(*pair) for pair in CLAIMS.items()]" | \
 	while read model options; do $(BIN)/python -m kvbench claims --model $$model $$options \
 		&& cp site/claims-$$model/claims.json docs/claims/$$model.json || exit 1; done
-	$(BIN)/python -m kvbench.documents.pages
+	$(BIN)/python docs/tables.py
 
 # The tables of the README and of docs, from the registries, the command line and the measured files.
 readme: $(INSTALLED)
-	$(BIN)/python -m kvbench.documents.pages
+	$(BIN)/python docs/tables.py
 
 # The documents as pages, in build/docs.
 docs: readme

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import kvbench.checks.press
+from docs.tables import BLOCKS, DOCS, MEASURED, ROOT, blocks_of, examined, fill_tables, pages
 from kvbench.cli.program import COMMANDS, application, main
-from kvbench.documents.pages import BLOCKS, DOCS, MEASURED, ROOT, blocks_of, examined, fill_tables, pages
 from kvbench.system.errors import KVBenchError
 from tests.support.records.kvpress_folders import evaluation
 

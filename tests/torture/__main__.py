@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
+from docs.tables import table
 from kvbench.cli.program import main
-from kvbench.documents.pages import table
 from tests.support.models.runs import small_command
 from tests.support.models.toy import model_of
 from tests.torture.attacks import ATTACKS, Attacker

@@ -1,4 +1,4 @@
-"""``python -m kvbench.documents.pages`` writes the tables of the README and of docs anew.
+"""``python docs/tables.py`` writes the tables of the README and of docs anew.
 
 A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when one has drifted.
 """
@@ -68,7 +68,7 @@ def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> 
     return ", ".join(f"{name}={'none' if default is None else text_of(default)}" for name, default in new.items())
 
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parent
 MEASURED = DOCS / "claims"  # the register of each model, as the command wrote it
 NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
