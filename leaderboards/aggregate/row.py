@@ -17,7 +17,7 @@ MODES = {
     "agnostic": "The cache is compressed before the question is seen.",
     "aware": "The cache is compressed with the question in view.",
 }
-FEW_CONTEXTS = 10  # below which intervals are too narrow, see statistics/bootstrap.py: COVERAGE
+FEW_CONTEXTS = 10  # below which contexts that vary lopsidedly have too narrow intervals, and safety may be chance
 FEW_ANSWERS = 10  # of which a share is written as a count, without an interval, and by which nobody is best
 RIGHT, F1, HALLUCINATION, GER = (MEASURES[field] for field in ("right", "f1", "hallucination_rate", "ger"))
 REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (MEASURES[field] for field in ("realised_ratio", "kept_tokens", "kv_bytes"))

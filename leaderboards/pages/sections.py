@@ -102,7 +102,7 @@ def note_of(results: Results, task: str) -> str:
     if most.few_contexts:
         contexts = count_text(most.fewest_contexts, "context")
         verdicts = "" if most.not_mastered else " and verdicts too sure: their cells are hatched"
-        sentences.append(f"With as few as {contexts} of a task, intervals are too narrow{verdicts}")
+        sentences.append(f"With as few as {contexts} of a task, intervals may be too narrow{verdicts}")
     return " ".join(f"{sentence}." for sentence in sentences)
 
 

@@ -55,7 +55,7 @@ def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
         return []
     counts = ", ".join(f"{count} of {task}" for task, count in fewest.items())
     return [
-        f"few contexts ({counts}): intervals are too narrow, and what looks safe may be chance with fewer than "
+        f"few contexts ({counts}): intervals may be too narrow, and what looks safe may be chance with fewer than "
         f"{FEW_CONTEXTS} different contexts: give a file so many, or generated tasks --limit {FEW_CONTEXTS}"
     ]
 

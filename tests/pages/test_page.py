@@ -237,8 +237,8 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
     assert "Directives obeyed, percent, mean over instructions" in printed(both, OBEYED)
     assert few_contexts(both) == []
     assert few_contexts([*both, *alone]) == [
-        "few contexts (4 of instructions): intervals are too narrow, and what looks safe may be chance with fewer than "
-        "10 different contexts: give a file so many, or generated tasks --limit 10"
+        "few contexts (4 of instructions): intervals may be too narrow, and what looks safe may be chance with fewer "
+        "than 10 different contexts: give a file so many, or generated tasks --limit 10"
     ]
 
 
