@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from datasets_gen import KNOWN_TASKS
+from datasets_gen.tasks.ifeval import IFEVAL
+from datasets_gen.tasks.instructions import INSTRUCTIONS
 from datasets_gen.tasks.prose import PROSE
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
@@ -30,13 +32,18 @@ runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 
 
+DATA_HELP = (
+    "A text for next tokens: a file, wikitext or python. For the claims P alone: rows of IFEval, split into messages."
+)
+
+
 def command(
     model: options.Model = "reference",
     beside: Annotated[str | None, Option(help="A model of another architecture, to compare.", metavar="MODEL")] = None,
     only: Annotated[str | None, Option(help="Texts by letters and claims, such as F,E2. Default: all.")] = None,
     limit: options.Limit = None,
     difficulty: options.Difficulty = None,
-    data: options.Data = None,
+    data: Annotated[Path | None, Option(help=DATA_HELP)] = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -81,12 +88,15 @@ def job_of(
     **options: Any,
 ) -> Job:
     """Returns the options of the run that an experiment asks for; it has no controls but the full cache, of the levels
-    of ``difficulty`` those of its own tasks, and the ``data`` where it measures next tokens."""
+    of ``difficulty`` those of its own tasks, and the ``data`` where it measures next tokens. A file is rows of IFEval
+    where it asks system prompts alone."""
     levels, tasks = difficulty, experiment.tasks.split(",")
     if levels and "=" in levels:
         levels = ",".join(part for part in levels.split(",") if part.partition("=")[0].strip() in tasks)
     options |= {"difficulty": levels or None, "controls": False, "limit": limit or experiment.contexts}
-    options["data"] = data if PROSE.name in tasks else None
+    of_ifeval = tasks == [INSTRUCTIONS.name] and data is not None and data.is_file()
+    options |= {"tasks": IFEVAL.name} if of_ifeval else {}
+    options["data"] = data if of_ifeval or PROSE.name in tasks else None
     return Job.of({**vars(experiment), **options, "levels": dict(experiment.levels)})
 
 

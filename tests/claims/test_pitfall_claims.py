@@ -1,13 +1,16 @@
 """The statistics of text P, on records of system prompts where the truth is known."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pandas import DataFrame
 
+from kvbench.commands.claims import job_of
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
+from leaderboards.claims.texts.errors import ERRORS
 from leaderboards.claims.texts.pitfalls import HALF, LITTLE, MORE, POLICIES, PROMPTS, PROTECTED
 from leaderboards.claims.verdict import Judgement, judge
 from tests.support.records.claim_statistics import measured, value
@@ -123,3 +126,31 @@ def test_several_suffer_more_than_one() -> None:
 def test_a_model_that_obeys_little_decides_nothing(identifier: str) -> None:
     (found,) = judge([claims()[identifier]], evidence(lambda *_: {}, whole=0.25))
     assert (found.verdict, "0.25 of the directives" in found.why) == ("undecided", True)
+
+
+def test_a_model_that_obeys_one_family_is_judged_by_it() -> None:
+    """Under the full cache family0 is obeyed in 6 of 8 draws beside family1, which never is, and in 4 of 8 alone; under
+    every policy in half of these."""
+    given = evidence(lambda policy, ratio, arm, draw: {"obeyed": [draw < 3, True], "single": [draw < 2]})
+    records = given[PROMPTS.name].records
+    records["directives_strict"] = [
+        strict if policy != "full" else [int(draw) < (6 if len(strict) == 2 else 4), False][: len(strict)]
+        for policy, draw, strict in zip(
+            records["policy"], records["draw_id"], records["directives_strict"], strict=True
+        )
+    ]
+    (found,) = judge([claims()["P6"]], given)
+    assert found.estimate is not None
+    assert found.estimate.mean == pytest.approx(0)
+    assert "the full cache obeys 0.42: of the families family0 alone" in found.why
+
+
+def test_a_file_is_rows_of_ifeval_where_system_prompts_alone_are_asked(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.touch()
+    job = job_of(PROMPTS, limit=2, data=rows)
+    assert (job.tasks, job.data) == ("ifeval", rows)
+    assert (job_of(PROMPTS, data=Path("python")).tasks, job_of(ERRORS, data=rows).tasks) == (
+        "instructions",
+        ERRORS.tasks,
+    )

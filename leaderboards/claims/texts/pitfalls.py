@@ -1,6 +1,7 @@
 """The claims of text P: system prompts that are compressed, plain and with their instructions protected."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -38,20 +39,36 @@ UNFIGURED = "yes, without one figure"
 
 
 def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]]) -> Measure:
-    """Measures the parts of a claim, by name, on the records of the experiment; :class:`NoEvidenceError` where the full
-    cache obeys less than half."""
+    """Measures the parts of a claim, by name, on the records of the experiment."""
 
     def measure(evidence: Mapping[str, Evidence]) -> Measured:
         records = evidence[PROMPTS.name]
-        prompts = prompt_records(records.records, records.seed)
-        obeyed = float(prompts.directives.loc[prompts.directives["policy"] == FULL, "strict"].mean())
-        if not obeyed >= LEAST_CLEAN:
-            raise NoEvidenceError(
-                f"instructions: the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
-            )
-        return each_part({part: partial(one, prompts) for part, one in parts.items()})
+        prompts, note = _obeyed(prompt_records(records.records, records.seed))
+        measured = each_part({part: partial(one, prompts) for part, one in parts.items()})
+        return [
+            replace(one, note="; ".join(filter(None, (one.note, note)))) if isinstance(one, Statistic) else one
+            for one in measured
+        ]
 
     return measure
+
+
+def _obeyed(prompts: PromptRecords) -> tuple[PromptRecords, str]:
+    """Returns the records, where the full cache obeys less than half of the directives those of the families of which
+    it obeys half, with a note; :class:`NoEvidenceError` where there are none."""
+    full = prompts.directives[prompts.directives["policy"] == FULL]
+    obeyed = float(full["strict"].mean())
+    if obeyed >= LEAST_CLEAN:
+        return prompts, ""
+    by_family = full.groupby("family", sort=False)["strict"].mean()
+    families = tuple(by_family.index[by_family >= LEAST_CLEAN])
+    if not families:
+        raise NoEvidenceError(
+            f"the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}, and so of each family"
+        )
+    directives = prompts.directives[prompts.directives["family"].isin(families)]
+    note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
+    return replace(prompts, directives=directives, families=families), note
 
 
 def _rows(table: DataFrame, policies: Sequence[str], level: Level | None, **where: object) -> DataFrame:
@@ -127,12 +144,18 @@ def _gain(prompts: PromptRecords, plain: str, protected: str) -> Statistic:
 
 
 def _several(prompts: PromptRecords) -> Statistic:
-    single, several = (
-        prompts.means(_rows(prompts.directives, *TREATED, several=is_several), "strict")
-        / prompts.means(_rows(prompts.directives, *WHOLE, several=is_several), "strict")
-        for is_several in (False, True)
-    )
-    return Statistic(single - several, prompts.resampler.count)
+    kept = []
+    for several in (False, True):
+        treated, whole = (
+            prompts.means(_rows(prompts.directives, *cell, several=several), "strict") for cell in (TREATED, WHOLE)
+        )
+        if not whole[0]:
+            raise NoEvidenceError(
+                f"the full cache obeys none of {'several directives' if several else 'one directive'}"
+            )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            kept.append(treated / whole)
+    return Statistic(kept[0] - kept[1], prompts.resampler.count)
 
 
 claim = partial(Claim, text=P, experiments=(PROMPTS,))
