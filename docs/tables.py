@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from datasets_gen import unknown_name
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import KINDS
-from kvbench.models.names import CLAIMS
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
 from policies.faults.options import FaultOptions
@@ -69,7 +68,8 @@ def _options(declared: type[BaseModel], common: type[BaseModel] = BaseModel) -> 
 
 
 DOCS = Path(__file__).parent
-MEASURED = DOCS / "claims"  # the register of each model, as the command wrote it
+MEASURED = DOCS / "claims"  # registers, as the commands of runs.txt wrote them, natural models first
+REFERENCE = "reference"
 NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
 COUNTED = {"holds": "hold", "does not hold": "do not", IN_PART: "do in part", "undecided": "are undecided"}
@@ -83,10 +83,11 @@ def texts() -> str:
 
 
 def verdicts_in_short() -> str:
-    """Counts the verdicts on all claims, in a sentence for each of the first models."""
+    """Counts the verdicts on all claims, in a sentence for the first natural model and one for the reference."""
     sentences = []
-    for model in examined()[:2]:
-        verdicts = list(_verdicts(model).values())
+    by_model = examined()
+    for model in (next(iter(by_model)), REFERENCE):
+        verdicts = list(_verdicts(by_model[model]).values())
         counts = [f"{verdicts.count(verdict)} {words}" for verdict, words in COUNTED.items() if verdict in verdicts]
         sentences.append(f"Of {len(verdicts)} claims on `{model}` {', '.join(counts)}.")
     return " ".join(sentences)
@@ -94,7 +95,7 @@ def verdicts_in_short() -> str:
 
 def verdicts() -> str:
     """Returns the names of the models, and an item for each claim: the verdict on each, and what the text says."""
-    by_model = {model: _verdicts(model) for model in examined()}
+    by_model = {model: _verdicts(rows) for model, rows in examined().items()}
     signs = {
         name: " ".join(SIGNS[of[name]] if name in of else NOT_MEASURED for of in by_model.values()) for name in claims()
     }
@@ -102,15 +103,20 @@ def verdicts() -> str:
     return f"On {', '.join(f'`{model}`' for model in by_model)}:\n\n{lines}"
 
 
-def examined() -> list[str]:
-    """Lists the models on which claims were put to the test, natural ones first."""
-    return [model for model in CLAIMS if (MEASURED / f"{model}.json").is_file()]
+def examined() -> dict[str, list[dict[str, str]]]:
+    """Returns the rows of all registers of each model."""
+    by_model: dict[str, list[dict[str, str]]] = {}
+    for line in (MEASURED / "runs.txt").read_text(encoding="utf-8").splitlines():
+        if (path := MEASURED / f"{line.split()[0]}.json").is_file():
+            register = json.loads(path.read_text(encoding="utf-8"))
+            by_model.setdefault(register["model"], []).extend(register["claims"])
+    return by_model
 
 
-def _verdicts(model: str) -> dict[str, str]:
+def _verdicts(rows: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Returns the verdict on each claim; one whose parts have several holds in part."""
     kinds: dict[str, set[str]] = {}
-    for row in json.loads((MEASURED / f"{model}.json").read_text(encoding="utf-8"))["claims"]:
+    for row in rows:
         if row["claim"] in claims():
             kinds.setdefault(row["claim"], set()).add(row["claim_verdict"])
     return {claim: of_parts.pop() if len(of_parts) == 1 else IN_PART for claim, of_parts in kinds.items()}

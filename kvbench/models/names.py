@@ -25,14 +25,6 @@ ADAPTERS: Mapping[str, str] = {
     "smollm2-routing": "smollm2 with adapters that were taught the tasks: a natural model that masters them",
 }
 SHIPPED: Mapping[str, str] = {**REFERENCE_MODELS, **ADAPTERS}
-# The options of ``claims`` for each model that it is run on: natural models at levels that they master; the control,
-# which reads in one layer, for the claims about routes.
-CLAIMS: Mapping[str, str] = {
-    "smollm2": "--difficulty base=2,hops=1,instructions=0 --data python --limit 12 --only F,E,N",
-    "gemma3": "--difficulty base=2,instructions=0 --data python --limit 12 --only F,E",
-    "reference": "--beside reference-narrow",
-    "reference-narrow": "--only R",
-}
 
 
 def folder_of(name: str) -> Path:
