@@ -7,7 +7,7 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
-from leaderboards.claims.declaration import Claim, Experiment, Measure, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.studies.instructions.study import (
     DEFENDED,
@@ -37,21 +37,14 @@ TREATED, WHOLE = (POLICIES, HALF), ((FULL,), None)
 UNFIGURED = "yes, without one figure"
 
 
-def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]]) -> Measure:
-    """Measures the parts of a claim, by name, on the records of the experiment; :class:`NoEvidenceError` where the full
-    cache obeys less than half."""
-
-    def measure(evidence: Mapping[str, Evidence]) -> Measured:
-        records = evidence[PROMPTS.name]
-        prompts = prompt_records(records.records, records.seed)
-        obeyed = float(prompts.directives.loc[prompts.directives["policy"] == FULL, "strict"].mean())
-        if not obeyed >= LEAST_CLEAN:
-            raise NoEvidenceError(
-                f"instructions: the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
-            )
-        return each_part({part: partial(one, prompts) for part, one in parts.items()})
-
-    return measure
+def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]], evidence: Evidence) -> Measured:
+    """Measures the parts of a claim by their names; :class:`NoEvidenceError` where the full cache obeys less than
+    half."""
+    prompts = prompt_records(evidence.records, evidence.seed)
+    obeyed = float(prompts.directives.loc[prompts.directives["policy"] == FULL, "strict"].mean())
+    if not obeyed >= LEAST_CLEAN:
+        raise NoEvidenceError(f"instructions: the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}")
+    return each_part(parts, prompts)
 
 
 def _rows(table: DataFrame, policies: Sequence[str], level: Level | None, **where: object) -> DataFrame:
@@ -78,8 +71,7 @@ def _families(prompts: PromptRecords) -> Statistic:
     obeyed = whole[0] >= LEAST_CLEAN
     if obeyed.sum() < 2:
         raise NoEvidenceError("instructions: the full cache obeys fewer than two families of directives")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        kept = half[:, obeyed] / whole[:, obeyed]
+    kept = half[:, obeyed] / whole[:, obeyed]
     families = np.array(prompts.families)[obeyed]
     note = f"most is kept of {families[kept[0].argmax()]}, least of {families[kept[0].argmin()]}"
     return Statistic(kept.max(axis=1) - kept.min(axis=1), prompts.resampler.count, note=note)
@@ -113,12 +105,12 @@ def _rise(prompts: PromptRecords, table: DataFrame, column: str, arm: str) -> Fl
     return treated - whole
 
 
-def _kept_of_spans(prompts: PromptRecords, policy: str) -> Statistic:
+def _kept_of_spans(policy: str, prompts: PromptRecords) -> Statistic:
     rows = _rows(prompts.caches[prompts.caches["arm"].isin(DEFENDED)], (policy,), HALF)
     return Statistic(_defence_above_directives(prompts, rows), prompts.resampler.count)
 
 
-def _gain(prompts: PromptRecords, plain: str, protected: str) -> Statistic:
+def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
     gain = protection_gain(prompts, plain, protected)
     if gain is None:
         raise NoEvidenceError(f"{plain} and {protected} share no answers")
@@ -144,7 +136,7 @@ CLAIMS = (
         statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: the family "
         "that keeps most above the one that keeps least, of families of which the full cache obeys half",
         holds=("above", 0.2),
-        measure=of_prompts({"": _families}),
+        measure=partial(of_prompts, {"": _families}),
     ),
     claim(
         identifier="P2",
@@ -153,7 +145,7 @@ CLAIMS = (
         statistic="leakage above the full cache's, where it is highest of all policies, ratios and orders that obey "
         "70 % of the directives or more",
         holds=("at least", LEAKED_MORE),
-        measure=of_prompts({"": _leaks}),
+        measure=partial(of_prompts, {"": _leaks}),
     ),
     claim(
         identifier="P3",
@@ -163,7 +155,7 @@ CLAIMS = (
         "of the defence less of the directives, with the defence first less with the directives first; and the same "
         "of leakage gained less directives lost",
         holds=("other than", 0.0),
-        measure=of_prompts({"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order}),
+        measure=partial(of_prompts, {"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order}),
     ),
     claim(
         identifier="P4",
@@ -172,7 +164,7 @@ CLAIMS = (
         statistic="the share of the tokens of the defence that are kept at a ratio of 0.5, less that of the "
         "directives, mean over both orders, by policy",
         holds=("other than", 0.0),
-        measure=of_prompts({policy: partial(_kept_of_spans, policy=policy) for policy in POLICIES}),
+        measure=partial(of_prompts, {policy: partial(_kept_of_spans, policy) for policy in POLICIES}),
     ),
     claim(
         identifier="P5",
@@ -181,7 +173,7 @@ CLAIMS = (
         statistic="half the gain in directives obeyed plus half the fall in leakage against the plain policy, mean "
         "over ratios 0.5 and 0.7, by policy and way",
         holds=("above", 0.0),
-        measure=of_prompts({name: partial(_gain, plain=plain, protected=name) for name, plain in PROTECTED.items()}),
+        measure=partial(of_prompts, {name: partial(_gain, plain, name) for name, plain in PROTECTED.items()}),
     ),
     claim(
         identifier="P6",
@@ -190,6 +182,6 @@ CLAIMS = (
         statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: of prompts "
         "with one directive, less of prompts with several",
         holds=("above", 0.0),
-        measure=of_prompts({"": _several}),
+        measure=partial(of_prompts, {"": _several}),
     ),
 )

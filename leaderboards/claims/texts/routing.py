@@ -10,7 +10,7 @@ from pandas import DataFrame
 
 from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, TaskEvidence, table_of
-from leaderboards.claims.declaration import BESIDE, Claim, Experiment, Measure, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FLAT, FloatArray
 from leaderboards.studies.routing import heads
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, with_routes
@@ -54,7 +54,6 @@ OBSERVED = Experiment(
     contexts=12,
     observe="attention,states,routes",
 )
-Evidences = Mapping[str, Evidence]
 
 
 @dataclass(frozen=True)
@@ -90,26 +89,22 @@ class MasteredTasks:
 RATES = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
 
 
-def of_mastered(measure: Callable[[MasteredTasks, str], Statistic], parts: Mapping[str, str]) -> Measure:
-    """Measures something over ratios for each part of a claim, which is told by its second argument."""
-
-    def of_evidence(evidence: Evidences) -> Measured:
-        tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
-        return each_part({part: partial(measure, tasks, told) for part, told in parts.items()})
-
-    return of_evidence
+def of_mastered(
+    measure: Callable[[str, MasteredTasks], Statistic], parts: Mapping[str, str], evidence: Evidence
+) -> Measured:
+    """Measures something over ratios for each part of a claim, which is told by its first argument."""
+    return each_part({part: partial(measure, told) for part, told in parts.items()}, MasteredTasks.of(evidence))
 
 
-def _share_kept(tasks: MasteredTasks, policy: str) -> Statistic:
+def _share_kept(policy: str, tasks: MasteredTasks) -> Statistic:
     kept = tasks.mean(policy, MODERATE, "f1") / tasks.mean(FULL, None, "f1")
     return Statistic(kept, tasks.contexts, note=tasks.left_out)
 
 
-def _peak(tasks: MasteredTasks, of: str) -> Statistic:
+def _peak(of: str, tasks: MasteredTasks) -> Statistic:
     rates = tasks.over_ratios("hallucinated")
     if of:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rates = rates / tasks.over_ratios(of)
+        rates = rates / tasks.over_ratios(of)
     middles, rises = slopes(np.array([0.0, *RATIOS]), rates)
     known = ~np.isnan(rises).any(axis=1)
     places = steepest(np.nan_to_num(rises, nan=-np.inf))
@@ -120,14 +115,13 @@ def _peak(tasks: MasteredTasks, of: str) -> Statistic:
     return Statistic(peaks, tasks.contexts, note="; ".join(filter(None, (note, tasks.left_out))))
 
 
-def _correlation(tasks: MasteredTasks, of: str) -> Statistic:
+def _correlation(of: str, tasks: MasteredTasks) -> Statistic:
     where = {"answerable": True, of: True} if of else {"answerable": True}
     cells = product(tasks.tasks, POLICIES, RATIOS)
     products = [_products(task, policy, ratio, where) for task, policy, ratio in cells]
     evicted, rates, both = np.sum(products, axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        vary = (evicted > FLAT) & (rates > FLAT)  # and are not the noise of sums alone
-        values: FloatArray = np.where(vary, both / np.sqrt(evicted * rates), np.nan)
+    vary = (evicted > FLAT) & (rates > FLAT)  # and are not the noise of sums alone
+    values: FloatArray = np.where(vary, both / np.sqrt(evicted * rates), np.nan)
     if np.isnan(values[0]):
         raise NoEvidenceError("within a ratio GER is the same for all contexts, or the rate is")
     return Statistic(values, tasks.contexts, note=tasks.left_out)
@@ -139,13 +133,11 @@ def _products(task: TaskEvidence, policy: str, ratio: float, where: Mapping[str,
     evicted, rate = (task.by_context(policy, ratio, column, **where) for column in ("ger", "hallucinated"))
     known = ~(np.isnan(evicted) | np.isnan(rate))
     x, y = (np.where(known, values, 0.0) for values in (evicted, rate))
-    weights = task.weights
-    count, of_x, of_y = weights @ known, weights @ x, weights @ y
-    with np.errstate(invalid="ignore", divide="ignore"):
-        products = [
-            weights @ (a * b) - np.where(count > 0, of_a * of_b / count, 0.0)
-            for a, b, of_a, of_b in ((x, x, of_x, of_x), (y, y, of_y, of_y), (x, y, of_x, of_y))
-        ]
+    weights, count = task.weights, task.weights @ known
+    products = [
+        weights @ (one * other) - np.where(count > 0, (weights @ one) * (weights @ other) / count, 0.0)
+        for one, other in ((x, x), (y, y), (x, y))
+    ]
     return np.stack(products)
 
 
@@ -165,28 +157,23 @@ def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
     return crossed
 
 
-def _several(evidence: Evidences) -> Measured:
-    records = evidence[OVER_RATIOS.name]
-    return each_part({task: partial(_gap, records, task) for task in SEVERAL_FACTS})
-
-
-def _gap(records: Evidence, task: str) -> Statistic:
+def _gap(task: str, evidence: Evidence) -> Statistic:
     """Measures that ratio, the mean over the policies, on one fact less that on several."""
-    tasks = records.of(ONE_FACT), records.of(task)
+    tasks = evidence.of(ONE_FACT), evidence.of(task)
     first, second = (np.mean([first_loss(one, policy) for policy in POLICIES], axis=0) for one in tasks)
     note = f"5 points are lost at {first[0]:.2f} and at {second[0]:.2f}"
     return Statistic(first - second, min(one.contexts for one in tasks), note=note)
 
 
-def _aware(evidence: Evidences) -> Measured:
-    agnostic, aware = (evidence[one.name].of(ONE_FACT) for one in (AGNOSTIC, AWARE))
+def _aware(*evidence: Evidence) -> Measured:
+    agnostic, aware = (mode.of(ONE_FACT) for mode in evidence)
     if set(agnostic.records["question_id"]) != set(aware.records["question_id"]):
         raise NoEvidenceError("the two modes were asked other questions")
     parts = {"F1 gained, of 1": ("f1", True), "abstentions on unanswerable questions lost": ("abstained", False)}
-    return each_part({part: partial(_gain, agnostic, aware, *of) for part, of in parts.items()})
+    return each_part({part: partial(_gain, *of) for part, of in parts.items()}, agnostic, aware)
 
 
-def _gain(agnostic: TaskEvidence, aware: TaskEvidence, column: str, answerable: bool) -> Statistic:
+def _gain(column: str, answerable: bool, agnostic: TaskEvidence, aware: TaskEvidence) -> Statistic:
     """Measures how much F1 rises, of 1, or how much abstentions fall, where the press knows the question."""
     agnostic.clean(column, answerable=answerable)
     cells = list(product(SCORED_BY_ATTENTION, MIDDLE_RATIOS))
@@ -204,21 +191,20 @@ def _observed(evidence: Evidence, table: str) -> tuple[DataFrame, str]:
     return rows[rows["task"].isin([task.task for task in mastered.tasks])], mastered.left_out
 
 
-def _rigidity(evidence: Evidences) -> Measured:
-    given = evidence[OBSERVED.name]
-    routes, left_out = _observed(given, ROUTES)
-    joined = with_routes(routes, given.records)
-    table, _ = _observed(given, heads.TABLE)
+def _rigidity(evidence: Evidence) -> Measured:
+    routes, left_out = _observed(evidence, ROUTES)
+    joined = with_routes(routes, evidence.records)
+    table, _ = _observed(evidence, heads.TABLE)
     means = heads.at_answers(table).groupby(CELL, observed=True)[["consensus", "agreement"]].mean()
     answers = joined.merge(means.reset_index(), on=CELL, validate="one_to_one")
     parts = {
         "agreement of heads, failures less successes": ("agreement", 1.0),
         "distinct top tokens over heads, successes less failures": ("consensus", -1.0),
     }
-    return each_part({part: partial(_more, answers, given.seed, left_out, *of) for part, of in parts.items()})
+    return each_part({part: partial(_more, *of) for part, of in parts.items()}, answers, evidence.seed, left_out)
 
 
-def _more(answers: DataFrame, seed: int, left_out: str, column: str, sign: float) -> Statistic:
+def _more(column: str, sign: float, answers: DataFrame, seed: int, left_out: str) -> Statistic:
     """Measures failures with evidence alive against successes with the same question and policy, at other ratios."""
     treated = answers[(answers["policy"] != FULL) & answers["right_with_full"]]
     failures = treated[~treated["right"] & treated["answer_alive"].eq(True)]
@@ -233,8 +219,8 @@ def _more(answers: DataFrame, seed: int, left_out: str, column: str, sign: float
     return Statistic(contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note)
 
 
-def _depth(evidence: Evidences) -> list[Statistic]:
-    (own, contexts), (other, others) = (_slope(evidence[OBSERVED.name + which]) for which in ("", BESIDE))
+def _depth(*evidence: Evidence) -> list[Statistic]:
+    (own, contexts), (other, others) = map(_slope, evidence)
     note = f"slope {own[0]:z.2f} of this model, {other[0]:z.2f} of the one beside it"
     return [Statistic(own * other, min(contexts, others), note=note)]
 
@@ -258,7 +244,7 @@ CLAIMS = (
         reported="on many tasks, without one figure for all",
         statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the tasks, by policy",
         holds=("at least", 0.9),
-        measure=of_mastered(_share_kept, {policy: policy for policy in POLICIES}),
+        measure=partial(of_mastered, _share_kept, {policy: policy for policy in POLICIES}),
     ),
     claim(
         identifier="R2",
@@ -267,7 +253,7 @@ CLAIMS = (
         statistic="the ratio at which the hallucination rate rises fastest: the middle of two neighbouring tenths, "
         "mean over tasks and policies",
         holds=("at least", 0.8),
-        measure=of_mastered(_peak, RATES),
+        measure=partial(of_mastered, _peak, RATES),
         unit="asked ratio",
     ),
     claim(
@@ -278,7 +264,7 @@ CLAIMS = (
         "what either is above its mean over the contexts of the same task, policy and ratio; questions with an answer "
         "in the context",
         holds=("above", 0.0),
-        measure=of_mastered(_correlation, RATES),
+        measure=partial(of_mastered, _correlation, RATES),
         unit="correlation",
     ),
     claim(
@@ -320,7 +306,7 @@ CLAIMS = (
         statistic="the ratio at which base has lost 5 points of F1, less that at which the other task has, mean over "
         "the same policies",
         holds=("above", 0.0),
-        measure=_several,
+        measure=partial(each_part, {task: partial(_gap, task) for task in SEVERAL_FACTS}),
         unit="asked ratio",
     ),
 )
