@@ -10,18 +10,7 @@ from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError,
 from leaderboards.claims.declaration import Claim, Experiment, Measured, NoStatistic, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.significance import highest_unseen_share
-from leaderboards.studies.numerics.study import (
-    ALL,
-    CACHE,
-    FORCED,
-    FREE,
-    PATCHES,
-    TABLE,
-    finite_sums,
-    flip_of,
-    joined,
-    with_draws,
-)
+from leaderboards.studies.numerics import study
 
 N = Text("N", "arXiv 2604.15409 (decoding with and without the cache)", "Llama 2 7B, Mistral 7B and Gemma 2 2B, GSM8K")
 HALF = "float16"  # which the text is about
@@ -34,13 +23,13 @@ WALKED = Experiment(name="walks", tasks="base,prose", policies="full", levels=()
 def _pairs(evidence: Evidence, regime: str, dtype: str, sampling: str | None = "greedy") -> DataFrame:
     """Returns the pairs of cache on and cache off in a type of numbers, with the context of each, whether its answers
     differ and at which step; :class:`NoEvidenceError` where there are none. ``sampling``: None for all ways."""
-    rows = table_of(evidence.tables, TABLE, "walked")
-    rows = rows[(rows["dtype"] == dtype) & (rows["pair"] == CACHE) & (rows["regime"] == regime)]
+    rows = table_of(evidence.tables, study.TABLE, "walked")
+    rows = rows[(rows["dtype"] == dtype) & (rows["pair"] == study.CACHE) & (rows["regime"] == regime)]
     rows = rows[rows["sampling"] == sampling] if sampling else rows
     if rows.empty:
         raise NoEvidenceError(f"nothing was walked in {dtype}")
-    flips = np.array(list(map(flip_of, rows["tokens"], rows["other_tokens"])), dtype=np.float64)
-    return with_draws(rows.assign(flip=flips, differs=~np.isnan(flips)), evidence.records)
+    flips = np.array(list(map(study.flip_of, rows["tokens"], rows["other_tokens"])), dtype=np.float64)
+    return study.with_draws(rows.assign(flip=flips, differs=~np.isnan(flips)), evidence.records)
 
 
 def _contexts(evidence: Evidence, rows: DataFrame) -> Contexts:
@@ -54,7 +43,7 @@ def _statistic(evidence: Evidence, rows: DataFrame, values: Sequence[float] | Fl
 
 
 def _differ(dtype: str, evidence: Evidence) -> Measured:
-    rows = _pairs(evidence, FREE, dtype)
+    rows = _pairs(evidence, study.FREE, dtype)
     note = f"{rows['differs'].sum()} of {len(rows)} pairs differ"
     # Resamples of pairs that are all equal do not vary, which shows nothing of contexts that were not asked.
     highest = highest_unseen_share(rows["draw_id"].nunique())
@@ -65,9 +54,9 @@ def _differ(dtype: str, evidence: Evidence) -> Measured:
 
 def _mean_kl(task: str, evidence: Evidence) -> Statistic:
     """Averages KL over the steps at which all logits are finite."""
-    rows = _pairs(evidence, FORCED, HALF)
+    rows = _pairs(evidence, study.FORCED, HALF)
     rows = rows[rows["task"] == task]
-    sums, counts = finite_sums(rows["kl"])
+    sums, counts = study.finite_sums(rows["kl"])
     if not counts.any():
         raise NoEvidenceError(f"no step of {task} has finite logits")
     contexts = _contexts(evidence, rows)
@@ -76,7 +65,7 @@ def _mean_kl(task: str, evidence: Evidence) -> Statistic:
 
 
 def _right(evidence: Evidence) -> list[Statistic]:
-    rows = _pairs(evidence, FREE, HALF, sampling=None)
+    rows = _pairs(evidence, study.FREE, HALF, sampling=None)
     rows = rows[rows["right"].notna()]
     if rows.empty:
         raise NoEvidenceError("no task that was walked has answers that are right or wrong")
@@ -89,7 +78,7 @@ def _right(evidence: Evidence) -> list[Statistic]:
 
 def _flips(evidence: Evidence) -> DataFrame:
     """Returns the free-running pairs in float16 that differ; :class:`NoEvidenceError` where none does."""
-    rows = _pairs(evidence, FREE, HALF)
+    rows = _pairs(evidence, study.FREE, HALF)
     if not rows["differs"].any():
         raise NoEvidenceError(f"none of {len(rows)} pairs of answers differs: there is no flip")
     return rows[rows["differs"]]
@@ -97,8 +86,8 @@ def _flips(evidence: Evidence) -> DataFrame:
 
 def _margin(evidence: Evidence) -> Statistic:
     """Counts the flips at which the margin is below the median margin of all steps behind the same tokens."""
-    parted, forced = _flips(evidence), _pairs(evidence, FORCED, HALF)
-    median = float(np.nanmedian(joined(forced["margin"])))
+    parted, forced = _flips(evidence), _pairs(evidence, study.FORCED, HALF)
+    median = float(np.nanmedian(study.joined(forced["margin"])))
     margins = _at_flip(parted, "margin")
     rows, known = parted[~np.isnan(margins)], margins[~np.isnan(margins)]
     if not len(known):
@@ -130,19 +119,19 @@ def _at_flip(rows: DataFrame, column: str) -> FloatArray:
 
 def _localised(evidence: Evidence) -> list[Statistic]:
     """Averages over flips the recovery by all rows less that by the stream of one layer, mean over all but the last."""
-    patches = table_of(evidence.tables, PATCHES, "walked")
-    patches = with_draws(patches[patches["dtype"] == HALF], evidence.records)
+    patches = table_of(evidence.tables, study.PATCHES, "walked")
+    patches = study.with_draws(patches[patches["dtype"] == HALF], evidence.records)
     flips = patches[patches["at_flip"].astype(bool)]
     if flips.empty:
         answers = patches["question_id"].nunique()
         raise NoEvidenceError(f"none of {answers} answers that were patched has a flip: there is nothing to localise")
     flips = flips.assign(recovered=1 - flips["kl_patched"] / flips["kl"])
-    of_stream = flips[(flips["rows"] == "residual") & (flips["layer"] != ALL)]
+    of_stream = flips[(flips["rows"] == "residual") & (flips["layer"] != study.ALL)]
     of_stream = of_stream[of_stream["layer"] < of_stream["layer"].max()]
     if of_stream.empty:
         raise NoEvidenceError("a model of one layer has no stream but that which logits are computed from")
     stream = of_stream.groupby("question_id")["recovered"].mean()
-    rows = flips[(flips["rows"] == "keys and values") & (flips["layer"] == ALL)].drop_duplicates("question_id")
+    rows = flips[(flips["rows"] == "keys and values") & (flips["layer"] == study.ALL)].drop_duplicates("question_id")
     by_stream = stream[rows["question_id"]].to_numpy(dtype=np.float64)
     by_rows = rows["recovered"].to_numpy(dtype=np.float64)
     note = f"{len(rows)} flips; median {np.median(by_rows):.2f} by rows and {np.median(by_stream):.2f} by the stream"

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
@@ -47,25 +46,27 @@ def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]], eviden
     return each_part(parts, prompts)
 
 
-def _rows(table: DataFrame, policies: Sequence[str], level: Level | None, **where: object) -> DataFrame:
+def _mean(
+    prompts: PromptRecords, column: str, policies: Sequence[str], level: Level | None, **where: Sequence[object]
+) -> FloatArray:
+    """Averages a column over the records of policies at a level, None for all. ``where``: values of other columns."""
+    table = {"strict": prompts.directives, "leakage": prompts.attacks}.get(column, prompts.caches)
     chosen = table["policy"].isin(list(policies)) & (level is None or table["level"] == level)
-    for name, value in where.items():
-        chosen &= table[name] == value
+    for name, values in where.items():
+        chosen &= table[name].isin(list(values))
     if not chosen.any():
         raise NoEvidenceError(f"{', '.join(policies)} has no records of system prompts at {level}")
-    return table[chosen]
+    return prompts.means(table[chosen], column)
 
 
-def _defence_above_directives(prompts: PromptRecords, rows: DataFrame) -> FloatArray:
-    return prompts.means(rows, "defence_kept") - prompts.means(rows, "directives_kept")
+def _defence_above_directives(prompts: PromptRecords, policies: Sequence[str], arms: Sequence[str]) -> FloatArray:
+    kept = (_mean(prompts, f"{span}_kept", policies, HALF, arm=arms) for span in ("defence", "directives"))
+    return np.subtract(*kept)
 
 
 def _families(prompts: PromptRecords) -> Statistic:
     whole, half = (
-        np.stack(
-            [prompts.means(_rows(prompts.directives, *cell, family=family), "strict") for family in prompts.families],
-            axis=1,
-        )
+        np.stack([_mean(prompts, "strict", *cell, family=[family]) for family in prompts.families], axis=1)
         for cell in (WHOLE, TREATED)
     )
     obeyed = whole[0] >= LEAST_CLEAN
@@ -87,27 +88,23 @@ def _leaks(prompts: PromptRecords) -> Statistic:
 
 
 def _kept_by_order(prompts: PromptRecords) -> Statistic:
-    first, second = (_defence_above_directives(prompts, _rows(prompts.caches, *TREATED, arm=arm)) for arm in DEFENDED)
+    first, second = (_defence_above_directives(prompts, POLICIES, [arm]) for arm in DEFENDED)
     return Statistic(first - second, prompts.resampler.count)
 
 
 def _harmed_by_order(prompts: PromptRecords) -> Statistic:
     """Compares the orders by the leakage gained less the directives lost under the policies."""
-    first, second = (
-        _rise(prompts, prompts.attacks, "leakage", arm) + _rise(prompts, prompts.directives, "strict", arm)
-        for arm in DEFENDED
-    )
+    first, second = (_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED)
     return Statistic(first - second, prompts.resampler.count)
 
 
-def _rise(prompts: PromptRecords, table: DataFrame, column: str, arm: str) -> FloatArray:
-    treated, whole = (prompts.means(_rows(table, *cell, arm=arm), column) for cell in (TREATED, WHOLE))
+def _rise(prompts: PromptRecords, column: str, arm: str) -> FloatArray:
+    treated, whole = (_mean(prompts, column, *cell, arm=[arm]) for cell in (TREATED, WHOLE))
     return treated - whole
 
 
 def _kept_of_spans(policy: str, prompts: PromptRecords) -> Statistic:
-    rows = _rows(prompts.caches[prompts.caches["arm"].isin(DEFENDED)], (policy,), HALF)
-    return Statistic(_defence_above_directives(prompts, rows), prompts.resampler.count)
+    return Statistic(_defence_above_directives(prompts, (policy,), DEFENDED), prompts.resampler.count)
 
 
 def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
@@ -120,9 +117,8 @@ def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
 
 def _several(prompts: PromptRecords) -> Statistic:
     single, several = (
-        prompts.means(_rows(prompts.directives, *TREATED, several=is_several), "strict")
-        / prompts.means(_rows(prompts.directives, *WHOLE, several=is_several), "strict")
-        for is_several in (False, True)
+        _mean(prompts, "strict", *TREATED, several=[kind]) / _mean(prompts, "strict", *WHOLE, several=[kind])
+        for kind in (False, True)
     )
     return Statistic(single - several, prompts.resampler.count)
 

@@ -146,13 +146,12 @@ def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
     (1 + resamples,). The safe ratio of a board asks for the end of an interval, which a resample has not."""
     whole = task.clean("f1")
     losses = np.stack([whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
-    ratios = np.array([0.0, *RATIOS])
+    ratios, rows = np.array([0.0, *RATIOS]), np.arange(len(losses))
     too_much = losses >= LOST
-    place = np.where(too_much.any(axis=1), too_much.argmax(axis=1), len(RATIOS))
-    rows = np.arange(len(losses))
+    crosses = too_much.any(axis=1)
+    place = np.where(crosses, too_much.argmax(axis=1), len(RATIOS))
     before, after = losses[rows, place - 1], losses[rows, place]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(too_much.any(axis=1), (LOST - before) / (after - before), 1.0)
+    share = np.divide(LOST - before, after - before, out=np.ones(len(losses)), where=crosses)
     crossed: FloatArray = ratios[place - 1] + share * (ratios[place] - ratios[place - 1])
     return crossed
 
