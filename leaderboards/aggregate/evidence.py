@@ -45,22 +45,19 @@ class TaskEvidence:
     seed: int
 
     @cached_property
-    def _draws(self) -> tuple[DataFrame, Resampler]:
-        numbers, names = factorize(self.records["draw_id"], sort=True)
-        return self.records.assign(draw=numbers), Resampler.of(len(names), task_seed(self.seed, self.task))
-
-    @cached_property
-    def _by_policy(self) -> dict[str, DataFrame]:
-        """Sorts the records by policy once: claims and studies ask for hundreds of cells."""
-        return {str(name): own for name, own in self._draws[0].groupby("policy", sort=False, observed=True)}
+    def resampler(self) -> Resampler:  # of contexts
+        return Resampler.of(self.records["draw_id"].nunique(), task_seed(self.seed, self.task))
 
     @property
     def contexts(self) -> int:
-        return self._draws[1].count
+        return self.resampler.count
 
-    @property
-    def weights(self) -> FloatArray:  # of contexts, as of a Resampler
-        return self._draws[1].weights
+    @cached_property
+    def _by_policy(self) -> dict[str, DataFrame]:
+        """Sorts the records by policy once, with the number of their context as ``draw``: claims and studies ask for
+        hundreds of cells."""
+        numbered = self.records.assign(draw=factorize(self.records["draw_id"], sort=True)[0])
+        return {str(name): own for name, own in numbered.groupby("policy", sort=False, observed=True)}
 
     def mean(self, policy: str, level: float | None = None, column: str = "right", **where: object) -> FloatArray:
         """Averages a column over the answers of a policy at a level, None where it has none: shape (1 + resamples,).
@@ -68,7 +65,7 @@ class TaskEvidence:
         records."""
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
-        return self._draws[1].means(values, here["draw"].to_numpy())
+        return self.resampler.means(values, here["draw"].to_numpy())
 
     def by_context(self, policy: str, level: float | None, column: str, **where: object) -> FloatArray:
         """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer."""
@@ -80,7 +77,7 @@ class TaskEvidence:
         return of_contexts
 
     def _rows_at(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
-        records = self._by_policy.get(policy, self._draws[0][:0])
+        records = self._by_policy.get(policy, self.records[:0])
         chosen = records[column].notna() | (records["status"] != "ok")
         if level is not None:
             chosen &= np.isclose(records["level"].astype(float), level)

@@ -126,13 +126,12 @@ def _localised(evidence: Evidence) -> list[Statistic]:
         answers = patches["question_id"].nunique()
         raise NoEvidenceError(f"none of {answers} answers that were patched has a flip: there is nothing to localise")
     flips = flips.assign(recovered=1 - flips["kl_patched"] / flips["kl"])
-    of_stream = flips[(flips["rows"] == "residual") & (flips["layer"] != study.ALL)]
-    of_stream = of_stream[of_stream["layer"] < of_stream["layer"].max()]
-    if of_stream.empty:
+    stream = flips[(flips["rows"] == "residual") & (flips["layer"] != study.ALL)]
+    stream = stream[stream["layer"] < stream["layer"].max()]
+    if stream.empty:
         raise NoEvidenceError("a model of one layer has no stream but that which logits are computed from")
-    stream = of_stream.groupby("question_id")["recovered"].mean()
     rows = flips[(flips["rows"] == "keys and values") & (flips["layer"] == study.ALL)].drop_duplicates("question_id")
-    by_stream = stream[rows["question_id"]].to_numpy(dtype=np.float64)
+    by_stream = stream.groupby("question_id")["recovered"].mean()[rows["question_id"]].to_numpy(dtype=np.float64)
     by_rows = rows["recovered"].to_numpy(dtype=np.float64)
     note = f"{len(rows)} flips; median {np.median(by_rows):.2f} by rows and {np.median(by_stream):.2f} by the stream"
     return [_statistic(evidence, rows, by_rows - by_stream, note)]

@@ -8,15 +8,7 @@ import numpy as np
 from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.instructions.study import (
-    DEFENDED,
-    LEAKED_MORE,
-    STILL_OBEYED,
-    PromptRecords,
-    prompt_records,
-    protection_gain,
-    while_obeying,
-)
+from leaderboards.studies.instructions import study
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
@@ -36,10 +28,10 @@ TREATED, WHOLE = (POLICIES, HALF), ((FULL,), None)
 UNFIGURED = "yes, without one figure"
 
 
-def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]], evidence: Evidence) -> Measured:
+def of_prompts(parts: Mapping[str, Callable[[study.PromptRecords], Statistic]], evidence: Evidence) -> Measured:
     """Measures the parts of a claim by their names; :class:`NoEvidenceError` where the full cache obeys less than
     half."""
-    prompts = prompt_records(evidence.records, evidence.seed)
+    prompts = study.prompt_records(evidence.records, evidence.seed)
     obeyed = float(prompts.directives.loc[prompts.directives["policy"] == FULL, "strict"].mean())
     if not obeyed >= LEAST_CLEAN:
         raise NoEvidenceError(f"instructions: the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}")
@@ -47,7 +39,7 @@ def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]], eviden
 
 
 def _mean(
-    prompts: PromptRecords, column: str, policies: Sequence[str], level: Level | None, **where: Sequence[object]
+    prompts: study.PromptRecords, column: str, policies: Sequence[str], level: Level | None, **where: Sequence[object]
 ) -> FloatArray:
     """Averages a column over the records of policies at a level, None for all. ``where``: values of other columns."""
     table = {"strict": prompts.directives, "leakage": prompts.attacks}.get(column, prompts.caches)
@@ -59,12 +51,12 @@ def _mean(
     return prompts.means(table[chosen], column)
 
 
-def _defence_above_directives(prompts: PromptRecords, policies: Sequence[str], arms: Sequence[str]) -> FloatArray:
+def _defence_above_directives(prompts: study.PromptRecords, policies: Sequence[str], arms: Sequence[str]) -> FloatArray:
     kept = (_mean(prompts, f"{span}_kept", policies, HALF, arm=arms) for span in ("defence", "directives"))
     return np.subtract(*kept)
 
 
-def _families(prompts: PromptRecords) -> Statistic:
+def _families(prompts: study.PromptRecords) -> Statistic:
     whole, half = (
         np.stack([_mean(prompts, "strict", *cell, family=[family]) for family in prompts.families], axis=1)
         for cell in (WHOLE, TREATED)
@@ -78,44 +70,44 @@ def _families(prompts: PromptRecords) -> Statistic:
     return Statistic(kept.max(axis=1) - kept.min(axis=1), prompts.resampler.count, note=note)
 
 
-def _leaks(prompts: PromptRecords) -> Statistic:
-    leaks = [leak for leak in while_obeying(prompts) if leak.policy in POLICIES]
+def _leaks(prompts: study.PromptRecords) -> Statistic:
+    leaks = [leak for leak in study.while_obeying(prompts) if leak.policy in POLICIES]
     if not leaks:
-        raise NoEvidenceError(f"no policy obeys {STILL_OBEYED:.0%} of the directives at any ratio")
+        raise NoEvidenceError(f"no policy obeys {study.STILL_OBEYED:.0%} of the directives at any ratio")
     largest = max(leaks, key=lambda leak: leak.more.mean)
     note = f"{largest.policy} at {largest.level.value:g}, {largest.arm}"
     return Statistic(largest.values, prompts.resampler.count, note=note)
 
 
-def _kept_by_order(prompts: PromptRecords) -> Statistic:
-    first, second = (_defence_above_directives(prompts, POLICIES, [arm]) for arm in DEFENDED)
+def _kept_by_order(prompts: study.PromptRecords) -> Statistic:
+    first, second = (_defence_above_directives(prompts, POLICIES, [arm]) for arm in study.DEFENDED)
     return Statistic(first - second, prompts.resampler.count)
 
 
-def _harmed_by_order(prompts: PromptRecords) -> Statistic:
+def _harmed_by_order(prompts: study.PromptRecords) -> Statistic:
     """Compares the orders by the leakage gained less the directives lost under the policies."""
-    first, second = (_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in DEFENDED)
+    first, second = (_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in study.DEFENDED)
     return Statistic(first - second, prompts.resampler.count)
 
 
-def _rise(prompts: PromptRecords, column: str, arm: str) -> FloatArray:
+def _rise(prompts: study.PromptRecords, column: str, arm: str) -> FloatArray:
     treated, whole = (_mean(prompts, column, *cell, arm=[arm]) for cell in (TREATED, WHOLE))
     return treated - whole
 
 
-def _kept_of_spans(policy: str, prompts: PromptRecords) -> Statistic:
-    return Statistic(_defence_above_directives(prompts, (policy,), DEFENDED), prompts.resampler.count)
+def _kept_of_spans(policy: str, prompts: study.PromptRecords) -> Statistic:
+    return Statistic(_defence_above_directives(prompts, (policy,), study.DEFENDED), prompts.resampler.count)
 
 
-def _gain(plain: str, protected: str, prompts: PromptRecords) -> Statistic:
-    gain = protection_gain(prompts, plain, protected)
+def _gain(plain: str, protected: str, prompts: study.PromptRecords) -> Statistic:
+    gain = study.protection_gain(prompts, plain, protected)
     if gain is None:
         raise NoEvidenceError(f"{plain} and {protected} share no answers")
     note = f"{gain.failed} answers failed" if gain.failed else ""
     return Statistic(gain.values, prompts.resampler.count, note=note)
 
 
-def _several(prompts: PromptRecords) -> Statistic:
+def _several(prompts: study.PromptRecords) -> Statistic:
     single, several = (
         _mean(prompts, "strict", *TREATED, several=[kind]) / _mean(prompts, "strict", *WHOLE, several=[kind])
         for kind in (False, True)
@@ -140,7 +132,7 @@ CLAIMS = (
         reported=UNFIGURED,
         statistic="leakage above the full cache's, where it is highest of all policies, ratios and orders that obey "
         "70 % of the directives or more",
-        holds=("at least", LEAKED_MORE),
+        holds=("at least", study.LEAKED_MORE),
         measure=partial(of_prompts, {"": _leaks}),
     ),
     claim(

@@ -1,7 +1,7 @@
 """The claims of text R: answers over ratios, question-aware pruning, and what heads look at."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -33,18 +33,15 @@ OVER_RATIOS = Experiment(
     contexts=16,
     context_tokens=USUAL_TOKENS,
 )
-AGNOSTIC, AWARE = (
-    Experiment(
-        name=f"question {mode}",
-        tasks=ONE_FACT,
-        policies=",".join(SCORED_BY_ATTENTION),
-        levels=(("ratio", ",".join(map(str, MIDDLE_RATIOS))),),
-        contexts=32,
-        mode=mode,
-        context_tokens=USUAL_TOKENS,
-    )
-    for mode in ("agnostic", "aware")
+AGNOSTIC = Experiment(
+    name="question agnostic",
+    tasks=ONE_FACT,
+    policies=",".join(SCORED_BY_ATTENTION),
+    levels=(("ratio", ",".join(map(str, MIDDLE_RATIOS))),),
+    contexts=32,
+    context_tokens=USUAL_TOKENS,
 )
+AWARE = replace(AGNOSTIC, name="question aware", mode="aware")
 # The tasks, policies and levels of the suite ``routing``, so that a finished run of it lends its answers.
 OBSERVED = Experiment(
     name="heads",
@@ -133,7 +130,8 @@ def _products(task: TaskEvidence, policy: str, ratio: float, where: Mapping[str,
     evicted, rate = (task.by_context(policy, ratio, column, **where) for column in ("ger", "hallucinated"))
     known = ~(np.isnan(evicted) | np.isnan(rate))
     x, y = (np.where(known, values, 0.0) for values in (evicted, rate))
-    weights, count = task.weights, task.weights @ known
+    weights = task.resampler.weights
+    count = weights @ known
     products = [
         weights @ (one * other) - np.where(count > 0, (weights @ one) * (weights @ other) / count, 0.0)
         for one, other in ((x, x), (y, y), (x, y))
