@@ -98,10 +98,10 @@ class TaskEvidence:
             raise NoEvidenceError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
         return clean
 
-    def share_kept(self, policy: str, level: float | None, column: str = "right", **where: object) -> FloatArray:
+    def share_kept(self, policy: str, level: float | None, column: str = "right") -> FloatArray:
         """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a share of it."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            share: FloatArray = self.mean(policy, level, column, **where) / self.clean(column, **where)
+            share: FloatArray = self.mean(policy, level, column) / self.clean(column)
         return share
 
     def levels(self, policy: str) -> tuple[Level, ...]:
@@ -110,10 +110,10 @@ class TaskEvidence:
         pairs = set(zip(here["level_kind"].astype(str), here["level"].astype(float), strict=True))
         return tuple(sorted((Level(*pair) for pair in pairs), key=lambda level: level.amount))
 
-    def area(self, policy: str, levels: Sequence[float], column: str = "right") -> FloatArray:
+    def area(self, policy: str, levels: Sequence[float]) -> FloatArray:
         """Returns the mean height of the curve of what is kept, from the untreated cache on."""
-        clean = self.clean(column)
-        heights = np.stack([clean / clean, *(self.share_kept(policy, at, column) for at in levels)], axis=1)
+        clean = self.clean()
+        heights = np.stack([clean / clean, *(self.share_kept(policy, at) for at in levels)], axis=1)
         places = np.tile([0.0, *levels], (len(heights), 1))
         return mean_heights(places, heights, places[:, -1])
 
