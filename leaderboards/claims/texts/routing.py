@@ -12,10 +12,7 @@ from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, TaskEvidence, table_of
 from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FLAT, FloatArray
-from leaderboards.studies.routing import heads
-from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, with_routes
-from leaderboards.studies.routing.routes import TABLE as ROUTES
-from leaderboards.studies.routing.study import slopes, steepest
+from leaderboards.studies.routing import heads, routes, study
 from policies.declaration.names import FULL
 
 R = Text("R", "arXiv 2603.01426 (routing, Global Eviction Ratio)", "Llama 3 and Qwen 2.5, 3 to 14 B")
@@ -102,9 +99,9 @@ def _peak(of: str, tasks: MasteredTasks) -> Statistic:
     rates = tasks.over_ratios("hallucinated")
     if of:
         rates = rates / tasks.over_ratios(of)
-    middles, rises = slopes(np.array([0.0, *RATIOS]), rates)
+    middles, rises = study.slopes(np.array([0.0, *RATIOS]), rates)
     known = ~np.isnan(rises).any(axis=1)
-    places = steepest(np.nan_to_num(rises, nan=-np.inf))
+    places = study.steepest(np.nan_to_num(rises, nan=-np.inf))
     peaks: FloatArray = np.where(known & (rises[np.arange(len(rises)), places] > FLAT), middles[places], np.nan)
     if np.isnan(peaks[0]):
         raise NoEvidenceError("the rate rises nowhere")
@@ -189,11 +186,11 @@ def _observed(evidence: Evidence, table: str) -> tuple[DataFrame, str]:
 
 
 def _rigidity(evidence: Evidence) -> Measured:
-    routes, left_out = _observed(evidence, ROUTES)
-    joined = with_routes(routes, evidence.records)
+    reached, left_out = _observed(evidence, routes.TABLE)
+    joined = routes.with_routes(reached, evidence.records)
     table, _ = _observed(evidence, heads.TABLE)
-    means = heads.at_answers(table).groupby(CELL, observed=True)[["consensus", "agreement"]].mean()
-    answers = joined.merge(means.reset_index(), on=CELL, validate="one_to_one")
+    means = heads.at_answers(table).groupby(routes.CELL, observed=True)[["consensus", "agreement"]].mean()
+    answers = joined.merge(means.reset_index(), on=routes.CELL, validate="one_to_one")
     parts = {
         "agreement of heads, failures less successes": ("agreement", 1.0),
         "distinct top tokens over heads, successes less failures": ("consensus", -1.0),
@@ -205,13 +202,13 @@ def _more(column: str, sign: float, answers: DataFrame, seed: int, left_out: str
     """Measures failures with evidence alive against successes with the same question and policy, at other ratios."""
     treated = answers[(answers["policy"] != FULL) & answers["right_with_full"]]
     failures = treated[~treated["right"] & treated["answer_alive"].eq(True)]
-    pair = [*QUESTION, CONTEXT, "policy"]
+    pair = [*routes.QUESTION, routes.CONTEXT, "policy"]
     means = [group.groupby(pair, observed=True)[column].mean() for group in (failures, treated[treated["right"]])]
     differences = (sign * (means[0] - means[1])).dropna()
     if differences.empty:
         why = "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
         raise NoEvidenceError(why)
-    contexts = Contexts(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
+    contexts = Contexts(differences.index.get_level_values(routes.CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
     note = "; ".join(filter(None, (f"{len(differences)} pairs", left_out)))
     return Statistic(contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note)
 
