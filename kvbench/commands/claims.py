@@ -1,6 +1,7 @@
 """``python -m kvbench claims`` puts to the test on a model what five texts say of KV caches."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,20 +63,19 @@ def command(
     asked = {name for claim in claims for experiment in claim.experiments for name in experiment.tasks.split(",")}
     at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)  # no run has all of them: checked once for all
     jobs: dict[str, Job] = {}  # by experiment, each once
-    given: dict[str, Any] = {"limit": limit, "seed": seed, "device": device, "dtype": dtype}
-    given |= {"difficulty": difficulty, "data": data}
+    job = partial(job_of, limit=limit, seed=seed, device=device, dtype=dtype, difficulty=difficulty, data=data)
     for claim in claims:
         for experiment in claim.experiments:
-            jobs[experiment.name] = job_of(experiment, model=model, **given)
+            jobs[experiment.name] = job(experiment, model=model)
             if claim.with_beside and beside:
-                jobs[experiment.name + declaration.BESIDE] = job_of(experiment, model=beside, **given)
-    for job in jobs.values():
-        grids.check_job(job)
+                jobs[experiment.name + declaration.BESIDE] = job(experiment, model=beside)
+    for one in jobs.values():
+        grids.check_job(one)
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores: dict[str, Store] = {}
     for size in dict.fromkeys((model, beside)):  # one after the other: both may not fit into memory
-        stores |= _run({name: job for name, job in jobs.items() if job.model == size}, out)
+        stores |= _run({name: one for name, one in jobs.items() if one.model == size}, out)
     result: Result = published.publish_register(claims, model, stores, seed, site, beside, difficulty, data)
     return result
 

@@ -38,8 +38,7 @@ def publish_register(
     judgements = judge(claims, evidence)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
     folders = {name: str(store.folder) for name, store in stores.items()}
-    given: dict[str, object] = {"model": model, "beside": beside, "difficulty": difficulty}
-    given["data"] = None if data is None else str(data)
+    given = {"model": model, "beside": beside, "difficulty": difficulty, "data": None if data is None else str(data)}
     content = given | {"runs": folders, "claims": register_rows(judgements)}
     register, page = folder / CLAIMS_FILE, folder / CLAIMS_PAGE
     write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -45,22 +45,19 @@ class TaskEvidence:
     seed: int
 
     @cached_property
-    def _draws(self) -> tuple[DataFrame, Resampler]:
-        numbers, names = factorize(self.records["draw_id"], sort=True)
-        return self.records.assign(draw=numbers), Resampler.of(len(names), task_seed(self.seed, self.task))
-
-    @cached_property
-    def _by_policy(self) -> dict[str, DataFrame]:
-        """Sorts the records by policy once: claims and studies ask for hundreds of cells."""
-        return {str(name): own for name, own in self._draws[0].groupby("policy", sort=False, observed=True)}
+    def resampler(self) -> Resampler:  # of contexts
+        return Resampler.of(self.records["draw_id"].nunique(), task_seed(self.seed, self.task))
 
     @property
     def contexts(self) -> int:
-        return self._draws[1].count
+        return self.resampler.count
 
-    @property
-    def weights(self) -> FloatArray:  # of contexts, as of a Resampler
-        return self._draws[1].weights
+    @cached_property
+    def _by_policy(self) -> dict[str, DataFrame]:
+        """Sorts the records by policy once, with the number of their context as ``draw``: claims and studies ask for
+        hundreds of cells."""
+        numbered = self.records.assign(draw=factorize(self.records["draw_id"], sort=True)[0])
+        return {str(name): own for name, own in numbered.groupby("policy", sort=False, observed=True)}
 
     def mean(self, policy: str, level: float | None = None, column: str = "right", **where: object) -> FloatArray:
         """Averages a column over the answers of a policy at a level, None where it has none: shape (1 + resamples,).
@@ -68,7 +65,7 @@ class TaskEvidence:
         records."""
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
-        return self._draws[1].means(values, here["draw"].to_numpy())
+        return self.resampler.means(values, here["draw"].to_numpy())
 
     def by_context(self, policy: str, level: float | None, column: str, **where: object) -> FloatArray:
         """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer."""
@@ -80,7 +77,7 @@ class TaskEvidence:
         return of_contexts
 
     def _rows_at(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
-        records = self._by_policy.get(policy, self._draws[0][:0])
+        records = self._by_policy.get(policy, self.records[:0])
         chosen = records[column].notna() | (records["status"] != "ok")
         if level is not None:
             chosen &= np.isclose(records["level"].astype(float), level)
@@ -101,10 +98,10 @@ class TaskEvidence:
             raise NoEvidenceError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
         return clean
 
-    def share_kept(self, policy: str, level: float | None, column: str = "right", **where: object) -> FloatArray:
+    def share_kept(self, policy: str, level: float | None, column: str = "right") -> FloatArray:
         """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a share of it."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            share: FloatArray = self.mean(policy, level, column, **where) / self.clean(column, **where)
+            share: FloatArray = self.mean(policy, level, column) / self.clean(column)
         return share
 
     def levels(self, policy: str) -> tuple[Level, ...]:
@@ -113,10 +110,10 @@ class TaskEvidence:
         pairs = set(zip(here["level_kind"].astype(str), here["level"].astype(float), strict=True))
         return tuple(sorted((Level(*pair) for pair in pairs), key=lambda level: level.amount))
 
-    def area(self, policy: str, levels: Sequence[float], column: str = "right") -> FloatArray:
+    def area(self, policy: str, levels: Sequence[float]) -> FloatArray:
         """Returns the mean height of the curve of what is kept, from the untreated cache on."""
-        clean = self.clean(column)
-        heights = np.stack([clean / clean, *(self.share_kept(policy, at, column) for at in levels)], axis=1)
+        clean = self.clean()
+        heights = np.stack([clean / clean, *(self.share_kept(policy, at) for at in levels)], axis=1)
         places = np.tile([0.0, *levels], (len(heights), 1))
         return mean_heights(places, heights, places[:, -1])
 

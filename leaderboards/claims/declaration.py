@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from leaderboards.aggregate.evidence import Evidence, NoEvidenceError
+import numpy as np
+
+from leaderboards.aggregate.evidence import NoEvidenceError
 from leaderboards.statistics.bootstrap import FloatArray
 
 BESIDE = " of the model beside it"  # follows the name of an experiment that a model of another architecture takes too
@@ -58,17 +60,16 @@ class NoStatistic:
     reason: str
 
 
-Evidences = Mapping[str, Evidence]  # by the name of its experiment
 Measured = Sequence[Statistic | NoStatistic]
-Measure = Callable[[Evidences], Measured]
 
 
-def each_part(parts: Mapping[str, Callable[[], Statistic]]) -> Measured:
+@np.errstate(invalid="ignore", divide="ignore")  # a resample that has nothing to divide by is NaN
+def each_part(parts: Mapping[str, Callable[..., Statistic]], *evidence: object) -> Measured:
     """Measures the parts of a claim by their names: where one lacks evidence, the others are judged all the same."""
     results: list[Statistic | NoStatistic] = []
     for part, measure in parts.items():
         try:
-            results.append(replace(measure(), part=part))
+            results.append(replace(measure(*evidence), part=part))
         except NoEvidenceError as error:
             results.append(NoStatistic(part, str(error)))
     return results
@@ -83,7 +84,7 @@ class Claim:
     statistic: str  # what is measured, in one sentence
     holds: tuple[Side, float]  # on which side of the threshold the statistic has to lie
     experiments: tuple[Experiment, ...]
-    measure: Measure
+    measure: Callable[..., Measured]  # of the Evidence of each experiment, in the order of ``evidence``
     unit: str = ""  # of the statistic
     with_beside: bool = False  # whether it compares the model with one of another architecture
 

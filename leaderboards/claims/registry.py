@@ -17,10 +17,10 @@ def claims() -> Mapping[str, Claim]:
     modules = [import_module(f"leaderboards.claims.texts.{path.stem}") for path in paths]
     declared = [claim for module in modules for claim in getattr(module, "CLAIMS", ())]
     ordered = sorted(declared, key=lambda claim: (claim.identifier[0], int(claim.identifier[1:])))
-    identifiers = [claim.identifier for claim in ordered]
-    if len({*identifiers}) < len(identifiers):
-        raise LeaderboardError(f"two claims have one name among {', '.join(identifiers)}")
-    return dict(zip(identifiers, ordered, strict=True))
+    known = {claim.identifier: claim for claim in ordered}
+    if len(known) < len(ordered):
+        raise LeaderboardError(f"two claims have one name among {', '.join(claim.identifier for claim in ordered)}")
+    return known
 
 
 def chosen_claims(only: str | None) -> list[Claim]:

@@ -51,16 +51,14 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
 
 
 def _measure(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Measured:
-    by_name: dict[str, Evidence] = {}
+    given: list[Evidence] = []
     for name in claim.evidence:
-        records = evidence.get(name)
-        if records is None:
-            return [NoStatistic("", ONE_MODEL if name.endswith(BESIDE) else "it was not run")]
+        records = evidence.get(name, Blank(ONE_MODEL if name.endswith(BESIDE) else "it was not run"))
         if isinstance(records, Blank):
             return [NoStatistic("", records.reason)]
-        by_name[name] = records
+        given.append(records)
     try:
-        return claim.measure(by_name)
+        return claim.measure(*given)
     except NoEvidenceError as error:
         return [NoStatistic("", str(error))]
 

@@ -1,7 +1,6 @@
 """The register of claims from the command line: what it runs, what it borrows, what it prints, writes and shows."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 from kvbench.store.store import Store
-from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import judge
@@ -85,7 +83,7 @@ def made_up(measured: float) -> str:
     """The page of one claim, R1, whose statistic is about a number."""
     rng = np.random.default_rng(0)
 
-    def measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
+    def measure() -> list[Statistic]:
         return [Statistic(np.concatenate([[measured], rng.normal(measured, 0.01, 2000)]), 40, note="so it is")]
 
     claim: Claim = replace(claims()["R1"], measure=measure, experiments=())

@@ -44,8 +44,8 @@ def made_up(kept: Mapping[float, float], clean: float = 1.0, contexts: int = CON
 
 
 def claim(threshold: float, side: str = "at least", identifier: str = "F1") -> Claim:
-    def measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-        found = evidence[EXPERIMENT.name].of("base")
+    def measure(evidence: Evidence) -> list[Statistic]:
+        found = evidence.of("base")
         return [Statistic(found.share_kept("zeros", 0.1), found.contexts)]
 
     return Claim(

@@ -127,12 +127,7 @@ def test_each_command_runs_once_in_the_order_given(
 
 
 def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:
-    against = {
-        row["claim"]
-        for rows in examined().values()
-        for row in rows
-        if row["claim_verdict"] == "does not hold"
-    }
+    against = {row["claim"] for rows in examined().values() for row in rows if row["claim_verdict"] == "does not hold"}
     assert against
     reasons = (MEASURED.parent / "claims.md").read_text().partition("## Why claims do not hold")[2]
     assert [claim for claim in sorted(against) if f"\n- {claim}: " not in reasons] == []

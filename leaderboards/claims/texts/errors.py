@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from leaderboards.aggregate.evidence import Evidence
-from leaderboards.claims.declaration import Claim, Experiment, Measure, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 
 E = Text("E", "Effect of KV Cache Error on Inference Accuracy", "Llama 3.2 1B, IFEval and next tokens")
@@ -30,32 +30,23 @@ ERRORS = Experiment(
 )
 SIGNS = Experiment("signs", TASKS, "sign_flip,same_sign", (("rate", "0.05"),), contexts=24, repeats=2)
 Kept = Callable[[str], FloatArray]  # what a treatment keeps of a score, as a share of the full cache's
+Formula = Callable[[Kept], FloatArray]
 
 
-def of_each_score(
-    experiment: Experiment, rate: float | None, formulas: Mapping[str, Callable[[Kept], FloatArray]]
-) -> Measure:
+def of_each_score(rate: float | None, formulas: Mapping[str, Formula], evidence: Evidence) -> Measured:
     """Computes each formula for every score; their names and those of the scores name the parts of the claim."""
 
-    def measure(evidence: Mapping[str, Evidence]) -> Measured:
-        return each_part(
-            {
-                ", ".join(filter(None, (name, score))): partial(
-                    _statistic, evidence[experiment.name], task, column, rate, formula
-                )
-                for score, (task, column) in SCORES.items()
-                for name, formula in formulas.items()
-            }
-        )
+    def statistic(task: str, column: str, formula: Formula) -> Statistic:
+        records = evidence.of(task)
+        return Statistic(formula(lambda treatment: records.share_kept(treatment, rate, column)), records.contexts)
 
-    return measure
-
-
-def _statistic(
-    evidence: Evidence, task: str, column: str, rate: float | None, formula: Callable[[Kept], FloatArray]
-) -> Statistic:
-    records = evidence.of(task)
-    return Statistic(formula(lambda treatment: records.share_kept(treatment, rate, column)), records.contexts)
+    return each_part(
+        {
+            ", ".join(filter(None, (name, score))): partial(statistic, *of, formula)
+            for score, of in SCORES.items()
+            for name, formula in formulas.items()
+        }
+    )
 
 
 def _slope(kept: Kept) -> FloatArray:
@@ -73,7 +64,7 @@ CLAIMS = (
         statistic="score with the quantised cache as a share of the full cache's",
         holds=("at least", 0.98),
         experiments=(QUANTISED,),
-        measure=of_each_score(QUANTISED, None, {"int8": lambda kept: kept("int8"), "int4": lambda kept: kept("int4")}),
+        measure=partial(of_each_score, None, {"int8": lambda kept: kept("int8"), "int4": lambda kept: kept("int4")}),
     ),
     claim(
         identifier="E2",
@@ -81,7 +72,7 @@ CLAIMS = (
         reported="IFEval 0.83; next token 0.83 and 0.85",
         statistic="score with every value times a factor from 0 to 2, as a share of the full cache's",
         holds=("at least", 0.8),
-        measure=of_each_score(ERRORS, EVERYWHERE, {"": lambda kept: kept(CENTRED)}),
+        measure=partial(of_each_score, EVERYWHERE, {"": lambda kept: kept(CENTRED)}),
     ),
     claim(
         identifier="E3",
@@ -89,7 +80,7 @@ CLAIMS = (
         reported='"random tokens" where the error is from 0 to 2, against 0.83 where it is from -1 to 1',
         statistic="what uniform(0, 2) keeps, less what uniform(-1, 1) keeps",
         holds=("below", 0.0),
-        measure=of_each_score(ERRORS, EVERYWHERE, {"": lambda kept: kept(BIASED) - kept(CENTRED)}),
+        measure=partial(of_each_score, EVERYWHERE, {"": lambda kept: kept(BIASED) - kept(CENTRED)}),
     ),
     claim(
         identifier="E4",
@@ -99,7 +90,7 @@ CLAIMS = (
         "does",
         holds=("below", 0.0),
         experiments=(SIGNS,),
-        measure=of_each_score(SIGNS, FLIPPED_SHARE, {"": lambda kept: kept("sign_flip") - kept("same_sign")}),
+        measure=partial(of_each_score, FLIPPED_SHARE, {"": lambda kept: kept("sign_flip") - kept("same_sign")}),
     ),
     claim(
         identifier="E5",
@@ -107,8 +98,8 @@ CLAIMS = (
         reported="next token 0.80 and 0.61 of the control at spreads 0.25 and 0.5; 0.61 with uniform(-1.5, 1.5)",
         statistic="slope of what is kept over the spread; what normal(0, 0.5) keeps less what uniform(-1.5, 1.5) keeps",
         holds=("below", 0.0),
-        measure=of_each_score(
-            ERRORS,
+        measure=partial(
+            of_each_score,
             EVERYWHERE,
             {"slope over the spread": _slope, "normal less wide uniform": lambda kept: kept(NORMALS[-1]) - kept(WIDE)},
         ),

@@ -4,7 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from leaderboards.claims.declaration import Claim, Evidences, Experiment, Statistic, Text
+from leaderboards.aggregate.evidence import Evidence
+from leaderboards.claims.declaration import Claim, Experiment, Statistic, Text
 
 F = Text("F", "KV Cache is More Robust Than You Think", "Qwen2.5 1.5B and 7B, GSM8K")
 TASK = "base"
@@ -17,14 +18,14 @@ NOISE = Experiment("noise", TASK, ",".join((GAUSSIAN, ZEROS, DISTRACTOR)), LEVEL
 BANDS = Experiment("bands", TASK, ",".join(QUARTERS), (("rate", str(FEW)),), contexts=24, repeats=2)
 
 
-def _kept(evidence: Evidences, kind: str, rate: float) -> list[Statistic]:
+def _kept(kind: str, rate: float, evidence: Evidence) -> list[Statistic]:
     """Measures what a kind of noise leaves of right answers, as a share of the full cache's."""
-    records = evidence[NOISE.name].of(TASK)
+    records = evidence.of(TASK)
     return [Statistic(records.share_kept(kind, rate), records.contexts)]
 
 
-def _order(evidence: Evidences) -> list[Statistic]:
-    records = evidence[NOISE.name].of(TASK)
+def _order(evidence: Evidence) -> list[Statistic]:
+    records = evidence.of(TASK)
     distractor, zeros, gaussian = (records.area(kind, RATES) for kind in (DISTRACTOR, ZEROS, GAUSSIAN))
     return [
         Statistic(distractor - zeros, records.contexts, "distractor above zeros"),
@@ -32,8 +33,8 @@ def _order(evidence: Evidences) -> list[Statistic]:
     ]
 
 
-def _quarters(evidence: Evidences) -> list[Statistic]:
-    records = evidence[BANDS.name].of(TASK)
+def _quarters(evidence: Evidence) -> list[Statistic]:
+    records = evidence.of(TASK)
     kept = np.stack([records.share_kept(quarter, FEW) for quarter in QUARTERS])
     note = "kept by the quarter that is damaged, from the input: " + ", ".join(f"{share:.2f}" for share in kept[:, 0])
     return [Statistic(kept[kept[:, 0].argmax()] - kept[kept[:, 0].argmin()], records.contexts, note=note)]
@@ -47,7 +48,7 @@ CLAIMS = (
         reported="at 2 % of the entries 0.02 of 0.87 (7B) and 0.00 of 0.66 (1.5B) are right",
         statistic="right answers at 2 % of the entries, drawn anew at every step, as a share of the full cache's",
         holds=("at most", 0.2),
-        measure=lambda evidence: _kept(evidence, GAUSSIAN, FEW),
+        measure=partial(_kept, GAUSSIAN, FEW),
     ),
     claim(
         identifier="F2",
@@ -55,7 +56,7 @@ CLAIMS = (
         reported="with 30 % of the entries from another prompt 0.50 of 0.87 are right (7B), and 0.07 of 0.66 (1.5B)",
         statistic="right answers with 30 % of the entries from another context, as a share of the full cache's",
         holds=("at least", 0.5),
-        measure=lambda evidence: _kept(evidence, DISTRACTOR, 0.3),
+        measure=partial(_kept, DISTRACTOR, 0.3),
     ),
     claim(
         identifier="F3",

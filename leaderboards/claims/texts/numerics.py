@@ -1,6 +1,6 @@
 """The claims of text N: every answer with the cache and without it, in several types of numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -10,18 +10,7 @@ from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError,
 from leaderboards.claims.declaration import Claim, Experiment, Measured, NoStatistic, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.significance import highest_unseen_share
-from leaderboards.studies.numerics.study import (
-    ALL,
-    CACHE,
-    FORCED,
-    FREE,
-    PATCHES,
-    TABLE,
-    finite_sums,
-    flip_of,
-    joined,
-    with_draws,
-)
+from leaderboards.studies.numerics import study
 
 N = Text("N", "arXiv 2604.15409 (decoding with and without the cache)", "Llama 2 7B, Mistral 7B and Gemma 2 2B, GSM8K")
 HALF = "float16"  # which the text is about
@@ -29,35 +18,32 @@ NEVER = 0.05
 THIRDS = 3
 # Of two tasks, so that 60 contexts are walked: where none of them differs, fewer than one in twenty does.
 WALKED = Experiment(name="walks", tasks="base,prose", policies="full", levels=(), contexts=30, suite="numerics")
-Evidences = Mapping[str, Evidence]
 
 
-def _pairs(evidence: Evidences, regime: str, dtype: str, ways: Sequence[str] = ("greedy",)) -> DataFrame:
+def _pairs(evidence: Evidence, regime: str, dtype: str, sampling: str | None = "greedy") -> DataFrame:
     """Returns the pairs of cache on and cache off in a type of numbers, with the context of each, whether its answers
-    differ and at which step; :class:`NoEvidenceError` where there are none. ``ways``: to choose tokens; () for all."""
-    given = evidence[WALKED.name]
-    rows = table_of(given.tables, TABLE, "walked")
-    rows = rows[(rows["dtype"] == dtype) & (rows["pair"] == CACHE) & (rows["regime"] == regime)]
-    rows = rows[rows["sampling"].isin(list(ways))] if ways else rows
+    differ and at which step; :class:`NoEvidenceError` where there are none. ``sampling``: None for all ways."""
+    rows = table_of(evidence.tables, study.TABLE, "walked")
+    rows = rows[(rows["dtype"] == dtype) & (rows["pair"] == study.CACHE) & (rows["regime"] == regime)]
+    rows = rows[rows["sampling"] == sampling] if sampling else rows
     if rows.empty:
         raise NoEvidenceError(f"nothing was walked in {dtype}")
-    flips = [flip_of(*tokens) for tokens in zip(rows["tokens"], rows["other_tokens"], strict=True)]
-    rows = rows.assign(flip=[np.nan if flip is None else float(flip) for flip in flips])
-    return with_draws(rows.assign(differs=rows["flip"].notna()), given.records)
+    flips = np.array(list(map(study.flip_of, rows["tokens"], rows["other_tokens"])), dtype=np.float64)
+    return study.with_draws(rows.assign(flip=flips, differs=~np.isnan(flips)), evidence.records)
 
 
-def _contexts(evidence: Evidences, rows: DataFrame) -> Contexts:
-    return Contexts(rows["draw_id"].to_numpy(dtype=str), evidence[WALKED.name].seed, WALKED.name)
+def _contexts(evidence: Evidence, rows: DataFrame) -> Contexts:
+    return Contexts(rows["draw_id"].to_numpy(dtype=str), evidence.seed, WALKED.name)
 
 
-def _statistic(evidence: Evidences, rows: DataFrame, values: Sequence[float] | FloatArray, note: str) -> Statistic:
+def _statistic(evidence: Evidence, rows: DataFrame, values: Sequence[float] | FloatArray, note: str) -> Statistic:
     """Averages a number of each row, and resamples their contexts."""
     contexts = _contexts(evidence, rows)
     return Statistic(contexts.mean(np.asarray(values, dtype=np.float64)), contexts.count, note=note)
 
 
-def _differ(evidence: Evidences, dtype: str) -> Measured:
-    rows = _pairs(evidence, FREE, dtype)
+def _differ(dtype: str, evidence: Evidence) -> Measured:
+    rows = _pairs(evidence, study.FREE, dtype)
     note = f"{rows['differs'].sum()} of {len(rows)} pairs differ"
     # Resamples of pairs that are all equal do not vary, which shows nothing of contexts that were not asked.
     highest = highest_unseen_share(rows["draw_id"].nunique())
@@ -66,21 +52,20 @@ def _differ(evidence: Evidences, dtype: str) -> Measured:
     return [_statistic(evidence, rows, rows["differs"], note)]
 
 
-def _mean_kl(evidence: Evidences, task: str) -> Statistic:
+def _mean_kl(task: str, evidence: Evidence) -> Statistic:
     """Averages KL over the steps at which all logits are finite."""
-    rows = _pairs(evidence, FORCED, HALF)
+    rows = _pairs(evidence, study.FORCED, HALF)
     rows = rows[rows["task"] == task]
-    sums, counts = finite_sums(rows["kl"])
+    sums, counts = study.finite_sums(rows["kl"])
     if not counts.any():
         raise NoEvidenceError(f"no step of {task} has finite logits")
     contexts = _contexts(evidence, rows)
-    with np.errstate(invalid="ignore"):
-        mean = contexts.sums(sums) / contexts.sums(counts)
+    mean = contexts.sums(sums) / contexts.sums(counts)
     return Statistic(mean, contexts.count, note=f"{counts.sum():.0f} steps")
 
 
-def _right(evidence: Evidences) -> list[Statistic]:
-    rows = _pairs(evidence, FREE, HALF, ways=())
+def _right(evidence: Evidence) -> list[Statistic]:
+    rows = _pairs(evidence, study.FREE, HALF, sampling=None)
     rows = rows[rows["right"].notna()]
     if rows.empty:
         raise NoEvidenceError("no task that was walked has answers that are right or wrong")
@@ -91,18 +76,18 @@ def _right(evidence: Evidences) -> list[Statistic]:
     return [_statistic(evidence, rows, on - off, note)]
 
 
-def _flips(evidence: Evidences) -> DataFrame:
+def _flips(evidence: Evidence) -> DataFrame:
     """Returns the free-running pairs in float16 that differ; :class:`NoEvidenceError` where none does."""
-    rows = _pairs(evidence, FREE, HALF)
+    rows = _pairs(evidence, study.FREE, HALF)
     if not rows["differs"].any():
         raise NoEvidenceError(f"none of {len(rows)} pairs of answers differs: there is no flip")
     return rows[rows["differs"]]
 
 
-def _margin(evidence: Evidences) -> Statistic:
+def _margin(evidence: Evidence) -> Statistic:
     """Counts the flips at which the margin is below the median margin of all steps behind the same tokens."""
-    parted, forced = _flips(evidence), _pairs(evidence, FORCED, HALF)
-    median = float(np.nanmedian(joined(forced["margin"])))
+    parted, forced = _flips(evidence), _pairs(evidence, study.FORCED, HALF)
+    median = float(np.nanmedian(study.joined(forced["margin"])))
     margins = _at_flip(parted, "margin")
     rows, known = parted[~np.isnan(margins)], margins[~np.isnan(margins)]
     if not len(known):
@@ -111,7 +96,7 @@ def _margin(evidence: Evidences) -> Statistic:
     return _statistic(evidence, rows, (known < median) - 0.5, note)
 
 
-def _early(evidence: Evidences) -> Statistic:
+def _early(evidence: Evidence) -> Statistic:
     """Compares KL at the flips of the first third with that at those of the last third, by their step."""
     parted = _flips(evidence)
     kl = _at_flip(parted, "kl")
@@ -122,8 +107,7 @@ def _early(evidence: Evidences) -> Statistic:
     first, last = flips <= np.quantile(flips, 1 / THIRDS), flips >= np.quantile(flips, 1 - 1 / THIRDS)
     if (first & last).any():
         raise NoEvidenceError(f"{len(rows)} flips are at too few different steps to have a first and a last third")
-    with np.errstate(invalid="ignore"):
-        means = [contexts.sums(kl * part) / contexts.sums(part.astype(np.float64)) for part in (first, last)]
+    means = [contexts.sums(kl * part) / contexts.sums(part.astype(np.float64)) for part in (first, last)]
     return Statistic(means[0] - means[1], contexts.count, note=f"{len(rows)} flips")
 
 
@@ -133,23 +117,21 @@ def _at_flip(rows: DataFrame, column: str) -> FloatArray:
     return np.array([one[step] if step < len(one) else np.nan for one, step in lists], dtype=np.float64)
 
 
-def _localised(evidence: Evidences) -> list[Statistic]:
+def _localised(evidence: Evidence) -> list[Statistic]:
     """Averages over flips the recovery by all rows less that by the stream of one layer, mean over all but the last."""
-    given = evidence[WALKED.name]
-    patches = table_of(given.tables, PATCHES, "walked")
-    patches = with_draws(patches[patches["dtype"] == HALF], given.records)
+    patches = table_of(evidence.tables, study.PATCHES, "walked")
+    patches = study.with_draws(patches[patches["dtype"] == HALF], evidence.records)
     flips = patches[patches["at_flip"].astype(bool)]
     if flips.empty:
         answers = patches["question_id"].nunique()
         raise NoEvidenceError(f"none of {answers} answers that were patched has a flip: there is nothing to localise")
     flips = flips.assign(recovered=1 - flips["kl_patched"] / flips["kl"])
-    of_stream = flips[(flips["rows"] == "residual") & (flips["layer"] != ALL)]
-    of_stream = of_stream[of_stream["layer"] < of_stream["layer"].max()]
-    if of_stream.empty:
+    stream = flips[(flips["rows"] == "residual") & (flips["layer"] != study.ALL)]
+    stream = stream[stream["layer"] < stream["layer"].max()]
+    if stream.empty:
         raise NoEvidenceError("a model of one layer has no stream but that which logits are computed from")
-    stream = of_stream.groupby("question_id")["recovered"].mean()
-    rows = flips[(flips["rows"] == "keys and values") & (flips["layer"] == ALL)].drop_duplicates("question_id")
-    by_stream = stream[rows["question_id"]].to_numpy(dtype=np.float64)
+    rows = flips[(flips["rows"] == "keys and values") & (flips["layer"] == study.ALL)].drop_duplicates("question_id")
+    by_stream = stream.groupby("question_id")["recovered"].mean()[rows["question_id"]].to_numpy(dtype=np.float64)
     by_rows = rows["recovered"].to_numpy(dtype=np.float64)
     note = f"{len(rows)} flips; median {np.median(by_rows):.2f} by rows and {np.median(by_stream):.2f} by the stream"
     return [_statistic(evidence, rows, by_rows - by_stream, note)]
@@ -164,7 +146,7 @@ CLAIMS = (
         statistic="share of the answers in float16 that have another token with the cache than without it, each going "
         "on from its own tokens, greedy",
         holds=("at least", 0.95),
-        measure=lambda evidence: _differ(evidence, HALF),
+        measure=partial(_differ, HALF),
     ),
     claim(
         identifier="N2",
@@ -174,7 +156,7 @@ CLAIMS = (
         "on from its own tokens, greedy; where none has, it takes so many contexts that a share above the threshold "
         "would have been seen",
         holds=("at most", NEVER),
-        measure=lambda evidence: _differ(evidence, "float32"),
+        measure=partial(_differ, "float32"),
     ),
     claim(
         identifier="N3",
@@ -183,9 +165,7 @@ CLAIMS = (
         statistic="mean KL divergence of the distribution with the cache from that without it, in float16, over the "
         "whole vocabulary, at every step behind the same tokens, by task",
         holds=("at least", 1.0),
-        measure=lambda evidence: each_part(
-            {task: partial(_mean_kl, evidence, task) for task in evidence[WALKED.name].tasks}
-        ),
+        measure=lambda evidence: each_part({task: partial(_mean_kl, task) for task in evidence.tasks}, evidence),
         unit="nats",
     ),
     claim(
@@ -205,7 +185,7 @@ CLAIMS = (
         "margin between the two largest logits is below its median over all steps, less one half; mean KL at the third "
         "that part first less that at the third that part last",
         holds=("above", 0.0),
-        measure=lambda evidence: each_part({"margin": partial(_margin, evidence), "early": partial(_early, evidence)}),
+        measure=partial(each_part, {"margin": _margin, "early": _early}),
     ),
     claim(
         identifier="N7",

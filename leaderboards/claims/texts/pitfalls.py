@@ -5,20 +5,11 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from pandas import DataFrame
 
 from leaderboards.aggregate.evidence import LEAST_CLEAN, Evidence, NoEvidenceError
-from leaderboards.claims.declaration import Claim, Experiment, Measure, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.studies.instructions.study import (
-    DEFENDED,
-    LEAKED_MORE,
-    STILL_OBEYED,
-    PromptRecords,
-    prompt_records,
-    protection_gain,
-    while_obeying,
-)
+from leaderboards.studies.instructions import study
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
@@ -38,123 +29,103 @@ TREATED, WHOLE = (POLICIES, HALF), ((FULL,), None)
 UNFIGURED = "yes, without one figure"
 
 
-def of_prompts(parts: Mapping[str, Callable[[PromptRecords], Statistic]]) -> Measure:
-    """Measures the parts of a claim, by name, on the records of the experiment."""
-
-    def measure(evidence: Mapping[str, Evidence]) -> Measured:
-        records = evidence[PROMPTS.name]
-        prompts, note = _obeyed(prompt_records(records.records, records.seed))
-        measured = each_part({part: partial(one, prompts) for part, one in parts.items()})
-        return [
-            replace(one, note="; ".join(filter(None, (one.note, note)))) if isinstance(one, Statistic) else one
-            for one in measured
-        ]
-
-    return measure
-
-
-def _obeyed(prompts: PromptRecords) -> tuple[PromptRecords, str]:
-    """Returns the records, where the full cache obeys less than half of the directives those of the families of which
-    it obeys half, with a note; :class:`NoEvidenceError` where there are none."""
+def of_prompts(parts: Mapping[str, Callable[[study.PromptRecords], Statistic]], evidence: Evidence) -> Measured:
+    """Measures the parts of a claim by their names; where the full cache obeys less than half, on the families of
+    directives of which it obeys half, and :class:`NoEvidenceError` where there are none."""
+    prompts, note = study.prompt_records(evidence.records, evidence.seed), ""
     full = prompts.directives[prompts.directives["policy"] == FULL]
     obeyed = float(full["strict"].mean())
-    if obeyed >= LEAST_CLEAN:
-        return prompts, ""
-    by_family = full.groupby("family", sort=False)["strict"].mean()
-    families = tuple(by_family.index[by_family >= LEAST_CLEAN])
-    if not families:
-        raise NoEvidenceError(
-            f"the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}, and so of each family"
-        )
-    directives = prompts.directives[prompts.directives["family"].isin(families)]
-    note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
-    return replace(prompts, directives=directives, families=families), note
+    if not obeyed >= LEAST_CLEAN:
+        by_family = full.groupby("family", sort=False)["strict"].mean()
+        families = tuple(by_family.index[by_family >= LEAST_CLEAN])
+        if not families:
+            low = f"the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}"
+            raise NoEvidenceError(f"instructions: {low}, and so of each family")
+        directives = prompts.directives[prompts.directives["family"].isin(families)]
+        prompts = replace(prompts, directives=directives, families=families)
+        note = f"the full cache obeys {obeyed:.2f}: of the families {', '.join(families)} alone"
+    return [
+        replace(one, note="; ".join(filter(None, (one.note, note)))) if isinstance(one, Statistic) else one
+        for one in each_part(parts, prompts)
+    ]
 
 
-def _rows(table: DataFrame, policies: Sequence[str], level: Level | None, **where: object) -> DataFrame:
+def _mean(
+    prompts: study.PromptRecords, column: str, policies: Sequence[str], level: Level | None, **where: Sequence[object]
+) -> FloatArray:
+    """Averages a column over the records of policies at a level, None for all. ``where``: values of other columns."""
+    table = {"strict": prompts.directives, "leakage": prompts.attacks}.get(column, prompts.caches)
     chosen = table["policy"].isin(list(policies)) & (level is None or table["level"] == level)
-    for name, value in where.items():
-        chosen &= table[name] == value
+    for name, values in where.items():
+        chosen &= table[name].isin(list(values))
     if not chosen.any():
         raise NoEvidenceError(f"{', '.join(policies)} has no records of system prompts at {level}")
-    return table[chosen]
+    return prompts.means(table[chosen], column)
 
 
-def _defence_above_directives(prompts: PromptRecords, rows: DataFrame) -> FloatArray:
-    return prompts.means(rows, "defence_kept") - prompts.means(rows, "directives_kept")
+def _defence_above_directives(prompts: study.PromptRecords, policies: Sequence[str], arms: Sequence[str]) -> FloatArray:
+    kept = (_mean(prompts, f"{span}_kept", policies, HALF, arm=arms) for span in ("defence", "directives"))
+    return np.subtract(*kept)
 
 
-def _families(prompts: PromptRecords) -> Statistic:
+def _families(prompts: study.PromptRecords) -> Statistic:
     whole, half = (
-        np.stack(
-            [prompts.means(_rows(prompts.directives, *cell, family=family), "strict") for family in prompts.families],
-            axis=1,
-        )
+        np.stack([_mean(prompts, "strict", *cell, family=[family]) for family in prompts.families], axis=1)
         for cell in (WHOLE, TREATED)
     )
     obeyed = whole[0] >= LEAST_CLEAN
     if obeyed.sum() < 2:
         raise NoEvidenceError("instructions: the full cache obeys fewer than two families of directives")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        kept = half[:, obeyed] / whole[:, obeyed]
+    kept = half[:, obeyed] / whole[:, obeyed]
     families = np.array(prompts.families)[obeyed]
     note = f"most is kept of {families[kept[0].argmax()]}, least of {families[kept[0].argmin()]}"
     return Statistic(kept.max(axis=1) - kept.min(axis=1), prompts.resampler.count, note=note)
 
 
-def _leaks(prompts: PromptRecords) -> Statistic:
-    leaks = [leak for leak in while_obeying(prompts) if leak.policy in POLICIES]
+def _leaks(prompts: study.PromptRecords) -> Statistic:
+    leaks = [leak for leak in study.while_obeying(prompts) if leak.policy in POLICIES]
     if not leaks:
-        raise NoEvidenceError(f"no policy obeys {STILL_OBEYED:.0%} of the directives at any ratio")
+        raise NoEvidenceError(f"no policy obeys {study.STILL_OBEYED:.0%} of the directives at any ratio")
     largest = max(leaks, key=lambda leak: leak.more.mean)
     note = f"{largest.policy} at {largest.level.value:g}, {largest.arm}"
     return Statistic(largest.values, prompts.resampler.count, note=note)
 
 
-def _kept_by_order(prompts: PromptRecords) -> Statistic:
-    first, second = (_defence_above_directives(prompts, _rows(prompts.caches, *TREATED, arm=arm)) for arm in DEFENDED)
+def _kept_by_order(prompts: study.PromptRecords) -> Statistic:
+    first, second = (_defence_above_directives(prompts, POLICIES, [arm]) for arm in study.DEFENDED)
     return Statistic(first - second, prompts.resampler.count)
 
 
-def _harmed_by_order(prompts: PromptRecords) -> Statistic:
+def _harmed_by_order(prompts: study.PromptRecords) -> Statistic:
     """Compares the orders by the leakage gained less the directives lost under the policies."""
-    first, second = (
-        _rise(prompts, prompts.attacks, "leakage", arm) + _rise(prompts, prompts.directives, "strict", arm)
-        for arm in DEFENDED
-    )
+    first, second = (_rise(prompts, "leakage", arm) + _rise(prompts, "strict", arm) for arm in study.DEFENDED)
     return Statistic(first - second, prompts.resampler.count)
 
 
-def _rise(prompts: PromptRecords, table: DataFrame, column: str, arm: str) -> FloatArray:
-    treated, whole = (prompts.means(_rows(table, *cell, arm=arm), column) for cell in (TREATED, WHOLE))
+def _rise(prompts: study.PromptRecords, column: str, arm: str) -> FloatArray:
+    treated, whole = (_mean(prompts, column, *cell, arm=[arm]) for cell in (TREATED, WHOLE))
     return treated - whole
 
 
-def _kept_of_spans(prompts: PromptRecords, policy: str) -> Statistic:
-    rows = _rows(prompts.caches[prompts.caches["arm"].isin(DEFENDED)], (policy,), HALF)
-    return Statistic(_defence_above_directives(prompts, rows), prompts.resampler.count)
+def _kept_of_spans(policy: str, prompts: study.PromptRecords) -> Statistic:
+    return Statistic(_defence_above_directives(prompts, (policy,), study.DEFENDED), prompts.resampler.count)
 
 
-def _gain(prompts: PromptRecords, plain: str, protected: str) -> Statistic:
-    gain = protection_gain(prompts, plain, protected)
+def _gain(plain: str, protected: str, prompts: study.PromptRecords) -> Statistic:
+    gain = study.protection_gain(prompts, plain, protected)
     if gain is None:
         raise NoEvidenceError(f"{plain} and {protected} share no answers")
     note = f"{gain.failed} answers failed" if gain.failed else ""
     return Statistic(gain.values, prompts.resampler.count, note=note)
 
 
-def _several(prompts: PromptRecords) -> Statistic:
+def _several(prompts: study.PromptRecords) -> Statistic:
     kept = []
-    for several in (False, True):
-        treated, whole = (
-            prompts.means(_rows(prompts.directives, *cell, several=several), "strict") for cell in (TREATED, WHOLE)
-        )
+    for kind, name in ((False, "one"), (True, "several")):
+        treated, whole = (_mean(prompts, "strict", *cell, several=[kind]) for cell in (TREATED, WHOLE))
         if not whole[0]:
-            raise NoEvidenceError(
-                f"the full cache obeys none of {'several directives' if several else 'one directive'}"
-            )
-        with np.errstate(invalid="ignore", divide="ignore"):
-            kept.append(treated / whole)
+            raise NoEvidenceError(f"the full cache obeys nothing where {name} is asked")
+        kept.append(treated / whole)
     return Statistic(kept[0] - kept[1], prompts.resampler.count)
 
 
@@ -167,7 +138,7 @@ CLAIMS = (
         statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: the family "
         "that keeps most above the one that keeps least, of families of which the full cache obeys half",
         holds=("above", 0.2),
-        measure=of_prompts({"": _families}),
+        measure=partial(of_prompts, {"": _families}),
     ),
     claim(
         identifier="P2",
@@ -175,8 +146,8 @@ CLAIMS = (
         reported=UNFIGURED,
         statistic="leakage above the full cache's, where it is highest of all policies, ratios and orders that obey "
         "70 % of the directives or more",
-        holds=("at least", LEAKED_MORE),
-        measure=of_prompts({"": _leaks}),
+        holds=("at least", study.LEAKED_MORE),
+        measure=partial(of_prompts, {"": _leaks}),
     ),
     claim(
         identifier="P3",
@@ -186,7 +157,7 @@ CLAIMS = (
         "of the defence less of the directives, with the defence first less with the directives first; and the same "
         "of leakage gained less directives lost",
         holds=("other than", 0.0),
-        measure=of_prompts({"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order}),
+        measure=partial(of_prompts, {"tokens kept": _kept_by_order, "leaked and disobeyed": _harmed_by_order}),
     ),
     claim(
         identifier="P4",
@@ -195,7 +166,7 @@ CLAIMS = (
         statistic="the share of the tokens of the defence that are kept at a ratio of 0.5, less that of the "
         "directives, mean over both orders, by policy",
         holds=("other than", 0.0),
-        measure=of_prompts({policy: partial(_kept_of_spans, policy=policy) for policy in POLICIES}),
+        measure=partial(of_prompts, {policy: partial(_kept_of_spans, policy) for policy in POLICIES}),
     ),
     claim(
         identifier="P5",
@@ -204,7 +175,7 @@ CLAIMS = (
         statistic="half the gain in directives obeyed plus half the fall in leakage against the plain policy, mean "
         "over ratios 0.5 and 0.7, by policy and way",
         holds=("above", 0.0),
-        measure=of_prompts({name: partial(_gain, plain=plain, protected=name) for name, plain in PROTECTED.items()}),
+        measure=partial(of_prompts, {name: partial(_gain, plain, name) for name, plain in PROTECTED.items()}),
     ),
     claim(
         identifier="P6",
@@ -213,6 +184,6 @@ CLAIMS = (
         statistic="directives obeyed at a ratio of 0.5 as a share of the full cache's, mean over policies: of prompts "
         "with one directive, less of prompts with several",
         holds=("above", 0.0),
-        measure=of_prompts({"": _several}),
+        measure=partial(of_prompts, {"": _several}),
     ),
 )

@@ -1,7 +1,7 @@
 """The claims of text R: answers over ratios, question-aware pruning, and what heads look at."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -10,12 +10,9 @@ from pandas import DataFrame
 
 from datasets_gen import USUAL_TOKENS
 from leaderboards.aggregate.evidence import Contexts, Evidence, NoEvidenceError, TaskEvidence, table_of
-from leaderboards.claims.declaration import BESIDE, Claim, Experiment, Measure, Measured, Statistic, Text, each_part
+from leaderboards.claims.declaration import Claim, Experiment, Measured, Statistic, Text, each_part
 from leaderboards.statistics.bootstrap import FLAT, FloatArray
-from leaderboards.studies.routing import heads
-from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, with_routes
-from leaderboards.studies.routing.routes import TABLE as ROUTES
-from leaderboards.studies.routing.study import slopes, steepest
+from leaderboards.studies.routing import heads, routes, study
 from policies.declaration.names import FULL
 
 R = Text("R", "arXiv 2603.01426 (routing, Global Eviction Ratio)", "Llama 3 and Qwen 2.5, 3 to 14 B")
@@ -33,18 +30,15 @@ OVER_RATIOS = Experiment(
     contexts=16,
     context_tokens=USUAL_TOKENS,
 )
-AGNOSTIC, AWARE = (
-    Experiment(
-        name=f"question {mode}",
-        tasks=ONE_FACT,
-        policies=",".join(SCORED_BY_ATTENTION),
-        levels=(("ratio", ",".join(map(str, MIDDLE_RATIOS))),),
-        contexts=32,
-        mode=mode,
-        context_tokens=USUAL_TOKENS,
-    )
-    for mode in ("agnostic", "aware")
+AGNOSTIC = Experiment(
+    name="question agnostic",
+    tasks=ONE_FACT,
+    policies=",".join(SCORED_BY_ATTENTION),
+    levels=(("ratio", ",".join(map(str, MIDDLE_RATIOS))),),
+    contexts=32,
+    context_tokens=USUAL_TOKENS,
 )
+AWARE = replace(AGNOSTIC, name="question aware", mode="aware")
 # The tasks, policies and levels of the suite ``routing``, so that a finished run of it lends its answers.
 OBSERVED = Experiment(
     name="heads",
@@ -54,7 +48,6 @@ OBSERVED = Experiment(
     contexts=12,
     observe="attention,states,routes",
 )
-Evidences = Mapping[str, Evidence]
 
 
 @dataclass(frozen=True)
@@ -90,29 +83,25 @@ class MasteredTasks:
 RATES = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
 
 
-def of_mastered(measure: Callable[[MasteredTasks, str], Statistic], parts: Mapping[str, str]) -> Measure:
-    """Measures something over ratios for each part of a claim, which is told by its second argument."""
-
-    def of_evidence(evidence: Evidences) -> Measured:
-        tasks = MasteredTasks.of(evidence[OVER_RATIOS.name])
-        return each_part({part: partial(measure, tasks, told) for part, told in parts.items()})
-
-    return of_evidence
+def of_mastered(
+    measure: Callable[[str, MasteredTasks], Statistic], parts: Mapping[str, str], evidence: Evidence
+) -> Measured:
+    """Measures something over ratios for each part of a claim, which is told by its first argument."""
+    return each_part({part: partial(measure, told) for part, told in parts.items()}, MasteredTasks.of(evidence))
 
 
-def _share_kept(tasks: MasteredTasks, policy: str) -> Statistic:
+def _share_kept(policy: str, tasks: MasteredTasks) -> Statistic:
     kept = tasks.mean(policy, MODERATE, "f1") / tasks.mean(FULL, None, "f1")
     return Statistic(kept, tasks.contexts, note=tasks.left_out)
 
 
-def _peak(tasks: MasteredTasks, of: str) -> Statistic:
+def _peak(of: str, tasks: MasteredTasks) -> Statistic:
     rates = tasks.over_ratios("hallucinated")
     if of:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rates = rates / tasks.over_ratios(of)
-    middles, rises = slopes(np.array([0.0, *RATIOS]), rates)
+        rates = rates / tasks.over_ratios(of)
+    middles, rises = study.slopes(np.array([0.0, *RATIOS]), rates)
     known = ~np.isnan(rises).any(axis=1)
-    places = steepest(np.nan_to_num(rises, nan=-np.inf))
+    places = study.steepest(np.nan_to_num(rises, nan=-np.inf))
     peaks: FloatArray = np.where(known & (rises[np.arange(len(rises)), places] > FLAT), middles[places], np.nan)
     if np.isnan(peaks[0]):
         raise NoEvidenceError("the rate rises nowhere")
@@ -120,14 +109,13 @@ def _peak(tasks: MasteredTasks, of: str) -> Statistic:
     return Statistic(peaks, tasks.contexts, note="; ".join(filter(None, (note, tasks.left_out))))
 
 
-def _correlation(tasks: MasteredTasks, of: str) -> Statistic:
+def _correlation(of: str, tasks: MasteredTasks) -> Statistic:
     where = {"answerable": True, of: True} if of else {"answerable": True}
     cells = product(tasks.tasks, POLICIES, RATIOS)
     products = [_products(task, policy, ratio, where) for task, policy, ratio in cells]
     evicted, rates, both = np.sum(products, axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        vary = (evicted > FLAT) & (rates > FLAT)  # and are not the noise of sums alone
-        values: FloatArray = np.where(vary, both / np.sqrt(evicted * rates), np.nan)
+    vary = (evicted > FLAT) & (rates > FLAT)  # and are not the noise of sums alone
+    values: FloatArray = np.where(vary, both / np.sqrt(evicted * rates), np.nan)
     if np.isnan(values[0]):
         raise NoEvidenceError("within a ratio GER is the same for all contexts, or the rate is")
     return Statistic(values, tasks.contexts, note=tasks.left_out)
@@ -139,13 +127,12 @@ def _products(task: TaskEvidence, policy: str, ratio: float, where: Mapping[str,
     evicted, rate = (task.by_context(policy, ratio, column, **where) for column in ("ger", "hallucinated"))
     known = ~(np.isnan(evicted) | np.isnan(rate))
     x, y = (np.where(known, values, 0.0) for values in (evicted, rate))
-    weights = task.weights
-    count, of_x, of_y = weights @ known, weights @ x, weights @ y
-    with np.errstate(invalid="ignore", divide="ignore"):
-        products = [
-            weights @ (a * b) - np.where(count > 0, of_a * of_b / count, 0.0)
-            for a, b, of_a, of_b in ((x, x, of_x, of_x), (y, y, of_y, of_y), (x, y, of_x, of_y))
-        ]
+    weights = task.resampler.weights
+    count = weights @ known
+    products = [
+        weights @ (one * other) - np.where(count > 0, (weights @ one) * (weights @ other) / count, 0.0)
+        for one, other in ((x, x), (y, y), (x, y))
+    ]
     return np.stack(products)
 
 
@@ -154,39 +141,33 @@ def first_loss(task: TaskEvidence, policy: str) -> FloatArray:
     (1 + resamples,). The safe ratio of a board asks for the end of an interval, which a resample has not."""
     whole = task.clean("f1")
     losses = np.stack([whole - whole, *(whole - task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
-    ratios = np.array([0.0, *RATIOS])
+    ratios, rows = np.array([0.0, *RATIOS]), np.arange(len(losses))
     too_much = losses >= LOST
-    place = np.where(too_much.any(axis=1), too_much.argmax(axis=1), len(RATIOS))
-    rows = np.arange(len(losses))
+    crosses = too_much.any(axis=1)
+    place = np.where(crosses, too_much.argmax(axis=1), len(RATIOS))
     before, after = losses[rows, place - 1], losses[rows, place]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(too_much.any(axis=1), (LOST - before) / (after - before), 1.0)
+    share = np.divide(LOST - before, after - before, out=np.ones(len(losses)), where=crosses)
     crossed: FloatArray = ratios[place - 1] + share * (ratios[place] - ratios[place - 1])
     return crossed
 
 
-def _several(evidence: Evidences) -> Measured:
-    records = evidence[OVER_RATIOS.name]
-    return each_part({task: partial(_gap, records, task) for task in SEVERAL_FACTS})
-
-
-def _gap(records: Evidence, task: str) -> Statistic:
+def _gap(task: str, evidence: Evidence) -> Statistic:
     """Measures that ratio, the mean over the policies, on one fact less that on several."""
-    tasks = records.of(ONE_FACT), records.of(task)
+    tasks = evidence.of(ONE_FACT), evidence.of(task)
     first, second = (np.mean([first_loss(one, policy) for policy in POLICIES], axis=0) for one in tasks)
     note = f"5 points are lost at {first[0]:.2f} and at {second[0]:.2f}"
     return Statistic(first - second, min(one.contexts for one in tasks), note=note)
 
 
-def _aware(evidence: Evidences) -> Measured:
-    agnostic, aware = (evidence[one.name].of(ONE_FACT) for one in (AGNOSTIC, AWARE))
+def _aware(*evidence: Evidence) -> Measured:
+    agnostic, aware = (mode.of(ONE_FACT) for mode in evidence)
     if set(agnostic.records["question_id"]) != set(aware.records["question_id"]):
         raise NoEvidenceError("the two modes were asked other questions")
     parts = {"F1 gained, of 1": ("f1", True), "abstentions on unanswerable questions lost": ("abstained", False)}
-    return each_part({part: partial(_gain, agnostic, aware, *of) for part, of in parts.items()})
+    return each_part({part: partial(_gain, *of) for part, of in parts.items()}, agnostic, aware)
 
 
-def _gain(agnostic: TaskEvidence, aware: TaskEvidence, column: str, answerable: bool) -> Statistic:
+def _gain(column: str, answerable: bool, agnostic: TaskEvidence, aware: TaskEvidence) -> Statistic:
     """Measures how much F1 rises, of 1, or how much abstentions fall, where the press knows the question."""
     agnostic.clean(column, answerable=answerable)
     cells = list(product(SCORED_BY_ATTENTION, MIDDLE_RATIOS))
@@ -204,37 +185,36 @@ def _observed(evidence: Evidence, table: str) -> tuple[DataFrame, str]:
     return rows[rows["task"].isin([task.task for task in mastered.tasks])], mastered.left_out
 
 
-def _rigidity(evidence: Evidences) -> Measured:
-    given = evidence[OBSERVED.name]
-    routes, left_out = _observed(given, ROUTES)
-    joined = with_routes(routes, given.records)
-    table, _ = _observed(given, heads.TABLE)
-    means = heads.at_answers(table).groupby(CELL, observed=True)[["consensus", "agreement"]].mean()
-    answers = joined.merge(means.reset_index(), on=CELL, validate="one_to_one")
+def _rigidity(evidence: Evidence) -> Measured:
+    reached, left_out = _observed(evidence, routes.TABLE)
+    joined = routes.with_routes(reached, evidence.records)
+    table, _ = _observed(evidence, heads.TABLE)
+    means = heads.at_answers(table).groupby(routes.CELL, observed=True)[["consensus", "agreement"]].mean()
+    answers = joined.merge(means.reset_index(), on=routes.CELL, validate="one_to_one")
     parts = {
         "agreement of heads, failures less successes": ("agreement", 1.0),
         "distinct top tokens over heads, successes less failures": ("consensus", -1.0),
     }
-    return each_part({part: partial(_more, answers, given.seed, left_out, *of) for part, of in parts.items()})
+    return each_part({part: partial(_more, *of) for part, of in parts.items()}, answers, evidence.seed, left_out)
 
 
-def _more(answers: DataFrame, seed: int, left_out: str, column: str, sign: float) -> Statistic:
+def _more(column: str, sign: float, answers: DataFrame, seed: int, left_out: str) -> Statistic:
     """Measures failures with evidence alive against successes with the same question and policy, at other ratios."""
     treated = answers[(answers["policy"] != FULL) & answers["right_with_full"]]
     failures = treated[~treated["right"] & treated["answer_alive"].eq(True)]
-    pair = [*QUESTION, CONTEXT, "policy"]
+    pair = [*routes.QUESTION, routes.CONTEXT, "policy"]
     means = [group.groupby(pair, observed=True)[column].mean() for group in (failures, treated[treated["right"]])]
     differences = (sign * (means[0] - means[1])).dropna()
     if differences.empty:
         why = "no question is answered rightly at one ratio and wrongly, with evidence alive, at another"
         raise NoEvidenceError(why)
-    contexts = Contexts(differences.index.get_level_values(CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
+    contexts = Contexts(differences.index.get_level_values(routes.CONTEXT).to_numpy(dtype=str), seed, OBSERVED.name)
     note = "; ".join(filter(None, (f"{len(differences)} pairs", left_out)))
     return Statistic(contexts.mean(differences.to_numpy(dtype=np.float64)), contexts.count, note=note)
 
 
-def _depth(evidence: Evidences) -> list[Statistic]:
-    (own, contexts), (other, others) = (_slope(evidence[OBSERVED.name + which]) for which in ("", BESIDE))
+def _depth(*evidence: Evidence) -> list[Statistic]:
+    (own, contexts), (other, others) = map(_slope, evidence)
     note = f"slope {own[0]:z.2f} of this model, {other[0]:z.2f} of the one beside it"
     return [Statistic(own * other, min(contexts, others), note=note)]
 
@@ -258,7 +238,7 @@ CLAIMS = (
         reported="on many tasks, without one figure for all",
         statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the tasks, by policy",
         holds=("at least", 0.9),
-        measure=of_mastered(_share_kept, {policy: policy for policy in POLICIES}),
+        measure=partial(of_mastered, _share_kept, {policy: policy for policy in POLICIES}),
     ),
     claim(
         identifier="R2",
@@ -267,7 +247,7 @@ CLAIMS = (
         statistic="the ratio at which the hallucination rate rises fastest: the middle of two neighbouring tenths, "
         "mean over tasks and policies",
         holds=("at least", 0.8),
-        measure=of_mastered(_peak, RATES),
+        measure=partial(of_mastered, _peak, RATES),
         unit="asked ratio",
     ),
     claim(
@@ -278,7 +258,7 @@ CLAIMS = (
         "what either is above its mean over the contexts of the same task, policy and ratio; questions with an answer "
         "in the context",
         holds=("above", 0.0),
-        measure=of_mastered(_correlation, RATES),
+        measure=partial(of_mastered, _correlation, RATES),
         unit="correlation",
     ),
     claim(
@@ -320,7 +300,7 @@ CLAIMS = (
         statistic="the ratio at which base has lost 5 points of F1, less that at which the other task has, mean over "
         "the same policies",
         holds=("above", 0.0),
-        measure=_several,
+        measure=partial(each_part, {task: partial(_gap, task) for task in SEVERAL_FACTS}),
         unit="asked ratio",
     ),
 )

@@ -9,7 +9,8 @@ from leaderboards.claims.registry import claims
 
 def measured(identifier: str, evidence: Mapping[str, Evidence]) -> dict[str, Statistic | NoStatistic]:
     """Returns the parts of a claim by their names."""
-    found = claims()[identifier].measure(evidence)
+    claim = claims()[identifier]
+    found = claim.measure(*(evidence[name] for name in claim.evidence))
     assert isinstance(found, list)
     return {one.part: one for one in found}
 
