@@ -5,7 +5,6 @@ Whole commands are timed by the clock, with one thread a process; parts of one c
 
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from kvbench.models.load import LoadedModel, decoder_of, load_model
 from kvbench.prompts.context_length import lengthen
 from kvbench.prompts.mode import asked_of
 from kvbench.prompts.prompt import Prompt, build_prompts
+from kvbench.system.process import processor_name
 from policies import FULL, POLICIES, Policy, at_ratios
 
 DOCS = Path(__file__).parent
@@ -192,19 +192,13 @@ def main() -> None:
     times = branches[-1][1] / branches[0][1] / branches[-1][0]
     rows.append(Row(f"growth from 1 to {branches[-1][0]} branches, over their number", times, "times", 1, False))
     content = {
-        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "machine": f"{processor_name()}, {os.cpu_count()} cores",
         "rows": [
             asdict(row) | {"met": row.measured >= row.target if row.at_least else row.measured <= row.target}
             for row in rows
         ],
     }
     (DOCS / "performance.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-
-
-def processor() -> str:
-    """Names the processor."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
 
 
 if __name__ == "__main__":
