@@ -79,7 +79,7 @@ published: fetched
 	$(BIN)/python -m kvbench site runs/published-smollm2 runs/published-gemma3 --site site/published
 
 # The verdicts that the README and docs/claims.md show, on natural models first, by the commands of docs/claims/runs.txt:
-# four hours of a core. IFEVAL: rows of IFEval, split into messages; without them the claims that need them stay.
+# four hours of a core. IFEVAL: rows of IFEval, split into messages, for the claims that need them: hours more.
 claims: fetched
 	while read name options; do \
 		case "$$options:$(IFEVAL)" in *IFEVAL*:) continue;; esac; \
