@@ -63,7 +63,10 @@ def command(
     asked = {name for claim in claims for experiment in claim.experiments for name in experiment.tasks.split(",")}
     at_levels([KNOWN_TASKS[name] for name in sorted(asked)], difficulty)  # no run has all of them: checked once for all
     jobs: dict[str, Job] = {}  # by experiment, each once
-    job = partial(job_of, limit=limit, seed=seed, device=device, dtype=dtype, difficulty=difficulty, data=data)
+    text, rows = (data, None) if PROSE.name in asked else (None, data)
+    job = partial(
+        job_of, difficulty=difficulty, limit=limit, data=text, ifeval=rows, seed=seed, device=device, dtype=dtype
+    )
     for claim in claims:
         for experiment in claim.experiments:
             jobs[experiment.name] = job(experiment, model=model)
@@ -85,18 +88,19 @@ def job_of(
     difficulty: str | None = None,
     limit: int | None = None,
     data: Path | None = None,
+    ifeval: Path | None = None,
     **options: Any,
 ) -> Job:
     """Returns the options of the run that an experiment asks for; it has no controls but the full cache, of the levels
-    of ``difficulty`` those of its own tasks, and the ``data`` where it measures next tokens. A file is rows of IFEval
-    where it asks system prompts alone."""
+    of ``difficulty`` those of its own tasks, and the ``data`` where it measures next tokens. ``ifeval``: rows in place
+    of generated system prompts."""
     levels, tasks = difficulty, experiment.tasks.split(",")
     if levels and "=" in levels:
         levels = ",".join(part for part in levels.split(",") if part.partition("=")[0].strip() in tasks)
     options |= {"difficulty": levels or None, "controls": False, "limit": limit or experiment.contexts}
-    of_ifeval = tasks == [INSTRUCTIONS.name] and data is not None and data.is_file()
-    options |= {"tasks": IFEVAL.name} if of_ifeval else {}
-    options["data"] = data if of_ifeval or PROSE.name in tasks else None
+    options["data"] = data if PROSE.name in tasks else None
+    if ifeval is not None and tasks == [INSTRUCTIONS.name]:
+        options |= {"tasks": IFEVAL.name, "data": ifeval}
     return Job.of({**vars(experiment), **options, "levels": dict(experiment.levels)})
 
 

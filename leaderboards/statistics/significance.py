@@ -77,10 +77,10 @@ def bootstrap_p(resampled: FloatArray) -> float:
     return min(counted, max(2 * float(ndtr(-abs(float(np.mean(resampled))) / spread)), LEAST_P))
 
 
-# A percentile bootstrap of few contexts is too sure: where two policies do not differ, it finds a difference in 8 to
-# 15 of 100 comparisons of 4 to 8 contexts of one to five tasks, and this test in at most 5. If contexts vary
-# lopsidedly it is too sure as well, if less so: of exponentially distributed ones in 11 of 100 at 6 contexts of one
-# task. ``tests/statistics/test_null_simulation.py`` simulates it again.
+# A percentile bootstrap that draws as many contexts as there are is too sure of few: where two policies do not differ,
+# it finds a difference in 8 to 15 of 100 comparisons of 4 to 8 contexts of one to five tasks, and this test in at most
+# 5. If contexts vary lopsidedly it is too sure as well, if less so: of exponentially distributed ones in 11 of 100 at 6
+# contexts of one task. ``tests/statistics/test_null_simulation.py`` simulates it again.
 
 
 @dataclass(frozen=True)
