@@ -45,6 +45,7 @@ def command(
     limit: options.Limit = None,
     difficulty: options.Difficulty = None,
     data: Annotated[Path | None, Option(help=DATA_HELP)] = None,
+    max_new_tokens: options.MaxNewTokens = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -65,7 +66,15 @@ def command(
     jobs: dict[str, Job] = {}  # by experiment, each once
     text, rows = (data, None) if PROSE.name in asked else (None, data)
     job = partial(
-        job_of, difficulty=difficulty, limit=limit, data=text, ifeval=rows, seed=seed, device=device, dtype=dtype
+        job_of,
+        difficulty=difficulty,
+        limit=limit,
+        data=text,
+        ifeval=rows,
+        max_new_tokens=max_new_tokens,
+        seed=seed,
+        device=device,
+        dtype=dtype,
     )
     for claim in claims:
         for experiment in claim.experiments:

@@ -73,6 +73,13 @@ def test_verdicts_where_the_truth_is_known(identifier: str, evidence: Evidence, 
     assert one.verdict == verdict, one.why
 
 
+@pytest.mark.parametrize("identifier", ["N1", "N3", "N4"])
+def test_a_model_that_overflows_in_16_bits_decides_nothing(identifier: str) -> None:
+    lost = ([0] * STEPS, [0] * STEPS, [float("nan")] * STEPS, [float("nan")] * STEPS, False, False)
+    (one,) = judged(identifier, walked(lambda number: lost, forced_kl=float("nan")))
+    assert (one.verdict, "overflows in all" in one.why) == ("undecided", True)
+
+
 def test_a_parting_at_the_boundary_is_told_from_one_anywhere() -> None:
     near, early = judged(
         "N6", walked(lambda number: parting(number % STEPS, kl=0.1 * (STEPS - number % STEPS)), contexts=24)

@@ -148,8 +148,8 @@ def test_a_model_that_obeys_one_family_is_judged_by_it() -> None:
 def test_a_file_is_rows_of_ifeval_where_system_prompts_alone_are_asked(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.touch()
-    job = job_of(PROMPTS, limit=2, ifeval=rows)
-    assert (job.tasks, job.data) == ("ifeval", rows)
+    job = job_of(PROMPTS, limit=2, ifeval=rows, max_new_tokens=256)
+    assert (job.tasks, job.data, job.max_new_tokens) == ("ifeval", rows, 256)
     assert job_of(PROMPTS, data=rows).tasks == "instructions", "a text for next tokens"
     assert (job_of(PROMPTS, data=Path("python")).tasks, job_of(ERRORS, data=rows).tasks) == (
         "instructions",

@@ -67,6 +67,7 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         (("--only", ","), "--only ,: no claim given"),
         (("--only", "R6", "--beside", "./nowhere"), "there is no model at nowhere"),
         (("--limit", "0"), "--limit is 1 or more"),
+        (("--max-new-tokens", "0"), "--max-new-tokens is 1 or more"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_loaded(

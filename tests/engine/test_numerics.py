@@ -48,6 +48,14 @@ def test_two_tokens_by_hand() -> None:
     assert measured.same_top
 
 
+@pytest.mark.parametrize("way", ["greedy", "top_k", "top_p"])
+def test_logits_that_overflow_end_no_walk(way: str) -> None:
+    row = torch.full((60,), math.nan)
+    assert sampler(way, 0, "q", 0)(row, 0) == 0
+    row[:5] = 1.0
+    assert sampler(way, 0, "q", 0)(row, 0) == 5
+
+
 IDS = (11, 42, 7, 99, 123, 250, 31, 8, 77)
 STEPS = 8
 PLAN = WalkPlan(IDS, sampler("greedy", 0, "q", 0), STEPS)

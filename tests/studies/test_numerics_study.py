@@ -85,6 +85,14 @@ def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
     assert dict(zip(forced.columns, forced.rows[0], strict=True))["kl"] == "–"
 
 
+def test_an_answer_that_overflows_is_no_answer_that_stays() -> None:
+    sound, lost = row("q0", [1e-3, 2e-3], **FREE), row("q1", [1e-3, NAN], **FREE)
+    (free,) = free_of(table_of(sound, lost))
+    assert free.pairs == 1
+    facts = dict(build_study(STUDY, given(sound, lost))[1].facts)
+    assert facts["Answers in float16 that overflow"] == "1 of 2, left out"
+
+
 def test_figures_are_told_before_and_behind_the_flip() -> None:
     (free,) = free_of(table_of(*ROWS))
     assert (free.pairs, free.differ.mean, free.first_flip) == (2, 0.5, 1.0)

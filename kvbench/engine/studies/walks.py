@@ -79,6 +79,8 @@ def sampler(name: str, seed: int, question_id: str, draw: int) -> Choose:
         return lambda row, _: int(row.argmax())
 
     def choose(row: torch.Tensor, step: int) -> int:
+        if not row.isfinite().all():
+            return int(row.argmax())  # nothing can be drawn; the answer is compared with none
         log_p = log_probabilities(row / TEMPERATURE)
         ordered = log_p.sort(descending=True).values
         if name == "top_k":

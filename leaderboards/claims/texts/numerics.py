@@ -28,6 +28,9 @@ def _pairs(evidence: Evidence, regime: str, dtype: str, sampling: str | None = "
     rows = rows[rows["sampling"] == sampling] if sampling else rows
     if rows.empty:
         raise NoEvidenceError(f"nothing was walked in {dtype}")
+    answers, rows = len(rows), study.finite_of(rows)
+    if rows.empty:
+        raise NoEvidenceError(f"in {dtype} the model overflows in all of {answers} answers")
     flips = np.array(list(map(study.flip_of, rows["tokens"], rows["other_tokens"])), dtype=np.float64)
     return study.with_draws(rows.assign(flip=flips, differs=~np.isnan(flips)), evidence.records)
 
@@ -53,12 +56,11 @@ def _differ(dtype: str, evidence: Evidence) -> Measured:
 
 
 def _mean_kl(task: str, evidence: Evidence) -> Statistic:
-    """Averages KL over the steps at which all logits are finite."""
     rows = _pairs(evidence, study.FORCED, HALF)
     rows = rows[rows["task"] == task]
+    if rows.empty:
+        raise NoEvidenceError(f"in {HALF} the model overflows in all answers of {task}")
     sums, counts = study.finite_sums(rows["kl"])
-    if not counts.any():
-        raise NoEvidenceError(f"no step of {task} has finite logits")
     contexts = _contexts(evidence, rows)
     mean = contexts.sums(sums) / contexts.sums(counts)
     return Statistic(mean, contexts.count, note=f"{counts.sum():.0f} steps")

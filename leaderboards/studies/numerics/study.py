@@ -73,6 +73,11 @@ def finite_sums(lists: Iterable[Sequence[float] | FloatArray]) -> tuple[FloatArr
     return np.array([one.sum() for one in finite]), np.array([float(len(one)) for one in finite])
 
 
+def finite_of(pairs: DataFrame) -> DataFrame:
+    """Leaves out answers that overflow: behind a logit that is not finite, no token was chosen."""
+    return pairs[[bool(np.isfinite(kl).all()) for kl in pairs["kl"]]]
+
+
 def flip_of(tokens: Sequence[int], other: Sequence[int]) -> int | None:
     """Returns the first step at which two answers differ, also where one has ended (``Div_Index``); None where they are
     equal.
@@ -128,7 +133,7 @@ def _above_null(rows: DataFrame) -> bool:
 
 
 def free_of(table: DataFrame) -> list[Free]:
-    rows = table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
+    rows = finite_of(table[(table["regime"] == FREE) & (table["pair"] == CACHE)])
     found = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
         flips = [flip_of(one, other) for one, other in zip(group["tokens"], group["other_tokens"], strict=True)]
@@ -231,7 +236,7 @@ def content_of(given: StudyInput) -> StudyContent:
             shown, folded = ((), listings) if name in ("drift", "patches") else (listings, ())
             parts.append(StudySection(name, title, text, listings=shown, details=folded))
             sheets.append(Sheet.of(f"numerics-{name}", title, [*map(vars, rows)], kinds={"kl": Estimate}))
-    return StudyContent(parts, list(_facts(free)), sheets)
+    return StudyContent(parts, list(_facts(tables[TABLE], free)), sheets)
 
 
 # Of each experiment: the title, what it is, and how its numbers are written.
@@ -264,7 +269,11 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
 }
 
 
-def _facts(free: Sequence[Free]) -> Iterator[tuple[str, str]]:
+def _facts(table: DataFrame, free: Sequence[Free]) -> Iterator[tuple[str, str]]:
+    answers = table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
+    for dtype, rows in answers.groupby("dtype"):
+        if overflow := len(rows) - len(finite_of(rows)):
+            yield f"Answers in {dtype} that overflow", f"{overflow} of {len(rows)}, left out"
     pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)
     if pairs:
         yield "Answers that the cache changes", f"{differ} of {pairs}" if differ else f"none of {pairs}"
