@@ -71,12 +71,15 @@ suite: fetched
 	$(BIN)/python docs/suite.py
 	$(BIN)/python docs/tables.py
 
-# Do presses keep needles in the order of kvpress's public board? Half an hour a model and core, on each natural model.
+# Do presses keep needles in the order of kvpress's public board? Half an hour a natural model and core; then some
+# minutes of a teaching model, which masters no needle, and of the presses that see the question.
 PUBLISHED := --suite published --context-tokens 1000 --max-new-tokens 48 --limit 8
 published: fetched
-	for model in smollm2 gemma3; do \
+	for model in smollm2 gemma3 reference; do \
 		$(BIN)/python -m kvbench run --model $$model $(PUBLISHED) --name published-$$model || exit 1; done
-	$(BIN)/python -m kvbench site runs/published-smollm2 runs/published-gemma3 --site site/published
+	for model in smollm2 gemma3; do \
+		$(BIN)/python -m kvbench run --model $$model $(PUBLISHED) --mode aware --name published-aware-$$model || exit 1; done
+	$(BIN)/python -m kvbench site runs/published-* --site site/published
 
 # The verdicts that the README and docs/claims.md show, on natural models first, by the commands of docs/claims/runs.txt:
 # four hours of a core. IFEVAL: rows of IFEval, split into messages, for the claims that need them: hours more.

@@ -29,7 +29,7 @@ prompts = LazyModule("kvbench.prompts.prompt")  # which imports transformers, an
 
 def build_grid(job: Job, count: Count) -> Grid:
     """Builds the grid; :class:`KVBenchError` for options that make no sense. ``count``: of the model's tokens."""
-    coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
+    coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
     tasks = _tasks_of(job, coverage, count)
     check_judges(tasks, job.mode)
     catalogue.check_scope(tasks, job.mode, coverage.scope)
@@ -77,7 +77,7 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     made: list[Task] = []
     if job and model_is_here and is_here(job.data) and is_here(job.essays):
         with suppress(KVBenchError, DatasetError):  # of data that is not here, or that a stranger wrote into run.json
-            coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
+            coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
             made = _tasks_of(job, coverage, count_by(job.model))
     for planned in run.identity.tasks:  # those of their own length need no model
         if (native := task_of_version(planned.name, planned.version)) is not None:

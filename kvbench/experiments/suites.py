@@ -8,7 +8,7 @@ from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
 from kvbench.experiments.options import choose
-from kvbench.prompts.mode import Scope
+from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
 from policies.faults.options import AIMED
@@ -33,6 +33,7 @@ class Suite:
     repeats: int = 1
     dtype: str | None = None  # as ``--dtype`` takes it
     limit: int | None = None  # contexts per task, where no other profile than the quick one is asked for
+    if_aware: str | None = None  # policies of ``--mode aware``, where they are others
 
     @property
     def all_levels(self) -> dict[str, str]:
@@ -171,6 +172,7 @@ SUITES: Mapping[str, Suite] = {
             description="Do presses keep needles in the order of kvpress's public board? (about 1,024 tokens)",
             tasks=tuple(task for name, task in RULER.items() if name.startswith("niah_")),
             policies=",".join(PUBLISHED),
+            if_aware="chunkkv_snapkv,adakv_snapkv,finch,snapkv",
             levels={"ratio": "0.25,0.5,0.75"},
             limit=12,
         ),
@@ -190,7 +192,9 @@ SUITES: Mapping[str, Suite] = {
 }
 
 
-def coverage_of(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Suite:
+def coverage_of(
+    suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None, mode: Mode = "agnostic"
+) -> Suite:
     """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its own."""
     if suite is None:
         scope = compress or "context"
@@ -205,7 +209,8 @@ def coverage_of(suite: str | None, tasks: str | None, policies: str | None, comp
         chosen = _choose_tasks(tasks, by_default, if_named)
     except KVBenchError as error:
         raise KVBenchError(f"--suite {suite}: {error}") from error
-    named = replace(named, tasks=chosen, scope=compress or named.scope)
+    by_mode = named.if_aware if mode == "aware" else None
+    named = replace(named, tasks=chosen, scope=compress or named.scope, policies=by_mode or named.policies)
     return named if policies is None else replace(named, policies=policies, own_levels={})
 
 

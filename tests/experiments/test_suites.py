@@ -7,6 +7,7 @@ from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.suites import SUITES
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
+from leaderboards.studies.published.study import OURS
 from policies import CONTROLS, Level, Policy
 from policies.declaration.names import split_outside_brackets
 
@@ -48,6 +49,12 @@ def test_options_replace_what_a_suite_brings() -> None:
     assert [contexts for _, contexts in grid.tasks] == [3]
     assert build_grid(Job(suite="faults", policies="zeros"), len).tasks[0][1] == SUITES["faults"].limit
     assert build_grid(Job(suite="faults", profile="paper"), len).tasks[0][1] > 100
+
+
+def test_published_orders_of_either_mode_have_their_own_presses() -> None:
+    aware = [name for name in policies_of(Job(suite="published", mode="aware")) if name not in CONTROLS]
+    assert aware == list(OURS["aware"].values())
+    assert [*policies_of(Job(suite="published", mode="aware", policies="snapkv"))][-1] == "snapkv"
 
 
 def test_what_is_observed_is_named_by_the_suite_or_by_options() -> None:
