@@ -200,7 +200,8 @@ class LocalExecutor:
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
         contexts = sum(len(unit.contexts) for unit in units)
         most = Workers(self.model, contexts).count
-        each = contexts // (AHEAD * most)
+        slow = NUMERICS.name in self.grid.setting.tables  # minutes a context, and none is decoded with another
+        each = 1 if slow else contexts // (AHEAD * most)
         parts = [
             (unit, replace(unit, contexts=unit.contexts[start : start + size]))
             for unit in units
