@@ -85,7 +85,7 @@ class TaskEvidence:
             chosen &= records[name] == value
         if not chosen.any():
             at = "" if level is None else f" at {level:g}"
-            raise NoEvidenceError(f"{policy}{at} has no records of {self.task}")
+            raise NoEvidenceError(f"{policy}{at} has no answer of {self.task} with {column}")
         return records[chosen]
 
     def clean(self, column: str = "right", **where: object) -> FloatArray:
