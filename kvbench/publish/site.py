@@ -29,9 +29,10 @@ from leaderboards.pages.comparison import build_comparison, contexts_text
 from leaderboards.pages.examples import COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import build_method
-from leaderboards.pages.results import Results, examples_page, task_page
+from leaderboards.pages.results import Results, task_page
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
+from leaderboards.studies.parts import examples_page
 
 
 def summary_rows(records: DataFrame, group: RunGroup, every_task: bool = False) -> list[SummaryRow]:
@@ -148,7 +149,7 @@ def _part(number: int, group: RunGroup, records: DataFrame, every_task: bool, is
     runs = {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
     tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
     frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
-    given = StudyInput(model=identity.model, records=records, runs=list(runs.values()), tables=frames)
+    given = StudyInput(identity.model, records, list(runs.values()), frames, number=number)
     if is_single:
         rows = publish_summary(group.stores[0], records, every_task)
     else:

@@ -14,8 +14,9 @@ from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.pages.method import RunEntry, provenance_of
-from leaderboards.pages.results import examples_page, tasks_by_count
+from leaderboards.pages.results import tasks_by_count
 from leaderboards.rendering.templating import Listing, render
+from leaderboards.studies.parts import examples_page
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
 from policies.declaration.levels import Level, kind_title, names_of
 

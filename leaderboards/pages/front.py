@@ -26,7 +26,7 @@ from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.method import TaskEntry, provenance_of
-from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
+from leaderboards.pages.results import Results, distinct, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.uses import kind_of, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
@@ -34,6 +34,7 @@ from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.significance import clusters_to_detect, usual_spread
 from leaderboards.statistics.text import range_text
+from leaderboards.studies.parts import examples_page
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 

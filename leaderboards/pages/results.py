@@ -84,8 +84,3 @@ def tasks_by_count(counts: Mapping[str, int]) -> dict[int, list[str]]:
 
 def task_page(task: str) -> str:
     return f"task-{file_name(task)}.html"
-
-
-def examples_page(task: str, number: int = 1) -> str:
-    """Returns the file name of the examples of a task, of the first results of a site or of others."""
-    return f"examples-{file_name(task)}.html" if number == 1 else f"examples-{file_name(task)}.{number}.html"

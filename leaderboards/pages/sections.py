@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from leaderboards.aggregate.lead import CANNOT, QUESTIONS, RANKED, TEXT, first_shown, lead_of, leading_first, mark_of
 from leaderboards.aggregate.row import (
@@ -21,10 +20,11 @@ from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.metrics.declaration import size_text
 from leaderboards.pages.gallery import CAUTIONS, gallery
-from leaderboards.pages.results import Results, distinct, examples_page, labels_of, tasks_by_count
+from leaderboards.pages.results import Results, distinct, labels_of, tasks_by_count
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, interval_text
+from leaderboards.studies.parts import examples_at, examples_page
 from policies.declaration.levels import UNTREATED, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
 
@@ -189,7 +189,7 @@ def _cell(
         bars=_bars(layers),
         layers=len(layers),
         # Of each table they would be a fifth of the page.
-        examples=f"{examples}#{urlencode({'policy': row.policy, 'level': str(row.at)})}" if examples else "",
+        examples=examples_at(examples, row.policy, row.at) if examples else "",
     )
 
 

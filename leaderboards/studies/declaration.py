@@ -30,6 +30,7 @@ class StudyInput:
     runs: Sequence[Mapping[str, Any]] = ()  # what ``run.json`` of each run holds
     tables: Mapping[str, DataFrame] = field(default_factory=dict)  # those that the study reads, as far as runs have any
     beside: Sequence["StudyInput"] = ()  # of other models on the same site, with what the study needs
+    number: int = 1  # of these results on their site, as in the names of their pages
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import numpy as np
 
+from leaderboards.downloads.sheets import file_name
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Band, Frame, Mark, Place, PolicyLine
 from leaderboards.rendering.style import LineStyle, policy_styles
@@ -19,6 +21,16 @@ from policies.declaration.names import FULL
 Row = TypeVar("Row")
 Cells = Mapping[tuple[str, Level], Estimate]  # by policy and level
 NONE = "–"
+
+
+def examples_page(task: str, number: int = 1) -> str:
+    """Returns the file name of the examples of a task, of the first results of a site or of others."""
+    return f"examples-{file_name(task)}.html" if number == 1 else f"examples-{file_name(task)}.{number}.html"
+
+
+def examples_at(page: str, policy: str, level: Level) -> str:
+    """Returns the address of a page of examples at which it shows those of a policy at a level."""
+    return f"{page}#{urlencode({'policy': policy, 'level': str(level)})}"
 
 
 def estimate_of(values: Any, contexts: Any, weights: Any = None, n: int | None = None) -> Estimate:
@@ -125,6 +137,8 @@ def _text(value: object, form: str | Callable[[Any], str] = "") -> str:
         return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, str):  # a link stays one
+        return value
     return f"{value:{form or '.2g'}}" if isinstance(value, float) else str(value)
 
 

@@ -1,5 +1,6 @@
 """The study of published orders: what it says where the truth is known."""
 
+from dataclasses import replace
 from typing import Any
 
 from leaderboards.aggregate.evidence import Evidence
@@ -73,13 +74,19 @@ def test_no_verdict_without_contexts_or_beyond_floor_and_ceiling() -> None:
 
 def test_the_page_counts_the_verdicts_and_names_what_is_reversed() -> None:
     found = {"keydiff": 0.0, "snapkv": 100.0, "knorm": 50.0, "tova": 50.0}
-    given = made(found)
+    given = replace(made(found), number=2)
     assert STUDY.takes(given)
     content = STUDY.find(given)
     reversed_here = next(part for part in content.parts if part.identifier == "reversed").listings[0]
-    assert any(row[:4] == ("keydiff", "snapkv", "0.5", "-100 [-100 to -100]") for row in reversed_here.rows)
+    row = next(row for row in reversed_here.rows if row[:2] == ("keydiff", "snapkv"))
+    assert row[2:4] == ("0.5", "-100 [-100 to -100]")
+    assert '<a href="examples-niah_single_2.2.html#policy=keydiff&amp;level=0.5">niah_single_2</a>, <a' in row[-1]
     counts = next(part for part in content.parts if part.identifier == "carried").listings[0].rows
     (half,) = (row for row in counts if row[:2] == ("toy", "0.5"))
     assert half[2] == "60"
     assert sum(map(int, half[3:7])) == 60
+    aware = replace(given, model="seen", records=given.records.assign(mode="aware"))
+    agnostic = replace(given, model="unseen")
+    counts = STUDY.find(replace(given, beside=[aware, agnostic])).parts[0].listings[0].rows
+    assert [row[0] for row in counts[:3]] == ["toy", "unseen", f"{LLAMA} against {QWEN}"], "one mode a page"
     assert not STUDY.takes(made({"keydiff": 1.0, "snapkv": 1.0})), "two policies have no order"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from datasets_gen import RULER
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
@@ -22,8 +23,9 @@ from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import NONE, in_numbers, listing_of
+from leaderboards.studies.parts import NONE, examples_at, examples_page, in_numbers, listing_of
 from policies.declaration.lazy import LazyModule
+from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it
@@ -165,8 +167,13 @@ class Order:
 
 
 FEWEST_POLICIES = 4
+LINK = Markup('<a href="{}">{}</a>')
 VERDICTS = ("same order", "reversed", "cannot tell", "not measured")
 COUNTS = ("model", "ratio", "pairs", *VERDICTS, "tau, Llama", "tau, Qwen")
+
+
+def _mode_of(given: StudyInput) -> str:
+    return str(given.records["mode"].iloc[0])
 
 
 def _takes(given: StudyInput) -> bool:
@@ -174,16 +181,16 @@ def _takes(given: StudyInput) -> bool:
     records = given.records
     needles = set(map(str, records["task"].unique())) & set(NEEDLES)
     policies = set(map(str, records["policy"].unique()))
-    known = policies & set(OURS[str(records["mode"].iloc[0])].values())
+    known = policies & set(OURS[_mode_of(given)].values())
     return len(needles) > 1 and FULL in policies and len(known) >= FEWEST_POLICIES
 
 
 def content_of(given: StudyInput) -> StudyContent:
     """Judges every pair of the key on the model, and counts them beside the other models of the site."""
-    mode = str(given.records["mode"].iloc[0])
+    mode = _mode_of(given)
     order = Order(Evidence(given.records), mode)
     judged = list(order.judged())
-    beside = [(one.model, Order(Evidence(one.records), mode)) for one in given.beside if _takes(one)]
+    beside = [(one.model, Order(Evidence(one.records), mode)) for one in given.beside if _mode_of(one) == mode]
     counts = tuple(_counts([(given.model, order), *beside], mode))
     contexts = sorted({str(one.contexts) for one in order.tasks.values()})
     return StudyContent(
@@ -198,9 +205,9 @@ def content_of(given: StudyInput) -> StudyContent:
             StudySection(
                 "reversed",
                 "Reversed here",
-                "The interval of the paired difference over contexts leaves out 0 on the other side. The pages of "
-                "examples show the answers of both with the tokens that they kept.",
-                listings=(_reversed(judged),),
+                "The interval of the paired difference over contexts leaves out 0 on the other side. A task leads "
+                "to the answers of the first press, with the tokens that it kept; the second can be chosen there.",
+                listings=(_reversed(judged, given.number),),
             ),
         ],
         facts=[
@@ -232,7 +239,12 @@ def _counts(models: Sequence[tuple[str, Order]], mode: str) -> Iterator[tuple[st
         yield (f"{LLAMA} against {QWEN}", f"{ratio:g}", str(apart), str(same), *(NONE,) * 3, text, text)
 
 
-def _reversed(judged: Sequence[Judged]) -> Listing:
+def _reversed(judged: Sequence[Judged], number: int) -> Listing:
+    def examples(one: Judged) -> Markup:
+        level, pages = Level("ratio", one.pair.ratio), {task: examples_page(task, number) for task in one.tasks}
+        links = (LINK.format(examples_at(page, one.pair.better, level), task) for task, page in pages.items())
+        return Markup(", ").join(links)
+
     return listing_of(
         "Pairs that are reversed",
         [one for one in judged if one.verdict == "reversed"],
@@ -243,7 +255,7 @@ def _reversed(judged: Sequence[Judged]) -> Listing:
             "here, points": lambda one: in_numbers(one.difference, "+.0f"),
             LLAMA: lambda one: f"{one.pair.apart[LLAMA]:+.0f}",
             QWEN: lambda one: f"{one.pair.apart[QWEN]:+.0f}",
-            "tasks": lambda one: ", ".join(one.tasks),
+            "tasks": examples,
         },
     )
 
