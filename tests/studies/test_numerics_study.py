@@ -128,6 +128,10 @@ def test_drift_leaves_out_the_step_at_which_both_read_the_prompt() -> None:
     assert "How the error enters" in page_of(drift=DataFrame(drifts()))
 
 
+def test_drift_leaves_out_answers_that_overflow() -> None:
+    assert drift_of(DataFrame(drifts(hidden=[0.0, NAN]))) == []
+
+
 def page_of(**tables: DataFrame) -> str:
     one = given(row("q0", [1e-3, 2e-3]), row("q0", [1e-3, 2e-3], **FREE))
     names = {f"numerics_{name}": table.drop(columns="draw_id") for name, table in tables.items()}

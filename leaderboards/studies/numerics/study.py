@@ -191,6 +191,7 @@ def drift_of(table: DataFrame) -> list[Drift]:
     first it reads the prompt at once, as cache off does."""
     rows = table[table["hidden"].map(len) > 1]
     rows = rows.assign(alone=rows["hidden"].map(lambda steps: float(np.mean(steps[1:]))))
+    rows = rows[np.isfinite(rows["alone"])]  # of an answer that overflows, nothing is known
     found = []
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
         for layer, of_layer in group.groupby("layer"):
