@@ -1,4 +1,5 @@
-"""Estimates over levels as curves, tables and texts: the parts of which the pages of studies are made."""
+"""Estimates over levels as curves, tables and texts, and addresses of answers: the parts of which pages of studies are
+made."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields

@@ -73,6 +73,10 @@ def finite_sums(lists: Iterable[Sequence[float] | FloatArray]) -> tuple[FloatArr
     return np.array([one.sum() for one in finite]), np.array([float(len(one)) for one in finite])
 
 
+def free_pairs(table: DataFrame) -> DataFrame:
+    return table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
+
+
 def finite_of(pairs: DataFrame) -> DataFrame:
     """Leaves out answers that overflow: behind a logit that is not finite, no token was chosen."""
     return pairs[[bool(np.isfinite(kl).all()) for kl in pairs["kl"]]]
@@ -133,7 +137,7 @@ def _above_null(rows: DataFrame) -> bool:
 
 
 def free_of(table: DataFrame) -> list[Free]:
-    rows = finite_of(table[(table["regime"] == FREE) & (table["pair"] == CACHE)])
+    rows = finite_of(free_pairs(table))
     found = []
     for (task, dtype, way), group in sorted_groups(rows, "task", "dtype", "sampling"):
         flips = [flip_of(one, other) for one, other in zip(group["tokens"], group["other_tokens"], strict=True)]
@@ -271,8 +275,7 @@ EXPERIMENTS: Mapping[str, tuple[str, str, Mapping[str, str | Callable[[Any], str
 
 
 def _facts(table: DataFrame, free: Sequence[Free]) -> Iterator[tuple[str, str]]:
-    answers = table[(table["regime"] == FREE) & (table["pair"] == CACHE)]
-    for dtype, rows in answers.groupby("dtype"):
+    for dtype, rows in free_pairs(table).groupby("dtype"):
         if overflow := len(rows) - len(finite_of(rows)):
             yield f"Answers in {dtype} that overflow", f"{overflow} of {len(rows)}, left out"
     pairs, differ = sum(one.pairs for one in free), sum(round(one.differ.mean * one.pairs) for one in free)

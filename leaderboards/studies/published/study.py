@@ -241,9 +241,9 @@ def _counts(models: Sequence[tuple[str, Order]], mode: str) -> Iterator[tuple[st
 
 def _reversed(judged: Sequence[Judged], number: int) -> Listing:
     def examples(one: Judged) -> Markup:
-        level, pages = Level("ratio", one.pair.ratio), {task: examples_page(task, number) for task in one.tasks}
-        links = (LINK.format(examples_at(page, one.pair.better, level), task) for task, page in pages.items())
-        return Markup(", ").join(links)
+        policy, level = one.pair.better, Level("ratio", one.pair.ratio)
+        pages = ((examples_at(examples_page(task, number), policy, level), task) for task in one.tasks)
+        return Markup(", ").join(LINK.format(*page) for page in pages)
 
     return listing_of(
         "Pairs that are reversed",
