@@ -32,7 +32,7 @@ registry = LazyModule("leaderboards.claims.registry")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 
-
+NUMERICS = "numerics"  # a suite
 DATA_HELP = (
     "A text for next tokens: a file, wikitext or python. For the claims P alone: rows of IFEval, split into messages."
 )
@@ -46,6 +46,8 @@ def command(
     difficulty: options.Difficulty = None,
     data: Annotated[Path | None, Option(help=DATA_HELP)] = None,
     max_new_tokens: options.MaxNewTokens = None,
+    dtypes: options.Dtypes = None,
+    sampling: options.Sampling = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -72,6 +74,8 @@ def command(
         data=text,
         ifeval=rows,
         max_new_tokens=max_new_tokens,
+        dtypes=dtypes,
+        sampling=sampling,
         seed=seed,
         device=device,
         dtype=dtype,
@@ -81,6 +85,8 @@ def command(
             jobs[experiment.name] = job(experiment, model=model)
             if claim.with_beside and beside:
                 jobs[experiment.name + declaration.BESIDE] = job(experiment, model=beside)
+    if (dtypes or sampling) and not any(one.suite == NUMERICS for one in jobs.values()):
+        raise KVBenchError("--dtypes and --sampling are of the claims N alone: choose one of them by --only")
     for one in jobs.values():
         grids.check_job(one)
     site_list.make_site_folder("--site", site)
@@ -102,7 +108,7 @@ def job_of(
 ) -> Job:
     """Returns the options of the run that an experiment asks for; it has no controls but the full cache, of the levels
     of ``difficulty`` those of its own tasks, and the ``data`` where it measures next tokens. ``ifeval``: rows in place
-    of generated system prompts."""
+    of generated system prompts. ``dtypes`` and ``sampling`` are for numerics alone."""
     levels, tasks = difficulty, experiment.tasks.split(",")
     if levels and "=" in levels:
         levels = ",".join(part for part in levels.split(",") if part.partition("=")[0].strip() in tasks)
@@ -110,6 +116,8 @@ def job_of(
     options["data"] = data if PROSE.name in tasks else None
     if ifeval is not None and tasks == [INSTRUCTIONS.name]:
         options |= {"tasks": IFEVAL.name, "data": ifeval}
+    if experiment.suite != NUMERICS:
+        options |= {"dtypes": None, "sampling": None}
     return Job.of({**vars(experiment), **options, "levels": dict(experiment.levels)})
 
 

@@ -10,6 +10,7 @@ from kvbench.commands.claims import job_of
 from kvbench.experiments.build_grid import build_grid
 from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.registry import claims
+from leaderboards.claims.texts.errors import ERRORS
 from leaderboards.claims.texts.numerics import WALKED
 from leaderboards.claims.verdict import Judgement, judge
 from leaderboards.studies.numerics.study import PATCHES, TABLE
@@ -126,6 +127,13 @@ def test_its_experiment_is_the_suite_of_numerics_with_the_full_cache_alone() -> 
     assert [policy.name for policy in grid.setting.policies] == ["full"]
     assert TABLE in grid.setting.tables
     assert [(task.name, contexts) for task, contexts in grid.tasks] == [("base", 8), ("prose", 8)]
+
+
+def test_types_of_numbers_and_ways_to_choose_are_for_its_experiment_alone() -> None:
+    given: dict[str, Any] = {"limit": 8, "device": "cpu", "dtypes": "fp16", "sampling": "greedy"}
+    walks = build_grid(job_of(WALKED, **given), len).setting.numerics
+    assert (walks.dtypes, walks.sampling) == (("float16",), ("greedy",))
+    build_grid(job_of(ERRORS, **given), len)  # which a run without numerics would refuse
 
 
 def beside(table: str, rows: list[dict[str, Any]]) -> Evidence:
