@@ -16,23 +16,31 @@ MOMENT = 1e-3  # seconds
 class TimeLimit:
     """Limits the time that a press takes with one context.
 
-    A press that exceeded it :data:`TIMES` times gets only a moment from then on, because one that hangs would hold up a
-    run for hours. Each worker process counts for itself.
+    A press that exceeded it :data:`TIMES` times is given up: no prefill of its own is begun any more, and elsewhere it
+    gets only a moment, because one that hangs would hold up a run for hours. Each worker process counts for itself.
     """
 
     def __init__(self, seconds: float = CELL_SECONDS) -> None:
         self.seconds = seconds
         self._exceeded: Counter[str] = Counter()  # by name of the policy
 
+    def given_up(self, policy: str) -> str:
+        """Says why a press is given up; an empty text where it is not."""
+        if self._exceeded[policy] < TIMES:
+            return ""
+        return f"given up: {self._reason} {TIMES} times before"
+
+    @property
+    def _reason(self) -> str:
+        return f"it took longer than {self.seconds:g} s (--cell-seconds)"
+
     @contextmanager
     def for_call(self, policy: str, spent: float = 0.0) -> Iterator[None]:
         """Raises :class:`TookTooLongError` in the call inside once its time is up, less what was ``spent``."""
-        seconds, reason = self.seconds - spent, f"it took longer than {self.seconds:g} s (--cell-seconds)"
-        if self._exceeded[policy] >= TIMES:
-            seconds, reason = MOMENT, f"given up: {reason} {TIMES} times before"
-        started, bound = time.monotonic(), max(seconds, MOMENT)
+        given_up = self.given_up(policy)
+        started, bound = time.monotonic(), MOMENT if given_up else max(self.seconds - spent, MOMENT)
         try:
-            with time_bound(bound, reason):
+            with time_bound(bound, given_up or self._reason):
                 yield
         finally:
             self._exceeded[policy] += time.monotonic() - started >= bound

@@ -30,6 +30,7 @@ from kvbench.system.memory import memory_bound
 from policies import PolicyError
 
 Masks = list[Any]  # by layer, as the press of a branch leaves them
+PLACE = "in its own prefill"
 Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention
 
 
@@ -41,10 +42,15 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
     are read. The press runs under its own context manager, as in kvpress's pipeline."""
     first = branches[0]
     assert first.press is not None
+    if given_up := first.treatment.time_limit.given_up(first.treatment.policy.name):
+        # Not begun: the moment that is left would be up while hooks are set, of which one might stay for good.
+        for branch in branches:
+            branch.error = f"{first.treatment.policy.name} failed {PLACE}: {given_up}"
+        return
     started = model.clock()
     # Some presses look for gradients: no inference mode, whose tensors have none.
     with (
-        faults_of(first, "in its own prefill", model),
+        faults_of(first, PLACE, model),
         torch.inference_mode(False),
         torch.no_grad(),
         draws_of(first, "prefill", model.device),

@@ -189,6 +189,26 @@ def test_a_press_that_hangs_while_decoding_fails_alone(llama: LoadedModel, promp
     assert not hooks_left(llama.network)
 
 
+def test_a_press_that_is_given_up_is_not_begun_again(llama: LoadedModel, prompt: Prompt) -> None:
+    begun = []
+
+    class Hanging(KnormPress):
+        def post_init_from_model(self, model: Any) -> None:
+            begun.append(self.compression_ratio)
+            never_ends()
+
+    policy, limit = pressing("hanging", lambda s: Hanging(s.ratio), prefill="private"), TimeLimit(0.1)
+    errors = []
+    for _ in range(2):
+        branches = prefill(llama, prompt, plan([policy], at_ratios([0.5, 0.75]), prompt, 0, limit)).branches
+        errors += [str(branch.error) for branch in branches]
+    assert begun == [0.5, 0.75, 0.5]
+    too_long = "it took longer than 0.1 s (--cell-seconds)"
+    reasons = [too_long] * 3 + [f"given up: {too_long} 3 times before"]
+    assert errors == [f"hanging failed in its own prefill: {reason}" for reason in reasons]
+    assert not hooks_left(llama.network)
+
+
 # --- presses that write where they should read
 
 
