@@ -32,6 +32,7 @@ from kvbench.engine.treat.branch import (
     clearing_masks,
     draws_of,
     faults_of,
+    give_up,
     leaving_sliding_layers,
     masks_of,
     states_of,
@@ -45,14 +46,18 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
 from policies import FULL, POLICIES
 
+PLACE = "while decoding"
+
 
 def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: Decoding) -> list[Generation]:
     """Answers all questions of a branch whose press acts while decoding; there are none if it fails in any of them."""
+    if give_up([branch], PLACE):
+        return []
     generations = []
     for number in branch.treatment.questions:
         started = model.clock()
         answer = PendingAnswer(branch, number, decoding.steps)
-        with _under_press(model, branch, number) as cache:
+        with faults_of(branch, PLACE, model), _under_press(model, branch, number) as cache:
             _, token_ids, ended, finite = _write(model, trace, cache, answer, decoding)
             tokens = trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
             final_cache = _final_cache(model, trace, branch, cache, tokens)
@@ -60,7 +65,7 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
             generations.append(Generation(*made, final_cache, finite))
         gold = trace.prompt.questions[number].gold_ids
         if decoding.gold and gold and branch.error is None:
-            with _under_press(model, branch, number) as cache:
+            with faults_of(branch, PLACE, model), _under_press(model, branch, number) as cache:
                 answer = PendingAnswer(branch, number, len(gold), gold, forced=True)
                 measured, *_ = _write(model, trace, cache, answer, decoding)
                 generations[-1] = replace(generations[-1], gold=measured)
@@ -73,7 +78,6 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
 def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[DynamicCache]:
     """Yields a copy of the cache that the press left, under a fresh press, as a press remembers what it has seen."""
     with (
-        faults_of(branch, "while decoding", model),
         torch.inference_mode(False),
         torch.no_grad(),
         draws_of(branch, f"answer {number}", model.device),

@@ -158,6 +158,16 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
         raise ModelChangedError([policy], change)
 
 
+def give_up(branches: Sequence[Branch], where: str) -> bool:
+    """Tells whether the press of these branches is given up, which have failed then. It is not begun: the moment that
+    is left to it would be up while its hooks are set, of which one might stay for good."""
+    treatment = branches[0].treatment
+    reason = treatment.time_limit.given_up(treatment.policy.name)
+    for branch in branches if reason else ():
+        branch.error = f"{treatment.policy.name} failed {where}: {reason}"
+    return bool(reason)
+
+
 @contextmanager
 def draws_of(branch: Branch, part: int | str, device: torch.device) -> Iterator[None]:
     """Has a press draw the same from torch's generator in every run, without a change for any other draw."""

@@ -16,6 +16,7 @@ from kvbench.engine.treat.branch import (
     clearing_masks,
     draws_of,
     faults_of,
+    give_up,
     leaving_sliding_layers,
     masks_of,
     new_branch,
@@ -42,10 +43,7 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
     are read. The press runs under its own context manager, as in kvpress's pipeline."""
     first = branches[0]
     assert first.press is not None
-    if given_up := first.treatment.time_limit.given_up(first.treatment.policy.name):
-        # Not begun: the moment that is left would be up while hooks are set, of which one might stay for good.
-        for branch in branches:
-            branch.error = f"{first.treatment.policy.name} failed {PLACE}: {given_up}"
+    if give_up(branches, PLACE):
         return
     started = model.clock()
     # Some presses look for gradients: no inference mode, whose tensors have none.

@@ -195,17 +195,20 @@ def test_a_press_that_is_given_up_is_not_begun_again(llama: LoadedModel, prompt:
     class Hanging(KnormPress):
         def post_init_from_model(self, model: Any) -> None:
             begun.append(self.compression_ratio)
-            never_ends()
+            if len(begun) > len(ratios):  # its prefills are over
+                never_ends()
 
-    policy, limit = pressing("hanging", lambda s: Hanging(s.ratio), prefill="private"), TimeLimit(0.1)
-    errors = []
-    for _ in range(2):
-        branches = prefill(llama, prompt, plan([policy], at_ratios([0.5, 0.75]), prompt, 0, limit)).branches
-        errors += [str(branch.error) for branch in branches]
-    assert begun == [0.5, 0.75, 0.5]
+    ratios, limit = [0.2, 0.4, 0.6, 0.8], TimeLimit(0.1)
+    policy = pressing("hanging", lambda s: Hanging(s.ratio), prefill="private", while_decoding=True)
+    trace = prefill(llama, prompt, plan([policy], at_ratios(ratios), prompt, 0, limit))
+    assert decode(llama, trace, STEPS, PLENTY) == []
     too_long = "it took longer than 0.1 s (--cell-seconds)"
-    reasons = [too_long] * 3 + [f"given up: {too_long} 3 times before"]
-    assert errors == [f"hanging failed in its own prefill: {reason}" for reason in reasons]
+    given_up = f"given up: {too_long} 3 times before"
+    errors = [f"hanging failed while decoding: {reason}" for reason in [too_long] * 3 + [given_up]]
+    assert [branch.error for branch in trace.branches] == errors
+    again = prefill(llama, prompt, plan([policy], at_ratios(ratios), prompt, 0, limit)).branches
+    assert {branch.error for branch in again} == {f"hanging failed in its own prefill: {given_up}"}
+    assert begun == [*ratios, *ratios[:3]]
     assert not hooks_left(llama.network)
 
 
