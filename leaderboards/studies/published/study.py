@@ -26,7 +26,7 @@ from leaderboards.studies.declaration import Study, StudyContent, StudyInput, St
 from leaderboards.studies.parts import NONE, examples_at, examples_page, in_numbers, listing_of
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
-from policies.declaration.names import FULL
+from policies.declaration.names import FULL, RANDOM
 
 stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it
 
@@ -166,7 +166,7 @@ class Order:
             yield from map(self.judge, key(self.mode, ratio))
 
 
-FEWEST_POLICIES = 4
+FEWEST_POLICIES = 3  # beside random
 LINK = Markup('<a href="{}">{}</a>')
 VERDICTS = ("same order", "reversed", "cannot tell", "not measured")
 COUNTS = ("model", "ratio", "pairs", *VERDICTS, "tau, Llama", "tau, Qwen")
@@ -181,7 +181,7 @@ def _takes(given: StudyInput) -> bool:
     records = given.records
     needles = set(map(str, records["task"].unique())) & set(NEEDLES)
     policies = set(map(str, records["policy"].unique()))
-    known = policies & set(OURS[_mode_of(given)].values())
+    known = policies & set(OURS[_mode_of(given)].values()) - {RANDOM}
     return len(needles) > 1 and FULL in policies and len(known) >= FEWEST_POLICIES
 
 
