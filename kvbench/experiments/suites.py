@@ -47,6 +47,7 @@ def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
     return dict.fromkeys(names, levels)
 
 
+NEEDLES = tuple(task for name, task in RULER.items() if name.startswith("niah_"))
 RATES = "0,0.005,0.01,0.02,0.05,0.1,0.2,0.3,0.5"
 KINDS = (
     *("gaussian", "gaussian_matched", "zeros", "distractor", "stale"),
@@ -161,7 +162,10 @@ SUITES: Mapping[str, Suite] = {
             name="routing",
             description="Is the evidence still there, can it be reached, is it used (arXiv 2603.01426)",
             tasks=(TASKS["base"], TASKS["hops"]),
-            if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "coreference", "long_context")),
+            if_named=(
+                *(TASKS[name] for name in ("knowledge", "multi_entity", "coreference", "long_context")),
+                *NEEDLES,
+            ),
             policies="streaming_llm,snapkv,knorm,tova,h2o",
             tables=("attention", "states", "routes", "interventions"),
             levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
@@ -170,7 +174,7 @@ SUITES: Mapping[str, Suite] = {
         Suite(
             name="published",
             description="Do presses keep needles in the order of kvpress's public board? (about 1,024 tokens)",
-            tasks=tuple(task for name, task in RULER.items() if name.startswith("niah_")),
+            tasks=NEEDLES,
             policies=",".join(PUBLISHED),
             if_aware="chunkkv_snapkv,adakv_snapkv,finch,snapkv",
             levels={"ratio": "0.25,0.5,0.75"},
