@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.studies.interventions import ALL, EVERYWHERE, QuestionRows, intervene, places
+from kvbench.engine.studies.interventions import QuestionRows, intervene
 from kvbench.engine.treat.branch import Trace, mask_of, with_mask
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
@@ -14,13 +14,11 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.interventions import INTERVENTIONS
 from kvbench.store.tables import RECORDS, Record, StoredTable
 from policies import FULL, POLICIES, at_ratios
-from tests.support.models.circuit import KEY_HEAD, KEY_HEADS, LAYER, LAYERS, TASK, circuit
+from tests.support.models.circuit import KEY_HEAD, LAYER, TASK, circuit
 from tests.support.models.toy import PLENTY, model_of, toy_prompt, treat
 
 CONTEXTS = 6
 POLICIES_TRIED = ("full", "knorm", "random", "think")
-SLOT = (LAYER, KEY_HEAD)
-READING = {EVERYWHERE, (LAYER, ALL), SLOT}  # the places that hold the row that the circuit reads
 
 
 @cache
@@ -69,26 +67,18 @@ def test_evicting_just_its_slot_kills_the_answer() -> None:
     assert by_branch[id(branches[1])] == gold
 
 
-def test_removal_finds_the_slot_and_nothing_else() -> None:
-    maps = rows_where(INTERVENTIONS, action="remove", target="answer", draw=0)
-    tried = {(row.layer, row.head) for row in maps}
-    assert tried == {*places(LAYERS, KEY_HEADS)}
-    for row in maps:
-        assert row.right == ((row.layer, row.head) not in READING)
-        assert (row.gold_nll > 1) == (not row.right)
-
-
-def test_restoration_finds_the_slot_and_nothing_else() -> None:
-    maps = rows_where(INTERVENTIONS, action="restore", target="answer", draw=0)
-    assert {(row.layer, row.head) for row in maps} == {*places(LAYERS, KEY_HEADS)}
-    for row in maps:
-        assert row.right == ((row.layer, row.head) in READING)
+def test_the_answers_rows_are_found_to_cause_it() -> None:
+    removed, restored = (rows_where(INTERVENTIONS, action=of, target="answer", draw=0) for of in ("remove", "restore"))
+    assert removed
+    assert restored
+    assert all(row.gold_nll > 1 and not row.right for row in removed)
+    assert all(row.right for row in restored)
 
 
 def test_as_many_random_rows_do_nothing() -> None:
     random = [row for row in collected()[INTERVENTIONS.name] if row.draw]
     assert {row.action for row in random} == {"restore", "remove"}
-    assert all(row.rows for row in random if row.layer == ALL)
+    assert all(row.rows for row in random)
     assert all(row.right == (row.action == "remove") for row in random)
 
 
@@ -113,19 +103,13 @@ def test_what_is_put_back_are_the_lost_answers_of_policies_with_a_mask() -> None
 # --- rows
 
 
-def test_a_place_changes_its_own_rows_alone() -> None:
+def test_rows_of_the_evidence_alone_change() -> None:
     model, prompt = model_of("llama"), toy_prompt()
     trace = treat(model, [POLICIES["recency"]], (0.9,), prompt)
     (branch,) = trace.branches
-    keep = mask_of(branch)
-    where = {place: [QuestionRows("evidence")] for place in places(*keep.shape[:2])}
-    for case in intervene("restore", branch, prompt, 1, where):
-        changed = mask_of(case.branch) ^ keep
-        assert int(changed.sum()) == case.changed
-        assert case.branch.treatment.questions == (1,)
-        layer, head = case.place
-        outside = changed.clone()
-        outside[slice(None) if layer == ALL else layer, slice(None) if head == ALL else head] = False
-        assert not outside.any()
-        others = [token for token in range(trace.length) if token not in prompt.questions[1].evidence_tokens]
-        assert not changed[:, :, others].any()
+    (case,) = intervene("restore", branch, prompt, 1, [QuestionRows("evidence")])
+    changed = mask_of(case.branch) ^ mask_of(branch)
+    assert int(changed.sum()) == case.changed > 0
+    assert case.branch.treatment.questions == (1,)
+    others = [token for token in range(trace.length) if token not in prompt.questions[1].evidence_tokens]
+    assert not changed[:, :, others].any()

@@ -7,7 +7,7 @@ import pytest
 from pandas import DataFrame, concat
 
 from leaderboards.studies.declaration import StudyInput
-from leaderboards.studies.routing.study import ALL, Repair, causes_of, cliff_levels, removals, repairs, with_outcomes
+from leaderboards.studies.routing.study import Repair, causes_of, cliff_levels, removals, repairs, with_outcomes
 from policies import Level
 from tests.support.records.synthetic_records import frame, record
 
@@ -36,7 +36,7 @@ def record_of(policy: str, context: int, question: int, level: float, f1: float,
 
 def tried(at: dict[str, Any], target: str, draw: int, f1: float, nats: float, **more: Any) -> dict[str, Any]:
     action = "remove" if at["policy"] == "full" else "restore"
-    row = {**at, "action": action, "target": target, "draw": draw, "layer": ALL, "head": ALL, "rows": 8}
+    row = {**at, "action": action, "target": target, "draw": draw, "rows": 8}
     return {**row, "f1": f1, "right": f1 >= 50, "gold_nll": nats, **more}
 
 

@@ -1,9 +1,9 @@
 """Chooses rows of the cache to put back into a branch or to take away from it, and makes the branches that do so.
 
-Rows go by their tokens, over all layers, one layer, or one head: every layer and head is tried, whichever reads.
+Rows go by their tokens, in all layers and heads at once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,9 +14,6 @@ from kvbench.prompts.prompt import Prompt, TokenizedQuestion
 from policies.declaration.draws import seed_of
 
 Action = Literal["restore", "remove"]
-Place = tuple[int, int]  # a layer and a head of it, each of them ALL or a number
-ALL = -1
-EVERYWHERE: Place = (ALL, ALL)
 
 
 @dataclass(frozen=True)
@@ -36,35 +33,22 @@ class Intervention:
     """Describes a branch in which rows were put back or taken away: as many as ``changed``, over layers and heads."""
 
     rows: QuestionRows
-    place: Place
     changed: int
     branch: Branch  # it answers one question
 
 
-def places(layers: int, heads: int) -> list[Place]:
-    alone = [(layer, head) for layer in range(layers) for head in (ALL, *range(heads))]
-    return [EVERYWHERE, *alone]
-
-
 def intervene(
-    action: Action, branch: Branch, prompt: Prompt, question: int, where: Mapping[Place, Sequence[QuestionRows]]
+    action: Action, branch: Branch, prompt: Prompt, question: int, tried: Sequence[QuestionRows]
 ) -> Iterator[Intervention]:
-    """Makes a branch for all rows at each place; it is equal to ``branch`` where no row is to be changed.
-
-    ``where``: by place, the rows to be tried there. Those of spans that the question does not have are left out.
-    """
+    """Makes a branch for all rows that are tried; it is equal to ``branch`` where no row is to be changed. Those of
+    spans that the question does not have are left out."""
     keep = mask_of(branch)
-    chosen: dict[QuestionRows, torch.Tensor] = {}
-    for place, several in where.items():
-        for rows in several:
-            tokens = tokens_of(prompt.questions[question], rows.target)
-            if not tokens:
-                continue
-            if rows not in chosen:
-                order = random_order(prompt, question, rows.draw) if rows.draw else None
-                chosen[rows] = choose(~keep if action == "restore" else keep, tokens, order)
-            changed = chosen[rows] & _at(place, keep)
-            yield Intervention(rows, place, int(changed.sum()), with_mask(branch, keep ^ changed, (question,)))
+    for rows in tried:
+        tokens = tokens_of(prompt.questions[question], rows.target)
+        if tokens:
+            order = random_order(prompt, question, rows.draw) if rows.draw else None
+            changed = choose(~keep if action == "restore" else keep, tokens, order)
+            yield Intervention(rows, int(changed.sum()), with_mask(branch, keep ^ changed, (question,)))
 
 
 def tokens_of(question: TokenizedQuestion, target: str) -> tuple[int, ...]:
@@ -92,12 +76,3 @@ def choose(available: torch.Tensor, tokens: Sequence[int], order: Sequence[int] 
     chosen = torch.zeros_like(available)
     chosen[..., list(order)] = ordered & (ordered.cumsum(-1) <= of_target.sum(-1, keepdim=True))
     return chosen
-
-
-def _at(place: Place, keep: torch.Tensor) -> torch.Tensor:
-    """Returns the rows of a place, bool (layers, num_kv_heads, 1)."""
-    layers, heads = (torch.arange(count, device=keep.device) for count in keep.shape[:2])
-    layer, head = place
-    of_layer = (layers == layer) | (layer == ALL)
-    of_head = (heads == head) | (head == ALL)
-    return (of_layer[:, None] & of_head)[..., None]

@@ -26,7 +26,6 @@ from policies.declaration.names import FULL
 
 TABLE = "interventions"  # of a store (kvbench.store.interventions)
 TARGETS = ("answer", "subject", "bridge", "evidence")
-ALL = -1  # layers, or heads
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
     """Joins interventions, mean over draws of random rows, with what the same answer was without (``_before``) and with
     the full cache (``_full``). ``context``: what is resampled. Those without a likelihood have no value there."""
     table = table.assign(random=table["draw"] > 0)
-    by = [*CELL, "action", "target", "random", "layer", "head"]
+    by = [*CELL, "action", "target", "random"]
     drawn = table.groupby(by, sort=False, observed=True)[["rows", "f1", "gold_nll"]].mean().reset_index()
     before = records[[*CELL, "f1", "gold_nll", "draw_id"]]
     full = records[records["policy"] == FULL][[*QUESTION, "f1", "gold_nll"]]
@@ -106,11 +105,11 @@ def cliff_levels(records: DataFrame) -> dict[str, Level]:
 
 def repairs(outcomes: DataFrame, levels: Mapping[str, Level]) -> list[Repair]:
     """Returns for every policy what the rows of each span repair at its level, over all tasks."""
-    everywhere = outcomes[(outcomes["action"] == "restore") & (outcomes["layer"] == ALL)]
+    restored = outcomes[outcomes["action"] == "restore"]
     found = []
     for policy, level in levels.items():
         cell = {"policy": policy, "level_kind": level.kind, "level": level.value}
-        of_policy = everywhere[np.logical_and.reduce([everywhere[name] == value for name, value in cell.items()])]
+        of_policy = restored[np.logical_and.reduce([restored[name] == value for name, value in cell.items()])]
         for target in TARGETS:
             own, pairs = _paired(of_policy, target)
             if not own.empty:
@@ -120,9 +119,9 @@ def repairs(outcomes: DataFrame, levels: Mapping[str, Level]) -> list[Repair]:
 
 def removals(outcomes: DataFrame) -> list[Removal]:
     """Returns for every task what the full cache loses without the rows of each span."""
-    everywhere = outcomes[(outcomes["action"] == "remove") & (outcomes["layer"] == ALL)]
+    removed = outcomes[outcomes["action"] == "remove"]
     found = []
-    for task, of_task in everywhere.groupby("task", observed=True, sort=False):
+    for task, of_task in removed.groupby("task", observed=True, sort=False):
         for target in TARGETS:
             own, pairs = _paired(of_task, target)
             own, pairs = (rows[rows["gold_nll"].notna()] for rows in (own, pairs))
