@@ -113,3 +113,9 @@ def test_macro_f1_by_hand() -> None:
     contexts = [f"context {number // 3}" for number in range(12)]
     found, _ = probe(np.ones((12, 2)), labels, contexts)
     assert found == pytest.approx((2 * 8 / (2 * 8 + 4) + 0) / 2)  # F1 of "a" is 0.8
+
+
+def test_a_probe_that_saw_one_class_says_that_class() -> None:
+    """A run of two contexts ended without a page, as nothing can be fitted to answers of one class."""
+    found, _ = probe(np.ones((6, 2)), ["a"] * 3 + ["b"] * 3, ["one"] * 3 + ["two"] * 3)
+    assert found == 0.0
