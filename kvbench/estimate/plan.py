@@ -59,6 +59,7 @@ BEHIND = 12  # tokens that an answer has behind its gold where it ends with its 
 QUIET = 0.9  # of the processor's time that a process gets where nothing else works
 SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
 PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
+STUDIED = (2.5, 7.0)  # times its answers alone: what runs with tables of studies took, as docs/performance.md has them
 POINTS = 5  # of right answers: a difference that many ask for
 
 
@@ -348,6 +349,9 @@ def forecast_of(model: "LoadedModel", grid: Grid) -> str:
     shape = shape_of_network(model.name, network, network.dtype.itemsize)
     loads = [load_of(grid, task, contexts, tokenizer=model.tokenizer) for task, contexts in grid.tasks]
     seconds = RunCost(loads, shape, machine).seconds / workers / (SHARED if workers > 1 else 1.0)
+    if grid.setting.tables:
+        least, most = (hours(times * seconds + PAGE_SECONDS) for times in STUDIED)
+        return f"forecast: {least} to {most} on this machine, its studies and the page included"
     return f"forecast: about {hours(seconds + PAGE_SECONDS)} on this machine, the page included"
 
 

@@ -140,6 +140,13 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, mon
     assert all((row["f1"] is None) == (row["policy"] == "broken") for row in of_tasks)
 
 
+def test_the_forecast_of_a_study_has_two_ends(cli: CommandLine) -> None:
+    assert cli(*cli.words("--policies", "full", "--observe", "states")) == 0
+    (line,) = (line for line in cli.err.splitlines() if line.startswith("forecast: "))
+    least, most = line.removeprefix("forecast: ").split(" on ")[0].split(" to ")
+    assert 0 < int(least.removesuffix(" s")) <= int(most.removesuffix(" s")) < 120
+
+
 def test_a_model_that_cannot_do_a_task_is_told_so_before_the_table(cli: CommandLine) -> None:
     """The toy model knows nothing."""
     assert cli(*cli.words("--policies", "full,knorm")) == 0
