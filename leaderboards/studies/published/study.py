@@ -185,6 +185,12 @@ def _takes(given: StudyInput) -> bool:
     return len(needles) > 1 and FULL in policies and len(known) >= FEWEST_POLICIES
 
 
+REVERSED = (
+    "The interval of the paired difference over contexts leaves out 0 on the other side. A task leads to the answers "
+    "of the first press, with the tokens that it kept; the second can be chosen there."
+)
+
+
 def content_of(given: StudyInput) -> StudyContent:
     """Judges every pair of the key on the model, and counts them beside the other models of the site."""
     mode = _mode_of(given)
@@ -193,6 +199,7 @@ def content_of(given: StudyInput) -> StudyContent:
     beside = [(one.model, Order(Evidence(one.records), mode)) for one in given.beside if _mode_of(one) == mode]
     counts = tuple(_counts([(given.model, order), *beside], mode))
     contexts = sorted({str(one.contexts) for one in order.tasks.values()})
+    reversed_here = _reversed(judged, given.number)
     return StudyContent(
         parts=[
             StudySection(
@@ -205,9 +212,8 @@ def content_of(given: StudyInput) -> StudyContent:
             StudySection(
                 "reversed",
                 "Reversed here",
-                "The interval of the paired difference over contexts leaves out 0 on the other side. A task leads "
-                "to the answers of the first press, with the tokens that it kept; the second can be chosen there.",
-                listings=(_reversed(judged, given.number),),
+                REVERSED if reversed_here.rows else "None of these pairs.",
+                listings=(reversed_here,),
             ),
         ],
         facts=[
