@@ -91,7 +91,7 @@ def test_the_page_counts_the_verdicts_and_names_what_is_reversed() -> None:
     assert [row[0] for row in counts[:3]] == ["toy", "unseen", f"{LLAMA} against {QWEN}"], "one mode a page"
     orderly = STUDY.find(made({"keydiff": 100.0, "snapkv": 0.0, "knorm": 50.0, "tova": 50.0}))
     nothing = next(part for part in orderly.parts if part.identifier == "reversed")
-    assert nothing.text == "None of these pairs."
+    assert nothing.text == "None of the pairs that were measured."
     assert not STUDY.takes(made({"keydiff": 1.0, "snapkv": 1.0, "random": 1.0})), "two policies have no order"
     found = dict.fromkeys(("chunkkv_snapkv", "adakv_snapkv", "snapkv"), 50.0)
     one = made(found)

@@ -212,7 +212,7 @@ def content_of(given: StudyInput) -> StudyContent:
             StudySection(
                 "reversed",
                 "Reversed here",
-                REVERSED if reversed_here.rows else "None of these pairs.",
+                REVERSED if reversed_here.rows else "None of the pairs that were measured.",
                 listings=(reversed_here,),
             ),
         ],
