@@ -7,6 +7,7 @@ from datasets_gen import FAMILIES, FROM_DATA, RULER, TASKS, Task, by_name, get_t
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
+from datasets_gen.tasks.ruler import niah
 from kvbench.experiments.options import choose
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
@@ -47,7 +48,6 @@ def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
     return dict.fromkeys(names, levels)
 
 
-NEEDLES = tuple(task for name, task in RULER.items() if name.startswith("niah_"))
 RATES = "0,0.005,0.01,0.02,0.05,0.1,0.2,0.3,0.5"
 KINDS = (
     *("gaussian", "gaussian_matched", "zeros", "distractor", "stale"),
@@ -164,7 +164,7 @@ SUITES: Mapping[str, Suite] = {
             tasks=(TASKS["base"], TASKS["hops"]),
             if_named=(
                 *(TASKS[name] for name in ("knowledge", "multi_entity", "coreference", "long_context")),
-                *NEEDLES,
+                *niah.TASKS,
             ),
             policies="streaming_llm,snapkv,knorm,tova,h2o",
             tables=("attention", "states", "routes", "interventions"),
@@ -174,7 +174,7 @@ SUITES: Mapping[str, Suite] = {
         Suite(
             name="published",
             description="Do presses keep needles in the order of kvpress's public board? (about 1,024 tokens)",
-            tasks=NEEDLES,
+            tasks=niah.TASKS,
             policies=",".join(PUBLISHED),
             if_aware="chunkkv_snapkv,adakv_snapkv,finch,snapkv",
             levels={"ratio": "0.25,0.5,0.75"},

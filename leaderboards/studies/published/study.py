@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from datasets_gen import RULER
+from datasets_gen.tasks.ruler import niah
 from leaderboards.aggregate.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
@@ -30,7 +30,7 @@ from policies.declaration.names import FULL, RANDOM
 
 stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it
 
-NEEDLES = tuple(name for name in RULER if name.startswith("niah_"))
+NEEDLES = tuple(task.name for task in niah.TASKS)
 RATIOS = (0.25, 0.5, 0.75)
 LLAMA, QWEN = MODELS = ("Llama-3.1-8B-Instruct", "Qwen3-8B")
 # Our policies by the board's names, for each order of compression and question.
