@@ -56,20 +56,19 @@ def _asked(answers: "Sequence[Answer]") -> "Iterator[tuple[Answer, str]]":
     of_evidence = [one for one in answers if one.generation is not None and one.question.evidence_tokens]
     by_question = sorted({one.number: one for one in of_evidence}.items())
     right_with_full = [number for number, one in by_question if one.full and one.scores_of(one.full)["right"]]
-    for one in of_evidence:
-        if one.number not in right_with_full[:ASKED]:
-            continue
+    first = right_with_full[:ASKED]
+    for one in (answer for answer in of_evidence if answer.number in first):
         if one.record.policy == FULL:
             yield one, "remove"
         elif not one.record.right and not masks.reason_without_mask(one.branch) and not masks.mask_of(one.branch).all():
             yield one, "restore"
 
 
-def _cases(answer: "Answer", action: str) -> list[Any]:
+def _cases(answer: "Answer", action: str) -> Iterator[Any]:
     """Lists what is tried on one answer."""
     spans = [intervene.QuestionRows(name) for name in (*SPANS, "evidence")]
     draws = [intervene.QuestionRows(name, draw + 1) for name, many in DRAWS[action].items() for draw in range(many)]
-    return list(intervene.intervene(action, answer.branch, answer.trace.prompt, answer.number, [*spans, *draws]))
+    yield from intervene.intervene(action, answer.branch, answer.trace.prompt, answer.number, [*spans, *draws])
 
 
 TRIED = ("action", "target", "draw")
