@@ -25,6 +25,7 @@ from kvbench.models.names import adapter_of, model_source
 from kvbench.models.precision import choose_device, choose_dtype
 from kvbench.models.pretrained import NO_CODE, Ends, check_fields, end_of_turn, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
+from kvbench.system.devices import kind_of
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 from policies import LazyModule, Policy, attention_window, is_left_whole
@@ -63,8 +64,7 @@ class LoadedModel:
 
     def clock(self) -> float:
         """Waits until the device has done all its work, and returns seconds."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        kind_of(self.device).synchronize(self.device)
         return time.perf_counter()
 
     def count_tokens(self, text: str) -> int:

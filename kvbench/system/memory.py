@@ -8,19 +8,20 @@ from pathlib import Path
 
 import torch
 
+from kvbench.system.devices import kind_of
+
 MEMORY = Path("/proc/meminfo")
 SELF = Path("/proc/self/statm")
 CONTROL_GROUP = Path("/sys/fs/cgroup")  # of a container: what the machine has free may be more than it is given
 RESERVE = 0.9  # of the memory that is free
-SHARE = {"cpu": 0.25, "cuda": 0.5}  # of it for live keys and values, where nobody says; others use the machine too
 WITHOUT_LINUX = 2 * 10**9  # bytes: what macOS counts as free says little, as it fills it with files
 WORDS = ("can't allocate memory", "not enough memory", "Cannot allocate memory")  # of a CPU's RuntimeError
 
 
 def free_bytes(device: torch.device) -> int:
     """Returns the bytes that are free on the device, or on the machine; no more than the container may still take."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+    if (of_device := kind_of(device).free_bytes) is not None:
+        return of_device(device)
     if sys.platform != "linux":
         return WITHOUT_LINUX
     free = next(int(line.split()[1]) * 1024 for line in MEMORY.read_text().splitlines() if "MemAvailable" in line)
@@ -39,7 +40,7 @@ def free_bytes(device: torch.device) -> int:
 
 def kv_share(device: torch.device) -> int:
     """Returns the bytes that keys and values may take where no bound was asked for."""
-    return int(free_bytes(device) * SHARE[device.type])
+    return int(free_bytes(device) * kind_of(device).kv_share)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -54,7 +55,7 @@ def memory_bound(device: torch.device, most: int | None = None) -> Iterator[None
     """Lets its body allocate ``most`` bytes, or nearly as much as is free on the machine: more raises an error, where
     the kernel would kill the process. On Linux alone, and not for a CUDA process, which reserves addresses at will and
     raises itself."""
-    if sys.platform != "linux" or device.type == "cuda":
+    if sys.platform != "linux" or kind_of(device).raises_out_of_memory:
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -195,7 +195,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """Shows what is known when the next tokens of some answers are chosen.
+    """Shows what is known when the next tokens of some answers are chosen; observers see answers that go on alone.
 
     ``number``: which token of an answer it is, from 0 on. ``logits``: shape (answers, vocabulary). ``numbers``: of the
     answers. The answers of one wave may come in several parts. ``latest``: int64 (answers,), the tokens before, or
@@ -210,7 +210,7 @@ class Step:
 
     @cached_property
     def answers(self) -> list[PendingAnswer]:
-        """Returns the answers in the order of the logits. Some may have ended that are not left out yet."""
+        """Returns the answers in the order of the logits. For a sampler, some may have ended that are not left out yet."""
         return [self.source.answers[number] for number in self.numbers.tolist()]
 
     def cache(self, place: int) -> CacheRows:
@@ -274,8 +274,12 @@ class _EndTest:
 def write_answers(
     source: Source, decoding: Decoding, likelihood: GoldLikelihood, ends: AnswerEnds, look_every: int
 ) -> Written:
-    """Writes every answer; every ``look_every`` steps those that have ended are left out."""
+    """Writes every answer. Those that have ended are left out every ``look_every`` steps, and where some have all the
+    tokens that they may have: behind these a cache has no room for another step. Where observers look on, they are
+    left out at every step, as an observer sees nothing that is behind the end of an answer."""
     device = likelihood.device
+    look_every = 1 if decoding.observers else look_every
+    full_at = {answer.most for answer in source.answers}
     is_end = _EndTest(ends, device)
     limits = torch.tensor([answer.most for answer in source.answers], device=device)
     forced = torch.tensor([answer.forced for answer in source.answers], device=device)
@@ -314,7 +318,7 @@ def write_answers(
     done = has_ended(0, numbers, latest)
     source.treat(0, numbers, done)
     for step in range(1, most):
-        if step % look_every == 0 and bool(done.any()):
+        if (step % look_every == 0 or step in full_at) and bool(done.any()):
             going = ~done
             source.keep_answering(going)
             numbers, latest, done = numbers[going], latest[going], done[going]

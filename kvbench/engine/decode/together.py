@@ -15,6 +15,7 @@ from kvbench.engine.decode.loop import Decoding, Generation, GoldLikelihood, Gol
 from kvbench.engine.decode.waves import BundlePass, Wave
 from kvbench.engine.treat.branch import Branch, faults_of
 from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.system.devices import kind_of
 from policies.declaration.steps import PrefillTreatment, StepTreatment
 
 TOKENS_AT_ONCE = 2048  # in one pass
@@ -193,9 +194,6 @@ def forward(
     return logits
 
 
-LOOK_EVERY = {"cpu": 1, "cuda": 8}  # steps: on a GPU each look for answers that have ended waits for all its work
-
-
 Golds = dict[tuple[int, int], GoldTokens]  # by the branch's id and the number of the question
 
 
@@ -210,7 +208,7 @@ def answers_of_wave(
     likelihood = GoldLikelihood([a.gold for a in answers], [a.forced for a in answers], model.device)
     source = WaveSource(model, Wave(rows, decoding.gold), answers, likelihood)
     ends = rows[0][0].read_trace.prompt.ends.with_tokens(model.end_tokens())
-    tokens_of_answers = write_answers(source, decoding, likelihood, ends, LOOK_EVERY[model.device.type])
+    tokens_of_answers = write_answers(source, decoding, likelihood, ends, kind_of(model.device).look_every)
     share = (model.clock() - started - source.gold_seconds) / len(answers)
     generations = []
     for answer, token_ids, finite in zip(

@@ -21,9 +21,7 @@ from kvbench.engine.treat.plan import Scoring, Treatment
 from kvbench.models.load import LoadedModel
 from kvbench.models.pretrained import head_size_of
 from kvbench.prompts.prompt import Prompt
-
-# Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.
-PADDING = {"cpu": 2 * 10**6, "cuda": 2 * 10**8}
+from kvbench.system.devices import kind_of
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def in_waves(rows: Iterable[Row[Of]], max_kv_bytes: int, device: torch.device) -
     """Fills one wave after the other as far as the bound allows. A row above the bound is alone in its wave."""
     full: list[list[Rows[Of]]] = []
     room = 0
-    for rest in _in_bundles(rows, PADDING[device.type]):
+    for rest in _in_bundles(rows, kind_of(device).padding_bytes):
         while rest:
             size = rest[0].size
             if room < size:

@@ -17,6 +17,7 @@ from kvbench.engine.treat.plan import Treatment
 from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.prompt import Prompt
+from kvbench.system.devices import Span
 from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of, description_of, where_defined
 from policies.declaration.draws import drawing_from, seed_of
@@ -76,8 +77,9 @@ class Branch:
     arguments: dict[str, int | float | str] = field(default_factory=dict)  # of the press, for this context
     layers: list[LayerCache] = field(default_factory=list)
     press_cache: PressCache | None = None
-    # The time of this branch's press as if it had been run alone: a scoring for several ratios counts in full for each.
-    seconds: float = 0.0
+    # The work of this branch's press as if it had been run alone: a scoring for several ratios counts in full for each.
+    spans: list[Span] = field(default_factory=list)
+    own_prefill_seconds: float = 0.0  # that the prefill of a press with its own took longer than the shared one
     error: str | None = None  # why it failed: then there are no layers to read
     treat_apart: bool = False  # from all other branches, as a treatment of several has failed
 
@@ -85,6 +87,16 @@ class Branch:
     def digest(self) -> str:
         """Identifies what is read: it is equal for branches that leave the same cache."""
         return digest_of(self.layers)
+
+    @property
+    def seconds(self) -> float:
+        """Returns the time of this branch's press; waits until the device has done its work."""
+        return self.own_prefill_seconds + sum(span.seconds for span in self.spans)
+
+    @property
+    def host_seconds(self) -> float:
+        """Returns the time that the host took so far to order the work of this branch's press, without waiting."""
+        return sum(span.host_seconds for span in self.spans)
 
     @property
     def next_position(self) -> int:
@@ -141,7 +153,7 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
     """
     policy = branch.treatment.policy.name
     try:
-        with branch.treatment.time_limit.for_call(policy, branch.seconds):
+        with branch.treatment.time_limit.for_call(policy, branch.host_seconds):
             yield
     except KeyboardInterrupt:
         raise

@@ -74,17 +74,21 @@ def kept_highest(scores: torch.Tensor, count: int) -> torch.Tensor:
 
 
 class Ranking:
-    """Gives the keep masks of the highest scores for many counts after one sort (:func:`kept_highest`)."""
+    """Gives the keep masks of the highest scores for many counts after one sort (:func:`kept_highest`).
+
+    ``has_nan``: some score is NaN, so that the order means nothing."""
 
     def __init__(self, scores: torch.Tensor, counts: Sequence[int]) -> None:
         ordered, order = scores[0].sort(dim=-1, descending=True)
         places = torch.arange(order.shape[-1], device=order.device).expand_as(order)
         self._scores = scores
         self._rank = torch.empty_like(order).scatter_(-1, order, places)
-        edges = torch.tensor([count for count in counts if 0 < count < scores.shape[-1]])
-        edges = edges.to(order.device, torch.long)  # of none, torch makes floats
-        tied = (ordered[:, edges - 1] == ordered[:, edges]).any(0)
-        self._tied = {count for count, is_tied in zip(edges.tolist(), tied.tolist(), strict=True) if is_tied}
+        edges = [count for count in counts if 0 < count < scores.shape[-1]]
+        at_edges = torch.tensor(edges, dtype=torch.long, device=order.device)  # of none, torch makes floats
+        tied = (ordered[:, at_edges - 1] == ordered[:, at_edges]).any(0)
+        # The only wait for the device in a scoring: what the host has to know comes at once.
+        self.has_nan, *tied_on_host = torch.cat([scores.isnan().any()[None], tied]).tolist()
+        self._tied = {count for count, is_tied in zip(edges, tied_on_host, strict=True) if is_tied}
 
     def kept(self, count: int) -> torch.Tensor:
         """Returns the keep mask for a count. Among equal scores at the edge, kvpress's own call decides."""

@@ -73,7 +73,7 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
             if branch.treatment.policy.while_decoding:
                 branch.press_cache = PressCache(cache, of_branch)
     for branch in branches:
-        branch.seconds = max(0.0, model.clock() - started - trace.seconds)
+        branch.own_prefill_seconds = max(0.0, model.clock() - started - trace.seconds)
     if first.error is not None and len(branches) > 1:
         prefill_alone(model, trace, branches[1:])
 

@@ -20,6 +20,7 @@ from torch import nn
 from kvbench.engine.treat.branch import Branch, draws_of, faults_of, is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
 from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.system.devices import Span, measuring
 from policies import is_left_whole, replaced_hooks
 
 
@@ -35,7 +36,7 @@ class LayerInputs:
     kwargs: dict[str, Any]
 
 
-Scored = tuple[torch.Tensor, float]  # the scores of a press, shape (1, num_kv_heads, seq_len), and their seconds
+Scored = tuple[torch.Tensor, Span]  # the scores of a press, shape (1, num_kv_heads, seq_len), and their time
 
 
 class Copies:
@@ -55,7 +56,8 @@ class Copies:
 
 @contextmanager
 def cutting(model: LoadedModel, groups: Sequence[Sequence[Branch]]) -> Iterator[Callable[[], float]]:
-    """Cuts a context for all branches, grouped by scoring, as it is read. Yields a function for the seconds so far."""
+    """Cuts a context for all branches, grouped by scoring, as it is read. Yields a function that returns the seconds so
+    far; it waits for the device, and nothing else here does so to measure time."""
     for branch in chain.from_iterable(groups):
         if branch.error is None:
             with faults_of(branch, "at the start", model):
@@ -64,18 +66,17 @@ def cutting(model: LoadedModel, groups: Sequence[Sequence[Branch]]) -> Iterator[
                     raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
                 if type(press).post_init_from_model is not BasePress.post_init_from_model:
                     press.post_init_from_model(model.network)
-    treating = 0.0
+    spans: list[Span] = []
 
     def treat(inputs: LayerInputs) -> None:
-        nonlocal treating
-        started = model.clock()
         copies = Copies()
-        for branches in groups:
-            _treat_layer(model, branches, inputs, copies)
-        treating += model.clock() - started
+        with measuring(inputs.keys.device) as span:
+            for branches in groups:
+                _treat_layer(model, branches, inputs, copies)
+        spans.append(span)
 
     with _after_attention(model, treat):
-        yield lambda: treating
+        yield lambda: sum(span.seconds for span in spans)
 
 
 @contextmanager
@@ -171,7 +172,7 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
     length = inputs.keys.shape[2]
     counts = {id(branch): compute_n_kept(length, branch.treatment.ratio) for branch in branches}
     ranking: Ranking | None = None
-    seconds = 0.0
+    scored = Span(inputs.keys.device)
     for branch in branches:
         if branch.treatment.ratio == 0:
             branch.layers.append(_everything(inputs))
@@ -181,40 +182,37 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
                 faults_of(branch, f"in layer {inputs.module.layer_idx}", model),
                 draws_of(branch, inputs.module.layer_idx, model.device),
             ):
-                ranking, seconds = _ranked(model, branches[-1].press, inputs, copies, list(counts.values()))
+                with measuring(inputs.keys.device) as scored:
+                    ranking = _ranked(branches[-1].press, inputs, copies, list(counts.values()))
         if branch.error is not None:
             continue
         assert ranking is not None
-        started = model.clock()
-        keep = ranking.kept(counts[id(branch)])
-        branch.seconds += seconds + model.clock() - started
-        branch.layers.append(LayerCache(keep, int(keep.sum())))
+        count = counts[id(branch)]
+        with measuring(inputs.keys.device) as cut:
+            keep = ranking.kept(count)
+        branch.spans += [scored, cut]
+        branch.layers.append(LayerCache(keep, keep.shape[0] * count))
 
 
-def _ranked(
-    model: LoadedModel, press: BasePress | None, inputs: LayerInputs, copies: Copies, counts: Sequence[int]
-) -> tuple[Ranking, float]:
-    """Returns the scores of a press in order, and the seconds that scoring and sorting took."""
+def _ranked(press: BasePress | None, inputs: LayerInputs, copies: Copies, counts: Sequence[int]) -> Ranking:
+    """Returns the scores of a press in order."""
     assert isinstance(press, ScorerPress)
     with _isolated(inputs, press, copies) as given:
-        started = model.clock()
         scores: torch.Tensor = press.score(
             given.module, given.hidden_states, given.keys, given.values, given.attentions, given.kwargs
         )
-        seconds = model.clock() - started
     if scores.shape != inputs.keys.shape[:3]:
         raise PressError(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
     if scores.dtype is torch.bool:
         raise PressError("its scores are of type bool, which say of no two tokens which is worth more")
-    if scores.isnan().any():
-        raise PressError("some of its scores are NaN")
-    started = model.clock()
     ranking = Ranking(scores, counts)
-    return ranking, seconds + model.clock() - started
+    if ranking.has_nan:
+        raise PressError("some of its scores are NaN")
+    return ranking
 
 
 @contextmanager
-def _scoring_once(model: LoadedModel, branch: Branch, remembered: list[Scored] | None, length: int) -> Iterator[None]:
+def _scoring_once(branch: Branch, remembered: list[Scored] | None, length: int) -> Iterator[None]:
     """Has the scores of a press inside another, such as AdaKV's, serve all ratios: the outer one would score all
     ``length`` tokens again for each. Parts of them are scored as often as the outer press calls for it."""
     inner = getattr(branch.press, "press", None)
@@ -224,13 +222,13 @@ def _scoring_once(model: LoadedModel, branch: Branch, remembered: list[Scored] |
     score_of_press = inner.score
 
     def score(module: Any, hidden_states: Any, keys: torch.Tensor, *others: Any, **keywords: Any) -> torch.Tensor:
-        started = model.clock()
         if remembered and keys.shape[2] == length:
-            branch.seconds += remembered[0][1]
+            branch.spans.append(remembered[0][1])
             return remembered[0][0].clone()
-        scores: torch.Tensor = score_of_press(module, hidden_states, keys, *others, **keywords)
+        with measuring(keys.device) as span:
+            scores: torch.Tensor = score_of_press(module, hidden_states, keys, *others, **keywords)
         if keys.shape[2] == length:
-            remembered.append((scores.clone(), model.clock() - started))
+            remembered.append((scores.clone(), span))
         return scores
 
     inner.score = score
@@ -248,13 +246,13 @@ def _compress(
     with faults_of(branch, f"in layer {inputs.module.layer_idx}", model):
         with (
             _isolated(inputs, branch.press, copies) as given,
-            _scoring_once(model, branch, remembered, inputs.keys.shape[2]),
+            _scoring_once(branch, remembered, inputs.keys.shape[2]),
             draws_of(branch, inputs.module.layer_idx, model.device),
         ):
-            started = model.clock()
-            keys, values = branch.press.compress(
-                given.module, given.hidden_states, given.keys, given.values, given.attentions, given.kwargs
-            )
-            branch.seconds += model.clock() - started
+            with measuring(inputs.keys.device) as span:
+                keys, values = branch.press.compress(
+                    given.module, given.hidden_states, given.keys, given.values, given.attentions, given.kwargs
+                )
+            branch.spans.append(span)
             masked = given.module.masked_key_indices
         branch.layers.append(observe(inputs.keys, inputs.values, keys, values, masked))

@@ -10,7 +10,7 @@ import kvbench.engine.decode.together as engine
 from datasets_gen import TASKS, Task
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.columns import QuestionColumns, Row, make_columns, shared_start
-from kvbench.engine.decode.waves import PADDING, waves
+from kvbench.engine.decode.waves import waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
@@ -18,6 +18,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import build_prompts
 from policies import POLICIES, at_ratios
+from tests.support.models.devices import work_as
 from tests.support.models.toy import (
     HEAD_SIZE,
     KEY_HEADS,
@@ -109,7 +110,7 @@ def test_looking_less_often_for_ended_answers_changes_none(
 ) -> None:
     """As on a GPU."""
     expected = answers(llama, trace)
-    monkeypatch.setitem(engine.LOOK_EVERY, "cpu", every)
+    work_as(monkeypatch, look_every=every)
     assert answers(llama, trace) == expected
 
 
@@ -133,7 +134,7 @@ def test_attention_of_questions_by_hand(
     llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, padding: int
 ) -> None:
     """A place sees what its branch keeps in that head and layer, its own question up to itself, and nothing else."""
-    monkeypatch.setitem(PADDING, "cpu", padding)
+    work_as(monkeypatch, padding_bytes=padding)
     torch.manual_seed(0)
     groups, skipped = QUERY_HEADS // KEY_HEADS, set()
     for of_bundle in waves([trace], STEPS, PLENTY)[0]:

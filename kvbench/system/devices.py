@@ -1,0 +1,99 @@
+"""Holds what differs by the kind of device: one table, each value of which is run on a CPU too.
+
+Results never depend on it.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class DeviceKind:
+    """Says how the engine works on one kind of device."""
+
+    # Steps between two looks for answers that have ended: on a GPU each look waits for all the work so far.
+    look_every: int
+    # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.
+    padding_bytes: int
+    kv_share: float  # of the free memory, for live keys and values where nobody says: others use the machine too
+    raises_out_of_memory: bool  # an allocation that does not fit raises; on the host the kernel kills the process
+    synchronize: Callable[[torch.device], None]  # waits until all work is done
+    free_bytes: Callable[[torch.device], int] | None  # of the device; None: what the host has free
+    empty_cache: Callable[[], None]  # gives memory back that was freed
+    mark: Callable[[torch.device], Any]  # notes a time in the device's own order of work, without waiting for it
+    seconds_between: Callable[[Any, Any], float]  # of two marks; waits until the later one is reached
+
+
+def _nothing(*_: object) -> None:
+    """Does nothing: the host works in order, and frees at once."""
+
+
+def _record_event(device: torch.device) -> torch.cuda.Event:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def _seconds_between_events(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
+    end.synchronize()
+    return start.elapsed_time(end) / 1000
+
+
+DEVICE_KINDS: Mapping[str, DeviceKind] = {
+    "cpu": DeviceKind(
+        look_every=1,
+        padding_bytes=2 * 10**6,
+        kv_share=0.25,
+        raises_out_of_memory=False,
+        synchronize=_nothing,
+        free_bytes=None,
+        empty_cache=_nothing,
+        mark=lambda _: time.perf_counter(),
+        seconds_between=lambda start, end: float(end - start),
+    ),
+    # torch.cuda is looked up when it is used: a build without it has the module and none of its library.
+    "cuda": DeviceKind(
+        look_every=8,
+        padding_bytes=2 * 10**8,
+        kv_share=0.5,
+        raises_out_of_memory=True,
+        synchronize=lambda device: torch.cuda.synchronize(device),
+        free_bytes=lambda device: int(torch.cuda.mem_get_info(device)[0]),
+        empty_cache=lambda: torch.cuda.empty_cache(),
+        mark=_record_event,
+        seconds_between=_seconds_between_events,
+    ),
+}
+
+
+def kind_of(device: torch.device) -> DeviceKind:
+    return DEVICE_KINDS[device.type]
+
+
+@dataclass
+class Span:
+    """Measures a stretch of work on a device without waiting for it."""
+
+    device: torch.device
+    host_seconds: float = 0.0  # that the host took to order the work, known at once
+    _marks: list[Any] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Returns the time that the device took; waits until the stretch is done."""
+        return kind_of(self.device).seconds_between(*self._marks) if self._marks else 0.0
+
+
+@contextmanager
+def measuring(device: torch.device) -> Iterator[Span]:
+    """Yields a span of the work in the body, which has its times once the body has ended without an error."""
+    kind, span = kind_of(device), Span(device)
+    start, started = kind.mark(device), time.perf_counter()
+    yield span
+    span.host_seconds = time.perf_counter() - started
+    span._marks = [start, kind.mark(device)]
