@@ -5,11 +5,13 @@ import math
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare, kstest, norm
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from policies.faults import counter_based
 from policies.faults.counter_based import QUANTILES, WORDS_AT_ONCE, Distribution, numbers_of
@@ -90,6 +92,31 @@ def test_numbers_do_not_depend_on_how_many_are_drawn_at_once(words: int, monkeyp
     for kind, numbers in expected.items():
         assert torch.equal(numbers_of(kind, KEY, counters, 9), numbers)
         assert torch.equal(numbers_of(kind, KEY, counters[20:23], 4), numbers[20:23, :4])
+
+
+class Sizes(TorchDispatchMode):
+    """Notes how many bytes each tensor has that an operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes: list[int] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tensor = func(*args, **(kwargs or {}))
+        self.bytes.append(tensor.nbytes)
+        return tensor
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "normal"])
+def test_all_but_the_numbers_are_small(distribution: Distribution, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer of a long context has 33 million numbers: words of 64 bits for all of them would be 134 MB each."""
+    monkeypatch.setitem(WORDS_AT_ONCE, "cpu", 128)
+    numbers_of(distribution, KEY, torch.arange(1), 1)  # makes the quantiles, which stay
+    with Sizes() as sizes:
+        numbers = numbers_of(distribution, KEY, torch.arange(200), 64)
+    largest = sorted(sizes.bytes)
+    assert largest[-1] == numbers.nbytes == 200 * 64 * 4
+    assert largest[-2] <= 200 * 8  # a seed for each counter; a block has 128 words of 8 bytes
 
 
 @pytest.mark.parametrize("channels", [(), (6,)])
