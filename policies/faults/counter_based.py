@@ -35,7 +35,7 @@ def numbers_of(distribution: Distribution, key: str, counters: "torch.Tensor", s
     first, second = (int.from_bytes(part, "big", signed=True) for part in (digest[:8], digest[8:16]))
     seeds = _mixed(counters * _signed(GOLDEN) + first) ^ second
     steps = torch.arange(1, words + 1, device=device) * _signed(GOLDEN)
-    numbers = torch.empty(len(counters), size, device=device)
+    numbers = torch.empty(len(counters), size, dtype=torch.float32, device=device)
     at_once = max(1, WORDS_AT_ONCE[device.type] // max(1, words))
     for start in range(0, len(counters), at_once):
         block = slice(start, start + at_once)

@@ -98,7 +98,7 @@ class Site:
             alike[f"{situation.seed}/{situation.example_id}/{what}"].append(number)
         if len(alike) == 1:
             return draw(distribution, next(iter(alike)), positions, self.rows.end, *channels)
-        drawn = torch.empty(*positions.shape, *channels, device=positions.device)
+        drawn = torch.empty(*positions.shape, *channels, dtype=torch.float32, device=positions.device)
         for key, numbers in alike.items():
             drawn[numbers] = draw(distribution, key, positions[numbers], self.rows.end, *channels)
         return drawn

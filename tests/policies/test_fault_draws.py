@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from statistics import NormalDist
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -87,7 +87,8 @@ def test_numbers_never_drift() -> None:
 @pytest.mark.parametrize("words", [1, 3, WORDS_AT_ONCE["cuda"]])
 def test_numbers_do_not_depend_on_how_many_are_drawn_at_once(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
     counters = torch.arange(50) * 7
-    expected = {kind: numbers_of(kind, KEY, counters, 9) for kind in ("uniform", "normal")}
+    kinds: tuple[Distribution, ...] = get_args(Distribution)
+    expected = {kind: numbers_of(kind, KEY, counters, 9) for kind in kinds}
     monkeypatch.setitem(WORDS_AT_ONCE, "cpu", words)
     for kind, numbers in expected.items():
         assert torch.equal(numbers_of(kind, KEY, counters, 9), numbers)
