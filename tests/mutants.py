@@ -65,6 +65,19 @@ MUTANTS = (
         "        return LayerCache(keep, int(keep.sum()))\n    ",
         "tests/engine/treat/test_keep.py::test_masked_rows_are_not_read_but_held",
     ),
+    # What a fault draws.
+    Mutant(
+        "policies/faults/fault.py",
+        "torch.arange(end, device=device) * HEADS + head",
+        "torch.arange(end, device=device) + head",
+        "tests/policies/test_fault_draws.py::test_a_place_has_the_same_numbers_alone_in_a_batch_and_behind_a_press",
+    ),
+    Mutant(
+        "policies/faults/counter_based.py",
+        "    shifted &= 2 ** (64 - shift) - 1\n",
+        "",
+        "tests/policies/test_fault_draws.py::test_numbers_are_those_of_plain_python",
+    ),
     # What a branch reads while its answers are decoded.
     Mutant(
         f"{ENGINE}/decode/bundle.py",

@@ -1,16 +1,17 @@
 """A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what a kind declares."""
 
-import hashlib
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
-from policies.declaration.lazy import np, torch
+from policies.declaration.lazy import torch
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
+from policies.faults.counter_based import Distribution, numbers_of
 from policies.faults.options import FIRST, FaultOptions
 from policies.quantisation.window import QuantisedRows
 
@@ -18,39 +19,45 @@ BEFORE_THE_QUESTION = 0
 # The papers that the kinds are from.
 MORE_ROBUST = "KV Cache is More Robust Than You Think"
 EFFECT_OF_ERROR = "Effect of KV Cache Error on Inference Accuracy"
-Distribution = Literal["uniform", "normal"]
-REMEMBERED = 2**18  # numbers: so many and fewer are kept for other rates and kinds, which draw the same
+HEADS = 2**16  # more than a layer has
 
 
-def draw(distribution: Distribution, key: str, positions: "torch.Tensor", *channels: int) -> "torch.Tensor":
-    """Returns the numbers of some places, float32, on [0, 1) or of mean 0 and spread 1.
+def draw(distribution: Distribution, key: str, positions: "torch.Tensor", end: int, *channels: int) -> "torch.Tensor":
+    """Returns the numbers of some places, float32, on [0, 1) or of mean 0 and spread 1, on the device of the positions.
 
     The numbers of a place follow from the seed of the draw, example, layer, tensor, step, token, head and channel. So a
-    fault is the same alone and in a batch, hits the same rows behind a press that evicts others, and hits at a higher
-    rate what it hits at a lower one.
+    fault is the same alone and in a batch and on every device, hits the same rows behind a press that evicts others,
+    and hits at a higher rate what it hits at a lower one.
 
     ``key`` names all but token, head and channel. ``positions``: int64 (..., heads, rows), the tokens of the places;
-    what is drawn for a negative one means nothing. Returns (..., heads, rows, *channels).
+    what is drawn for a negative one means nothing. ``end``: a position behind all of these. Returns (..., heads, rows,
+    *channels).
     """
-    positions = positions.clamp(min=0)
-    heads, tokens = positions.shape[-2], int(positions.max()) + 1 if positions.numel() else 0
-    of_token = heads * int(np.prod(channels, dtype=np.int64))
-    numbers = (_remembered if tokens * of_token <= REMEMBERED else _drawn)(distribution, key, tokens * of_token)
-    by_place = torch.from_numpy(numbers).view(tokens * heads, *channels).to(positions.device)
-    places = positions * heads + torch.arange(heads, device=positions.device)[:, None]
-    return by_place.index_select(0, places.flatten()).view(*positions.shape, *channels)
+    device, heads, size = positions.device, positions.shape[-2], math.prod(channels)
+    tokens, head = positions.clamp(min=0), torch.arange(heads, device=device)[:, None]
+    if positions.numel() <= heads * end:
+        places = tokens * HEADS + head
+        return numbers_of(distribution, key, places.flatten(), size).view(*positions.shape, *channels)
+    # Several answers hold the same tokens: what is drawn once for each token costs less than a number for every row.
+    every_place = torch.arange(end, device=device) * HEADS + head
+    numbers = numbers_of(distribution, key, every_place.flatten(), size)
+    return numbers.index_select(0, (head * end + tokens).flatten()).view(*positions.shape, *channels)
 
 
-def _drawn(distribution: Distribution, key: str, count: int) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
-    """Draws the first numbers of a key from a counter-based generator. Fewer are the beginning of more."""
-    digest = hashlib.sha256(f"{distribution}/{key}".encode()).digest()
-    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "big")))
-    if distribution == "uniform":
-        return generator.random(count, dtype=np.float32)
-    return generator.standard_normal(count, dtype=np.float32)
+@dataclass(frozen=True)
+class Rows:
+    """Tells which tokens the rows of a layer hold."""
 
+    tokens: "torch.Tensor"  # as :meth:`CacheRows.tokens` gives them
+    end: int  # behind all tokens, and no smaller than the number of rows
 
-_remembered = lru_cache(maxsize=256)(_drawn)
+    @cached_property
+    def positions(self) -> "torch.Tensor":
+        """Returns the tokens of the rows, int64 (answers, num_kv_heads, rows). A row that is no single token is told by
+        its place among those of the answer."""
+        first = (self.tokens == ABSENT).all(1).sum(-1)[:, None, None]
+        places = torch.arange(self.tokens.shape[2], device=self.tokens.device) - first
+        return torch.where(self.tokens < 0, places, self.tokens)
 
 
 @dataclass(frozen=True)
@@ -62,25 +69,15 @@ class Site:
     layer: int
     tensor: States
     step: int  # 0 before the question is read, 1 before the first token of the answer is, and so on
-    tokens: "torch.Tensor"  # of the rows, as :meth:`CacheRows.tokens` gives them
+    rows: Rows
     states: "torch.Tensor"  # as they are: (answers, num_kv_heads, rows, head_dim)
     rates: "torch.Tensor"  # the share of the units that are hit, float64 (answers, 1, 1, 1)
     codeword_bits: int | None = None  # the states are codewords, of so many bits
 
     @cached_property
-    def positions(self) -> "torch.Tensor":
-        """Returns the tokens of the rows, int64 (answers, num_kv_heads, rows). A row that is no single token is told by
-        its place among those of the answer."""
-        if not bool((self.tokens < 0).any()):
-            return self.tokens
-        first = (self.tokens == ABSENT).all(1).sum(-1)[:, None, None]
-        places = torch.arange(self.tokens.shape[2], device=self.tokens.device) - first
-        return torch.where(self.tokens < 0, places, self.tokens)
-
-    @cached_property
     def mean_and_spread(self) -> "tuple[torch.Tensor, torch.Tensor]":
         """Returns mean and standard deviation over the rows that are there of an answer: (answers, 1, 1, 1) each."""
-        present = (self.tokens != ABSENT)[..., None]
+        present = (self.rows.tokens != ABSENT)[..., None]
         dims, size = (1, 2, 3), self.states.shape[-1]
         count = present.sum(dims, keepdim=True).double() * size
         states = self.states.double().masked_fill(~present, 0.0)
@@ -90,7 +87,7 @@ class Site:
 
     def draw(self, distribution: Distribution, what: str, *channels: int) -> "torch.Tensor":
         """Draws a number for each row, or each channel of it, for one use: (answers, num_kv_heads, rows, *channels)."""
-        return self.draw_at(self.positions, distribution, f"{self.layer}/{self.step}/{what}", *channels)
+        return self.draw_at(self.rows.positions, distribution, f"{self.layer}/{self.step}/{what}", *channels)
 
     def draw_at(
         self, positions: "torch.Tensor", distribution: Distribution, what: str, *channels: int
@@ -100,10 +97,10 @@ class Site:
         for number, situation in enumerate(self.situations):
             alike[f"{situation.seed}/{situation.example_id}/{what}"].append(number)
         if len(alike) == 1:
-            return draw(distribution, next(iter(alike)), positions, *channels)
-        drawn = torch.empty(*positions.shape, *channels, device=positions.device)
+            return draw(distribution, next(iter(alike)), positions, self.rows.end, *channels)
+        drawn = torch.empty(*positions.shape, *channels, dtype=torch.float32, device=positions.device)
         for key, numbers in alike.items():
-            drawn[numbers] = draw(distribution, key, positions[numbers], *channels)
+            drawn[numbers] = draw(distribution, key, positions[numbers], self.rows.end, *channels)
         return drawn
 
     def draw_like(self, distribution: Distribution) -> "torch.Tensor":
@@ -138,6 +135,8 @@ class FaultTreatment:
     _clean: "dict[tuple[int, States], Clean]" = field(default_factory=dict)
     _codewords: QuantisedRows | None = None  # whose codewords it damages instead of the rows that are read
     _codeword_bits: Mapping[States, int] = field(default_factory=dict)
+    # Which tokens of the context it is aimed at, bool (answers, tokens), by the device that it was moved to.
+    _targets: "dict[torch.device, torch.Tensor]" = field(default_factory=dict)
 
     def act_on(self, codewords: QuantisedRows, bits: Mapping[States, int]) -> None:
         """Is called before the prefill is treated. ``bits``: of a codeword, by tensor."""
@@ -158,15 +157,15 @@ class FaultTreatment:
     ) -> "tuple[torch.Tensor, torch.Tensor]":
         """Returns what is written instead of the keys and values of new tokens, shape (num_kv_heads, tokens, head_dim)
         each, in one of so many layers. ``first``: the position of the first one."""
-        if layer not in self.options.layers_of(layers):
+        if layer not in self.options.layers_of(layers) or not any(self._shares([0])):
             return keys, values
-        tokens = (first + torch.arange(keys.shape[1], device=keys.device)).expand(1, len(keys), -1)
+        end = first + keys.shape[1]
+        rows = Rows(torch.arange(first, end, device=keys.device).expand(1, len(keys), -1), end)
         states: dict[States, torch.Tensor] = {"keys": keys, "values": values}
         for tensor in TENSORS[self.options.tensor]:
-            site = self._site([0], layer, tensor, BEFORE_THE_QUESTION, tokens, states[tensor][None])
-            hit = self._hit(site)
-            if bool(hit.any()):
-                states[tensor] = torch.where(hit, self._damaged(site, hit), site.states)[0]
+            site = self._site([0], layer, tensor, BEFORE_THE_QUESTION, rows, states[tensor][None])
+            hit = self._hit(site, [0])
+            states[tensor] = torch.where(hit, self._damaged(site, hit), site.states)[0]
         return states["keys"], states["values"]
 
     def _act(self, cache: CacheRows, step: int) -> None:
@@ -177,18 +176,33 @@ class FaultTreatment:
             return
         if self.options.phase == "resident" and step != BEFORE_THE_QUESTION:
             return
+        if not any(self._shares(cache.answers)):
+            return
+        end = self._end(cache)
         for layer in self.options.layers_of(cache.layers):
-            tokens = cache.tokens(layer)
+            rows = Rows(cache.tokens(layer), end)
             for tensor in TENSORS[self.options.tensor]:
                 states = getattr(cache, tensor)(layer)
-                site = self._site(cache.answers, layer, tensor, step, tokens, states)
-                hit = self._hit(site)
-                rows = hit.any(-1)
-                if not bool(rows.any()):
-                    continue
+                site = self._site(cache.answers, layer, tensor, step, rows, states)
+                hit = self._hit(site, cache.answers)
                 if self.options.persistence == "transient":
                     self._clean[layer, tensor] = Clean(tuple(cache.answers), cache.lengths(layer), states)
-                cache.write(layer, rows=rows, **{tensor: self._damaged(site, hit)})
+                # Not asked whether any is hit: that would wait for the device, in each layer and for each tensor.
+                cache.write(layer, rows=hit.any(-1), **{tensor: self._damaged(site, hit)})
+
+    def _end(self, cache: CacheRows) -> int:
+        """Returns a position behind the tokens of all rows, with one wait for the device in a step."""
+        tokens = [cache.tokens(layer) for layer in self.options.layers_of(cache.layers)]
+        newest = [rows.amax() for rows in tokens if rows.numel()]
+        if not newest:
+            return 0
+        last = torch.stack([token.to(newest[0].device) for token in newest]).amax()
+        return max(int(last) + 1, *(rows.shape[2] for rows in tokens))
+
+    def _shares(self, answers: Sequence[int]) -> list[float]:
+        """Lists the share of the units that is hit, by answer."""
+        rate = self.options.rate
+        return [self.situations[answer].level.value if rate is None else rate for answer in answers]
 
     def _site(
         self,
@@ -196,14 +210,13 @@ class FaultTreatment:
         layer: int,
         tensor: States,
         step: int,
-        tokens: "torch.Tensor",
+        rows: Rows,
         states: "torch.Tensor",
     ) -> Site:
         situations = [self.situations[answer] for answer in answers]
-        shares = [one.level.value if self.options.rate is None else self.options.rate for one in situations]
-        rates = torch.tensor(shares, dtype=torch.float64, device=states.device)
+        rates = torch.tensor(self._shares(answers), dtype=torch.float64, device=states.device)
         bits = self._codeword_bits.get(tensor)
-        return Site(situations, self.options, layer, tensor, step, tokens, states, rates.view(-1, 1, 1, 1), bits)
+        return Site(situations, self.options, layer, tensor, step, rows, states, rates.view(-1, 1, 1, 1), bits)
 
     def _damaged(self, site: Site, hit: "torch.Tensor") -> "torch.Tensor":
         """Returns the rows with what is hit of them. Where whole rows are hit, others mean nothing."""
@@ -219,27 +232,39 @@ class FaultTreatment:
             cache.write(layer, **{tensor: clean.over(states, cache.answers, cache.lengths(layer))})
         self._clean.clear()
 
-    def _hit(self, site: Site) -> "torch.Tensor":
+    def _hit(self, site: Site, answers: Sequence[int]) -> "torch.Tensor":
         """Tells which values are hit: bool (answers, num_kv_heads, rows, 1 or head_dim)."""
-        options, (answers, heads, _, size) = self.options, site.states.shape
-        rates = site.rates.float()
+        options, (count, heads, _, size) = self.options, site.states.shape
+        positions, rates = site.rows.positions, site.rates.float()
         if self.fault.hits_all or options.unit == "bit":
-            hit = (rates > 0).expand(*site.positions.shape, 1)
+            hit = (rates > 0).expand(*positions.shape, 1)
         elif options.unit == "token":
             # One number for a token, in whatever place of a head it stands: heads may keep different tokens.
-            drawn = site.draw_at(site.positions.reshape(answers, 1, -1), "uniform", f"{site.step}/tokens")
-            hit = drawn.view(answers, heads, -1, 1) < rates
+            drawn = site.draw_at(positions.reshape(count, 1, -1), "uniform", f"{site.step}/tokens")
+            hit = drawn.view(count, heads, -1, 1) < rates
         elif options.unit == "row":
             hit = site.draw("uniform", "rows")[..., None] < rates
         else:
             hit = site.draw("uniform", f"values of {site.tensor}", size) < rates
         if options.tokens != "all":
-            hit = hit & aimed_at(options.tokens, site.situations, site.positions)[..., None]
+            hit = hit & self._aimed_at(answers, positions)[..., None]
         if len(chosen := options.heads_of(heads)) < heads:
             of_heads = torch.zeros(heads, dtype=torch.bool, device=hit.device)
             of_heads[list(chosen)] = True
             hit = hit & of_heads[:, None, None]
         return hit
+
+    def _aimed_at(self, answers: Sequence[int], positions: "torch.Tensor") -> "torch.Tensor":
+        """Tells which rows of the answers hold tokens that it is aimed at: bool, of the shape of ``positions``."""
+        if first := FIRST.fullmatch(self.options.tokens):
+            return positions < int(first[1])
+        if (device := positions.device) not in self._targets:
+            masks = torch.stack([_tokens_of(self.options.tokens, situation) for situation in self.situations])
+            self._targets[device] = masks.to(device)
+        targets = self._targets[device][list(answers)]
+        index = positions.clamp(0, targets.shape[1] - 1).flatten(1)
+        hit: torch.Tensor = targets.gather(1, index).view_as(positions)
+        return hit & (positions < targets.shape[1])
 
 
 @dataclass(frozen=True)
@@ -265,16 +290,6 @@ class Clean:
         return torch.where(known[:, None, :, None], self.states[left].gather(2, index), states)
 
 
-def aimed_at(tokens: str, situations: Sequence[Situation], positions: "torch.Tensor") -> "torch.Tensor":
-    """Tells which rows hold tokens that a fault is aimed at: bool, of the shape of ``positions``."""
-    if first := FIRST.fullmatch(tokens):
-        return positions < int(first[1])
-    masks = torch.stack([_tokens_of(tokens, situation) for situation in situations]).to(positions.device)
-    index = positions.clamp(0, masks.shape[1] - 1).flatten(1)
-    hit: torch.Tensor = masks.gather(1, index).view_as(positions)
-    return hit & (positions < masks.shape[1])
-
-
 def _tokens_of(tokens: str, situation: Situation) -> "torch.Tensor":
     """Tells which tokens of the context are evidence, answer, other than evidence, or as many random ones: bool."""
     evidence, answer = torch.zeros(2, situation.context_length, dtype=torch.bool).unbind()
@@ -283,8 +298,8 @@ def _tokens_of(tokens: str, situation: Situation) -> "torch.Tensor":
     if tokens != "random":
         return {"evidence": evidence, "answer": answer, "other": ~evidence}[tokens]
     every = torch.arange(situation.context_length)[None]
-    order = draw("uniform", f"{situation.seed}/{situation.example_id}/as many", every)[0]
+    order = draw("uniform", f"{situation.seed}/{situation.example_id}/as many", every, situation.context_length)[0]
     order[evidence] = 2.0
     drawn = torch.zeros_like(evidence)
-    drawn[order.argsort()[: len(situation.evidence_tokens)]] = True
+    drawn[order.argsort(stable=True)[: len(situation.evidence_tokens)]] = True
     return drawn & ~evidence

@@ -71,7 +71,7 @@ def _matched(site: Site) -> "torch.Tensor":
 def _of_another_context(site: Site) -> "torch.Tensor":
     """Gives each row that of the same layer, head and position in the donor; behind its end a donor begins again."""
     rows = []
-    for situation, positions in zip(site.situations, site.positions, strict=True):
+    for situation, positions in zip(site.situations, site.rows.positions, strict=True):
         if situation.donor is None:
             raise PolicyError("distractor needs the rows of another context, and there is none here")
         donor: torch.Tensor = getattr(situation.donor(), site.tensor)[site.layer].to(site.states.device)
@@ -89,7 +89,7 @@ def _stale(site: Site) -> "torch.Tensor":
     page, rows = site.options.page, site.states.shape[2]
     before = torch.zeros_like(site.states)
     if page < rows:
-        there = (site.tokens[..., : rows - page] != ABSENT)[..., None]
+        there = (site.rows.tokens[..., : rows - page] != ABSENT)[..., None]
         before[:, :, page:] = torch.where(there, site.states[:, :, : rows - page], 0.0)
     return before
 

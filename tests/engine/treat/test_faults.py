@@ -17,7 +17,7 @@ from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Policy, Situation
-from policies.faults.fault import Fault, FaultTreatment, Site
+from policies.faults.fault import Fault, FaultTreatment, Rows, Site
 from policies.faults.options import FaultOptions
 from policies.faults.registry import FAULTS
 from policies.faults.registry import KINDS as FAULT_KINDS
@@ -243,9 +243,9 @@ def test_bits_of_every_dtype_flip_alone() -> None:
         situation = Situation(0.0, 8, 0, "", level=Level("rate", 1.0))
         for bits, mask in (("sign", 0), ("[0]", 1), (f"{exponent}", 2**exponent)):
             _, options = parsed(f"bitflip(bits={bits})")
-            tokens = torch.arange(8).expand(1, 2, -1)
+            rows = Rows(torch.arange(8).expand(1, 2, -1), 8)
             flipped = FAULT_KINDS["bitflip"].corrupt(
-                Site([situation], options, 0, "keys", 0, tokens, states, torch.ones(1, 1, 1, 1))
+                Site([situation], options, 0, "keys", 0, rows, states, torch.ones(1, 1, 1, 1))
             )
             if bits == "sign":
                 assert torch.equal(flipped, -states)
