@@ -101,7 +101,8 @@ class _Measurement:
     @property
     def written(self) -> Sequence[int]:
         """Returns the tokens that both paths stand behind in that walk."""
-        return _plan(self.answer).given or self.greedy.tokens
+        tokens: Sequence[int] = _plan(self.answer).given or self.greedy.tokens
+        return tokens
 
     def pairs(self) -> Iterator[NumericsPair]:
         """Compares both paths in every way to choose."""

@@ -45,7 +45,8 @@ def test_a_torch_without_onednn_computes_in_16_bits() -> None:
 
 def looked_up_at_import(source: str) -> list[str]:
     """Lists the attributes of such parts of torch that a module looks up outside of functions."""
-    chains, waiting = [], [*ast.parse(source).body]
+    chains: list[str] = []
+    waiting: list[ast.AST] = [*ast.parse(source).body]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(
