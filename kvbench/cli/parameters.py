@@ -78,6 +78,8 @@ AnswerPrefix = Annotated[Literal["auto", "on", "off"], Option(help=PREFIX_HELP)]
 DTYPES_HELP = "Of --suite numerics: fp64, fp32, bf16, fp16; comma-separated. Default: all but fp64."
 Dtypes = Annotated[Text, Option(help=DTYPES_HELP)]
 Sampling = Annotated[Text, Option(help="Of --suite numerics: greedy, top_k, top_p; comma-separated. Default: all.")]
+OBSERVE_HELP = "Of the first contexts of each task: attention, states, routes; comma-separated."
+Observe = Annotated[Text, Option(help=OBSERVE_HELP)]
 Compress = Annotated[Literal["context", "system"] | None, Option(help="Any context, or only system prompts.")]
 RunName = Annotated[Text, Option(help="Name of the run. Default: made from its identity.")]
 EXECUTOR_HELP = "Processes of this machine, or workers of a Ray cluster."

@@ -9,7 +9,10 @@ from datasets_gen import unknown_name
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.estimate import plan as plans
+from kvbench.estimate.decoder import DecoderShape, shape_of
+from kvbench.estimate.machines import MACHINES, THIS
 from kvbench.experiments.build_grid import check_job
+from kvbench.experiments.suites import dtype_of
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
@@ -18,6 +21,7 @@ from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
 
 precision = LazyModule("kvbench.models.precision")
+torch = LazyModule("torch")
 
 
 def command(
@@ -41,30 +45,43 @@ def command(
     bits: options.Bits = None,
     repeats: options.Repeats = None,
     mode: options.Mode = "agnostic",
-    machine: Annotated[str, typer.Option(help=f"{', '.join(plans.MACHINES)}, or {plans.THIS}, measured.")] = "h100",
+    max_new_tokens: options.MaxNewTokens = None,
+    dtype: options.Dtype = "auto",
+    dtypes: options.Dtypes = None,
+    sampling: options.Sampling = None,
+    observe: options.Observe = None,
+    machine: Annotated[str, typer.Option(help=f"{', '.join(MACHINES)}, or {THIS}, measured.")] = "h100",
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
     tokens = tokens_of_run(context_tokens, suite, tasks)
     job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": None})
     model_source(model)
-    check_job(job)
-    if machine not in (known := (*plans.MACHINES, plans.THIS)):
+    grid = check_job(job)
+    if machine not in (known := (*MACHINES, THIS)):
         raise KVBenchError(unknown_name("machine", machine, known))
-    size = precision.faster_dtype().itemsize if machine == plans.THIS else 2  # bytes of a number, as in run
     given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
     missing = [option for option, value in given.items() if value is None]
-    if len(missing) == len(given):
-        shape = plans.shape_of(model, size)
+    is_named = len(missing) == len(given)
+    numbers = _dtype(job, machine, model if is_named else "")
+    if is_named:
+        shape = shape_of(model, numbers)
     elif layers is None or heads is None or key_heads is None or parameters is None:
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     elif not 0 < parameters < inf:
         raise KVBenchError(f"--parameters is more than 0 billion, not {parameters:g}")
     else:
         name, count = f"{parameters:g} B, {layers} layers", int(parameters * 1e9)
-        shape = plans.DecoderShape(name, layers, heads, key_heads, head_size, count, size)
-    on = plans.this_machine(shape.heads * shape.head_size, size) if machine == plans.THIS else plans.MACHINES[machine]
+        shape = DecoderShape(name, layers, heads, key_heads, head_size, count, numbers)
+    on = plans.machine_of_run(grid, shape.heads * shape.head_size, numbers) if machine == THIS else MACHINES[machine]
     plan = plans.plan_of(job, shape, tokens, on)
     figures = ResultTable(
         "figures", [Column("what"), Column("how much", of_sentences=True)], plans.rows_of(plan), headed=False
     )
     return Result([figures], notes=plans.assumptions(plan))
+
+
+def _dtype(job: Job, machine: str, model: str) -> str:
+    """Names the dtype in which ``run`` loads the model there."""
+    device = torch.device("cpu" if machine == THIS else "cuda")
+    dtype = precision.choose_dtype(dtype_of(job.dtype, job.suite), device, model)
+    return str(dtype).removeprefix("torch.")

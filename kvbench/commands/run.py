@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,7 +13,6 @@ from kvbench.engine.options import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import AUTO, check_name
 from kvbench.prompts.context_length import tokens_of_run
-from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import RUN_FILE, Job, read_run_file
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -34,8 +33,6 @@ runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
 tables = LazyModule("leaderboards.terminal.table")
-
-OBSERVE_HELP = f"Of the first {SAMPLE} contexts of each task: attention, states, routes; comma-separated."
 
 
 def command(
@@ -65,7 +62,7 @@ def command(
     seed: options.Seed = 0,
     mode: options.Mode = "agnostic",
     compress: options.Compress = None,
-    observe: Annotated[str | None, typer.Option(help=OBSERVE_HELP)] = None,
+    observe: options.Observe = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     device_map: options.DeviceMap = None,

@@ -1,35 +1,30 @@
 """States what a run would cost: tokens times the speed of a machine, bytes, and the contexts that show a difference."""
 
-import json
-import os
-import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
-from pathlib import Path
-from statistics import mean, median
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from statistics import mean
+from typing import TYPE_CHECKING
 
-from datasets_gen import Task
+from kvbench.engine.options import NumericsOptions
+from kvbench.estimate import studies
+from kvbench.estimate.decoder import DecoderShape, shape_of_network
+from kvbench.estimate.loads import PRESSES, Load, PressCost, load_of
+from kvbench.estimate.machines import MACHINES, TABLE, Machine, this_machine
+from kvbench.estimate.studies import EDGES, Passes, StudyPart
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.grid import Grid
-from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Tokens, check_takes_length, count_by, tokens_of
+from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import Job
-from kvbench.system.errors import KVBenchError, first_line
-from kvbench.system.hub import look_for_hub
-from kvbench.system.process import processor_name
+from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
 from leaderboards.statistics.significance import clusters_to_detect, smallest_detectable, usual_spread
-from leaderboards.statistics.text import count_text
-from policies import LazyModule, Policy
+from policies import LazyModule
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
     from kvbench.models.load import LoadedModel
 
 # They need torch, which a mistyped name of a machine does not wait for.
@@ -37,219 +32,12 @@ columns = LazyModule("kvbench.engine.decode.columns")
 execute = LazyModule("kvbench.run.execute")
 local = LazyModule("kvbench.run.local")
 models = LazyModule("kvbench.models.load")
-precision = LazyModule("kvbench.models.precision")
-pretrained = LazyModule("kvbench.models.pretrained")
-prompt = LazyModule("kvbench.prompts.prompt")
 torch = LazyModule("torch")
-transformers = LazyModule("transformers")
 
-# The costs of presses and the bytes of a store were measured by ``plan --measure`` of revision c6c70ae.
-TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "constants.json").read_text(encoding="utf-8"))
-COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
-LAYER_SECONDS = 0.3e-3  # of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed
 USABLE = 0.9  # of the memory
-THIS = "this"
-ROWS, FEW_ROWS = 256, 8  # of the measured products: of a prefill, and of decoding, which reads many weights for little
-CALLS = 60  # operations of a layer in a pass, each of which costs a call however little it computes
-LARGE = 2**24  # numbers, more than caches hold
-QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow that much at four times the length
-CONTEXTS_READ = 3  # of each generated task, to count their tokens and questions
-FILE_READ = 100  # of a file
-BEHIND = 12  # tokens that an answer has behind its gold where it ends with its sentence or line: fewer, or all it may
-QUIET = 0.9  # of the processor's time that a process gets where nothing else works
 SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
 PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
-STUDIED = (2.5, 8.0)  # times its answers alone: what runs with tables of studies took, as docs/performance.md has them
 POINTS = 5  # of right answers: a difference that many ask for
-
-
-@dataclass(frozen=True)
-class Machine:
-    """One device, with what of its speed a run reaches."""
-
-    name: str
-    flops: float  # operations a second
-    bandwidth: float  # bytes of weights and cache a second
-    memory: float  # bytes
-    source: str  # where the figures are from
-    layer_seconds: float = 0.0  # that a layer takes in a pass, however little it computes
-    copied: float | None = None  # bytes a second, where copies are faster than products of few rows read
-
-    def seconds(self, operations: float, read: float, layers: float) -> float:
-        """Returns the time of work that its operations or the bytes it reads bound, and of the calls of its layers."""
-        return max(operations / self.flops, read / self.bandwidth) + layers * self.layer_seconds
-
-
-BY_DATA_SHEET = (
-    f"a projection: {COMPUTE_SHARE:.0%} of the operations and {READING_SHARE:.0%} of the bytes a second of the data "
-    "sheet are assumed to be reached; not measured on such a GPU"
-)
-MACHINES: Mapping[str, Machine] = {
-    name: Machine(name, flops * COMPUTE_SHARE, bandwidth * READING_SHARE, memory, BY_DATA_SHEET, LAYER_SECONDS)
-    for name, (flops, bandwidth, memory) in TABLE["machines"].items()
-}
-
-
-def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
-    """Measures in a second what products of a model's width, copies and calls take here: their processor time, and the
-    share of the processor that this process gets. By the clock a busy machine would seem ten times as slow as it is."""
-    spent, started = precision.processor_seconds(), time.perf_counter()  # the first imports what it is in
-    dtype = torch.float32 if bytes_per_number > 2 else torch.bfloat16
-    left, right = torch.ones(ROWS, hidden_size, dtype=dtype), torch.ones(4 * hidden_size, hidden_size, dtype=dtype)
-    weights = torch.ones(LARGE // hidden_size, hidden_size, dtype=dtype)
-    target, few = torch.empty_like(weights), torch.ones(FEW_ROWS)
-    call = precision.best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
-    product = precision.best_seconds(lambda: torch.nn.functional.linear(left, right))
-    reading = precision.best_seconds(lambda: torch.mm(left[:FEW_ROWS], weights.t()))
-    copying = precision.best_seconds(lambda: target.copy_(weights))
-    share = min(1.0, (precision.processor_seconds() - spent) / (time.perf_counter() - started))
-    return Machine(
-        THIS,
-        share * 2.0 * ROWS * hidden_size * 4 * hidden_size / product,
-        share * weights.nbytes / reading,
-        float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
-        f"measured now: {count_text(torch.get_num_threads(), 'thread')} of {processor_name()}"
-        + (f", of which other work leaves {share:.0%}" if share < QUIET else ""),
-        call / share,
-        share * 2 * weights.nbytes / copying,
-    )
-
-
-@dataclass(frozen=True)
-class DecoderShape:
-    """The numbers of a decoder that its cost depends on. Sliding layers count as full ones."""
-
-    name: str
-    layers: int
-    heads: int  # query heads of a layer
-    key_heads: int  # heads of a layer that have keys and values
-    head_size: int
-    parameters: int
-    bytes_per_number: int  # in weights and cache
-    places: int = sys.maxsize  # tokens that the model takes at most
-
-    def __post_init__(self) -> None:
-        for field, value in asdict(self).items():
-            if field != "name" and value < 1:
-                raise KVBenchError(f"a model has 1 or more {field.replace('_', ' ')}, not {value}")
-        models.check_heads(self.heads, self.key_heads)
-
-    @property
-    def weight_bytes(self) -> int:
-        return self.parameters * self.bytes_per_number
-
-    @property
-    def token_bytes(self) -> int:
-        """Returns the bytes of keys and values of one token."""
-        return 2 * self.layers * self.key_heads * self.head_size * self.bytes_per_number
-
-    def operations(self, tokens: float, pairs: float) -> float:
-        """Counts two operations for each parameter and token, and two products over all pairs of tokens."""
-        return 2.0 * self.parameters * tokens + 4.0 * self.layers * self.heads * self.head_size * pairs
-
-
-def shape_of(model: str, bytes_per_number: int) -> DecoderShape:
-    """Reads the configuration of a reference model, a folder or a hub model, without its weights."""
-    source = model_source(model)
-    try:
-        if not Path(source).exists():
-            look_for_hub()
-        config = pretrained.read_config(source)
-        models.check_architecture(model, config.architectures or [])
-        with torch.device("meta"):
-            network = transformers.AutoModelForCausalLM.from_config(config)
-    except KVBenchError:
-        raise
-    except Exception as error:  # the hub and damaged files raise anything
-        advice = "give --layers, --heads, --key-heads, --head-size and --parameters instead"
-        unread = f"the configuration of '{model}' cannot be read ({first_line(error)})"
-        raise KVBenchError(f"{unread}: {advice}") from error
-    return shape_of_network(model, network, bytes_per_number)
-
-
-def shape_of_network(name: str, network: "PreTrainedModel", bytes_per_number: int) -> DecoderShape:
-    text: Any = network.config.get_text_config()
-    heads = text.num_attention_heads
-    key_heads = getattr(text, "num_key_value_heads", None) or heads
-    sizes = text.num_hidden_layers, heads, key_heads, pretrained.head_size_of(text), network.num_parameters()
-    return DecoderShape(name, *sizes, bytes_per_number, models.longest_read(network))
-
-
-class PressCost(NamedTuple):
-    """The cost of a press. Its unit is a reading: the time in which the machine reads the context's cache once."""
-
-    short: float = 0.0  # readings to score a context of the shorter of two lengths
-    long: float = 0.0  # and of the longer
-    level: float = 0.0  # readings for each ratio
-    prefills: float = 0.0  # for each ratio, of a press with a prefill of its own
-
-    def readings(self, tokens: int, levels: int) -> float:
-        """Counts the readings of a context: to score it takes as many at any length, or as many as are in proportion to
-        the length if the press looks at all pairs of tokens."""
-        grows = self.long > QUADRATIC * max(self.short, 1e-9)
-        score = self.long * tokens / TABLE["lengths"][1] if grows else max(self.short, self.long)
-        return score + levels * self.level
-
-    @classmethod
-    def of(cls, policy: Policy) -> Self:
-        """Returns the cost of a policy's press: as it was measured, or the median of the presses of its kind."""
-        if policy.name in PRESSES:
-            return cls(*PRESSES[policy.name])
-        kind = [press for press in PRESSES.values() if (press[-1] > 0) == (policy.prefill == "private")]
-        return cls(*map(median, zip(*kind, strict=True)))
-
-
-PRESSES: Mapping[str, Sequence[float]] = TABLE["presses"]
-
-
-@dataclass(frozen=True)
-class Load:
-    """The counts of one task."""
-
-    task: str
-    contexts: int
-    tokens: int  # of a context
-    questions: float  # about a context
-    question_tokens: float  # of a question
-    answer_tokens: int  # of an answer: as long as the task allows, unless it ends with its sentence or line
-    gold_tokens: float  # of a right answer that are passed for its likelihood: all but the last
-    branches: Sequence[tuple[Policy, Sequence[float]]]  # each policy, and which share of a context each branch holds
-    prompts: float = 1.0  # of a context: one, or in mode aware one for each question
-
-    @property
-    def answers(self) -> float:
-        return self.contexts * self.questions * sum(len(shares) for _, shares in self.branches)
-
-
-def load_of(
-    grid: Grid, task: Task, contexts: int, tokens: int | None = None, *, tokenizer: "PreTrainedTokenizerBase"
-) -> Load:
-    """Reads a few contexts of a task with the model's tokenizer; ``tokens`` replaces the count of every context."""
-    mode = grid.setting.mode
-    # Contexts of a file differ in length and in questions as those of a generator do not.
-    examples = [grid.example(task, index) for index in range(min(contexts, task.most or CONTEXTS_READ, FILE_READ))]
-    prompts = [one for example in examples for one in prompt.build_prompts(tokenizer, task, example, mode)]
-    tokenized = [question for one in prompts for question in one.questions]
-    golds = mean(max(0, len(question.gold_ids) - 1) for question in tokenized)
-    # Where its sentence does not end an answer, a chat model writes on; the lines of a base model end.
-    ends_early = (task.begins_answers and task.answer_end == "sentence") or tokenizer.chat_template is None
-    tokens = tokens or round(mean(len(one.token_ids) for one in prompts))
-    branches = [  # a press that masks frees nothing
-        (policy, [1 - (point.level.share(tokens) or 0.0) if policy.frees else 1.0 for point in grid.points(policy)])
-        for policy in grid.policies_on(task)
-    ]
-    questions = len(tokenized) / len(examples)
-    return Load(
-        task=task.name,
-        contexts=contexts,
-        tokens=tokens,
-        questions=questions,
-        question_tokens=mean(len(question.token_ids) for question in tokenized),
-        answer_tokens=min(task.max_new_tokens, round(golds) + BEHIND) if ends_early else task.max_new_tokens,
-        gold_tokens=golds,
-        branches=branches,
-        prompts=questions if mode == "aware" else 1.0,
-    )
 
 
 @dataclass(frozen=True)
@@ -259,6 +47,8 @@ class RunCost:
     loads: Sequence[Load]
     shape: DecoderShape
     machine: Machine
+    tables: tuple[str, ...] = ()  # of studies
+    numerics: NumericsOptions = field(default_factory=NumericsOptions)
 
     @property
     def context(self) -> int:
@@ -266,16 +56,39 @@ class RunCost:
         return max(load.tokens for load in self.loads) * self.shape.token_bytes
 
     @property
+    def other_dtypes(self) -> list[str]:
+        """Lists the dtypes in which a study copies the network."""
+        is_copied = any(table.startswith("numerics") for table in self.tables)
+        return [dtype for dtype in self.numerics.dtypes if is_copied and dtype != self.shape.dtype]
+
+    @property
+    def copy_bytes(self) -> int:
+        """Counts the bytes of the largest copy of the network: one is held at a time (:class:`NetworkCopies`)."""
+        return max((self._weight_bytes(dtype) for dtype in self.other_dtypes), default=0)
+
+    def _weight_bytes(self, dtype: str) -> int:
+        in_float32 = 4 * self.shape.parameters if dtype in self.machine.emulated else 0
+        return self.shape.in_dtype(dtype).weight_bytes + in_float32
+
+    @property
     def held(self) -> int:
         """Returns the bytes of weights, the longest context, and the keep masks of all branches of a context: a byte
         for each token, layer and head."""
         most = max(load.tokens * sum(len(shares) for _, shares in load.branches) for load in self.loads)
-        return self.shape.weight_bytes + self.context + most * self.shape.layers * self.shape.key_heads
+        masks = most * self.shape.layers * self.shape.key_heads
+        return self.shape.weight_bytes + self.copy_bytes + self.context + masks
 
     @property
-    def needed(self) -> int:
-        """Counts the bytes that a worker needs at least: what it holds, and beside it the largest branch."""
-        return self.held + self.context
+    def walked(self) -> float:
+        """Returns the bytes of the caches that numerics holds at once, in its widest dtype."""
+        widest = max(self.shape.in_dtype(dtype).token_bytes for dtype in self.numerics.dtypes)
+        return max(studies.cache_tokens(load, self.numerics, self.tables) for load in self.loads) * widest
+
+    @property
+    def needed(self) -> float:
+        """Counts the bytes that a worker needs at least: what it holds, and beside it the largest branch, or later the
+        caches of numerics."""
+        return self.held + max(self.context, self.walked)
 
     @property
     def devices(self) -> int:
@@ -294,6 +107,43 @@ class RunCost:
     def seconds(self) -> float:
         return sum(seconds for _, _, seconds in self.parts)
 
+    @cached_property
+    def study_parts(self) -> list[tuple[StudyPart, float, float]]:
+        """Lists the parts of the studies, each with the least and the most seconds of one worker."""
+        shape, parts = self.shape, []
+        for load in self.loads:
+            for part in studies.parts_of(load, self.numerics, self.tables, shape.layers, shape.heads):
+                ends = zip((part.least, part.most), part.host, strict=True)
+                least, most = (host + sum(map(self._seconds_of, passes)) for passes, host in ends)
+                parts.append((part, least, most))
+        return parts
+
+    @property
+    def copy_seconds(self) -> float:
+        """Counts the time of the copies of the network: a context begins with the copy that the last one ended with."""
+        copied = [self.shape.weight_bytes + self._weight_bytes(dtype) for dtype in self.other_dtypes]
+        if not copied:
+            return 0.0
+        contexts = sum(load.contexts * load.prompts for load in self.loads)
+        return (sum(copied) * contexts - mean(copied) * (contexts - 1)) / self.machine.copies
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Returns the least and the most seconds of one worker, studies included."""
+        least = sum(least for _, least, _ in self.study_parts)
+        most = sum(most for _, _, most in self.study_parts)
+        always = self.seconds + self.copy_seconds
+        return always + least, always + most
+
+    def _seconds_of(self, passes: Passes) -> float:
+        """Returns the time of passes of a study, which are those of transformers' own code."""
+        shape = self.shape.in_dtype(passes.dtype or self.shape.dtype)
+        in_float32 = passes.dtype in self.machine.emulated  # then these weights are read
+        weights = 4 * shape.parameters if in_float32 else shape.weight_bytes
+        read = passes.count * weights + passes.cached * shape.token_bytes + passes.read
+        layers = (passes.count + passes.layers / shape.layers) * shape.layers * self.machine.plain_calls
+        return self.machine.seconds(shape.operations(passes.tokens, passes.pairs), read, layers, shape.dtype)
+
     def _seconds(self, tokens: float, pairs: float, passes: float, cached: float = 0) -> float:
         """Returns the time of tokens that attend to others in pairs, where each pass reads all weights; ``cached``:
         tokens of which keys and values are read."""
@@ -309,7 +159,7 @@ class RunCost:
         for policy, shares in load.branches:
             press = PressCost.of(policy)
             copied = press.readings(size, len(shares)) * size * self.shape.token_bytes
-            copies = copied / (self.machine.copied or self.machine.bandwidth)
+            copies = copied / self.machine.copies
             yield "compression", policy.name, copies + len(shares) * press.prefills * prefill
             if not policy.while_decoding:
                 together += shares
@@ -343,16 +193,22 @@ def forecast_of(model: "LoadedModel", grid: Grid) -> str:
     workers = local.Workers(model, sum(contexts for _, contexts in grid.tasks)).count
     torch.set_num_threads(1 if workers > 1 else threads)
     try:
-        machine = this_machine(network.config.get_text_config().hidden_size, network.dtype.itemsize)
+        machine = machine_of_run(grid, network.config.get_text_config().hidden_size, model.dtype_name)
     finally:
         torch.set_num_threads(threads)
-    shape = shape_of_network(model.name, network, network.dtype.itemsize)
+    shape = shape_of_network(model.name, network, model.dtype_name)
     loads = [load_of(grid, task, contexts, tokenizer=model.tokenizer) for task, contexts in grid.tasks]
-    seconds = RunCost(loads, shape, machine).seconds / workers / (SHARED if workers > 1 else 1.0)
-    if grid.setting.tables:
-        least, most = (hours(times * seconds + PAGE_SECONDS) for times in STUDIED)
+    cost = RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)
+    least, most = (hours(seconds / workers / (SHARED if workers > 1 else 1.0) + PAGE_SECONDS) for seconds in cost.ends)
+    if cost.study_parts:
         return f"forecast: {least} to {most} on this machine, its studies and the page included"
-    return f"forecast: about {hours(seconds + PAGE_SECONDS)} on this machine, the page included"
+    return f"forecast: about {most} on this machine, the page included"
+
+
+def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:
+    """Measures this machine in the dtypes of a run: that of its model, and those of its studies."""
+    is_numerics = any(table.startswith("numerics") for table in grid.setting.tables)
+    return this_machine(hidden_size, dtype, grid.setting.numerics.dtypes if is_numerics else ())
 
 
 def plan_of(job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MACHINES["h100"]) -> RunCost:
@@ -367,7 +223,7 @@ def plan_of(job: Job, shape: DecoderShape, tokens: Tokens, machine: Machine = MA
     loads = [load_of(grid, task, count, tokens_of(task, tokens), tokenizer=tokenizer) for task, count in grid.tasks]
     for load in loads:
         models.check_places(f"a context of {load.task}", shape.name, load.tokens, shape.places)
-    return RunCost(loads, shape, machine)
+    return RunCost(loads, shape, machine, grid.setting.tables, grid.setting.numerics)
 
 
 def store_bytes(cost: RunCost) -> float:
@@ -395,18 +251,52 @@ def rows_of(cost: RunCost) -> list[tuple[str, str]]:
         seen = _range({task: points for task, points in smallest.items() if points is not None}, "points")
         shown.append((f"{contexts:,} contexts show", f"differences from {seen}" if seen else "no difference"))
     needed = {load.task: float(clusters_to_detect(POINTS, usual_spread(load.questions))) for load in cost.loads}
-    weights, context = size_text(cost.shape.weight_bytes), size_text(cost.context)
+    least, most = (cost.devices * seconds for seconds in cost.ends)
     return [
         ("answers", f"{sum(load.answers for load in cost.loads):,.0f}"),
         *shown,
         (f"contexts that show {POINTS} points", _range(needed, "of a task")),
-        ("memory of a worker", f"weights {weights} + cache {context}, peak {size_text(cost.needed)}"),
+        ("memory of a worker", _memory(cost)),
         ("devices that hold a worker", f"{cost.devices:,} × {cost.machine.name}"),
-        ("time of all devices", hours(cost.devices * cost.seconds)),
+        ("time of all devices", _from_to(hours(least), hours(most))),
         *((f"- {part}", hours(seconds)) for part, seconds in parts.items()),
+        *_study_rows(cost),
         *([(f"of it by {slowest}", hours(policies[slowest]))] if slowest else []),
         ("store", size_text(store_bytes(cost))),
     ]
+
+
+def _from_to(least: str, most: str) -> str:
+    return least if least == most else f"{least} to {most}"
+
+
+def _memory(cost: RunCost) -> str:
+    """Writes what a worker holds: the weights in the dtype in which they are loaded, and what studies make of them."""
+    parts = [f"weights {size_text(cost.shape.weight_bytes)} ({cost.shape.dtype})"]
+    if cost.copy_bytes:
+        largest = max(cost.other_dtypes, key=lambda dtype: cost.shape.in_dtype(dtype).bytes_per_number)
+        parts.append(f"a copy {size_text(cost.copy_bytes)} ({largest})")
+    parts.append(f"cache {size_text(cost.context)}")
+    if cost.walked:
+        parts.append(f"caches of walks {size_text(cost.walked)}")
+    return f"{' + '.join(parts)}, peak {size_text(cost.needed)}"
+
+
+def _study_rows(cost: RunCost) -> list[tuple[str, str]]:
+    """Writes the time of each part of the studies, with the passes that it takes."""
+    ends: dict[str, list[float]] = {}
+    for part, least, most in cost.study_parts:
+        passes = (sum(one.count for one in passes) for passes in (part.least, part.most))
+        times = (cost.devices * seconds for seconds in (least, most))
+        sums = ends.setdefault(part.name, [0.0] * 4)
+        ends[part.name] = [old + new for old, new in zip(sums, (*times, *passes), strict=True)]
+    rows = []
+    for name, (least, most, fewest, highest) in ends.items():
+        counted = _from_to(f"{fewest:,.0f}", f"{highest:,.0f}")
+        rows.append((f"- {name}", f"{_from_to(hours(least), hours(most))}, {counted} passes"))
+    if cost.copy_seconds:
+        rows.append(("- copies of the network", hours(cost.devices * cost.copy_seconds)))
+    return rows
 
 
 def _range(by_task: Mapping[str, float], unit: str) -> str:
@@ -428,12 +318,36 @@ def assumptions(cost: RunCost) -> list[str]:
         f"{what} {', '.join(names)}" for what, names in (("fits one", fits), ("too much for one", others)) if names
     ]
     unmeasured = sorted({policy.name for load in cost.loads for policy, _ in load.branches} - set(PRESSES))
+    copied = "one copy of the network at a time, " if cost.other_dtypes else ""
+    walked = "or later the caches of walks, " if cost.walked else ""
     return [
-        f"The peak is weights, the longest context, its largest branch beside it, and keep masks: {'; '.join(cards)}.",
+        f"The peak is weights, {copied}the longest context, its largest branch beside it, {walked}and keep masks, "
+        f"without activations: {'; '.join(cards)}.",
         f"The machine, {cost.machine.name}: {cost.machine.source}.",
         f"The model, {shape.name}: {shape.parameters / 1e9:.2f} billion parameters, {shape.layers} layers of "
-        f"{shape.heads} query heads and {shape.key_heads} key heads, {shape.bytes_per_number} bytes a number.",
+        f"{shape.heads} query heads and {shape.key_heads} key heads, in {shape.dtype}, as run loads it.",
         f"Presses were measured {TABLE['measured']}; other machines are assumed to read the cache as often. "
         + (f"These cost the median of their kind: {', '.join(unmeasured)}." if unmeasured else ""),
-        "Not included: loading the model, making the texts, writing the store, and waiting for workers.",
+        *_study_assumptions(cost),
+        "Not included: loading the model, making the texts, writing the store, waiting for workers"
+        + (", and what is done to rows between steps." if _treats_steps(cost) else "."),
     ]
+
+
+def _study_assumptions(cost: RunCost) -> list[str]:
+    """Says what the ends of each range stand for; the passes are counted, their times a projection."""
+    reasons = {
+        "numerics": "Numerics, at least: answers end behind their golds, and both paths choose the same; at most: no "
+        "answer ends before its last step, and all paths part.",
+        "observed answers": f"Observed answers, of the first {SAMPLE} contexts: the host follows {EDGES[0]:.0f} to "
+        f"{EDGES[1]:.0f} edges of attention from each token of a layer, which a model alone can tell.",
+        "interventions": "Interventions, at least: the full cache is right and no policy loses an answer; at most: "
+        "every policy loses all; none where the full cache is wrong.",
+    }
+    names = dict.fromkeys(part.name for part, _, _ in cost.study_parts)
+    projection = ["Studies are a projection: their passes are counted from the code, their times were not measured."]
+    return [*(projection if names else []), *(reasons[name] for name in names)]
+
+
+def _treats_steps(cost: RunCost) -> bool:
+    return any(policy.step_treatment for load in cost.loads for policy, _ in load.branches)

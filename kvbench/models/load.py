@@ -22,7 +22,7 @@ from transformers.utils import logging as transformers_logging
 from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import adapter_of, model_source
-from kvbench.models.precision import choose_device, choose_dtype
+from kvbench.models.precision import NetworkCopies, choose_device, choose_dtype
 from kvbench.models.pretrained import NO_CODE, Ends, check_fields, end_of_turn, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
 from kvbench.system.devices import kind_of
@@ -57,6 +57,11 @@ class LoadedModel:
         """Returns by layer how far back a sliding layer sees that presses leave whole; ``None`` for all others."""
         layers = [layer.self_attn for layer in decoder_of(self.network).layers]
         return tuple(attention_window(layer) if is_left_whole(layer) else None for layer in layers)
+
+    @cached_property
+    def copies(self) -> NetworkCopies:
+        """Holds the same network in other dtypes, from one context to the next."""
+        return NetworkCopies(self.network)
 
     @property
     def dtype_name(self) -> str:

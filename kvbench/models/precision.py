@@ -16,12 +16,19 @@ from kvbench.system.errors import KVBenchError, first_line
 # bfloat16 takes 0.1 s for it and 2 s for four times a context, as torch then converts number by number.
 PRODUCT = (64, 512, 1024)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-MULTIPLIED = {  # by dtype, what tells whether this processor multiplies it
-    "bfloat16": torch.ops.mkldnn._is_mkldnn_bf16_supported,
-    "float16": torch.ops.mkldnn._is_mkldnn_fp16_supported,
-}
+# Functions of oneDNN that tell whether this processor multiplies a dtype. They are names, since a torch without oneDNN,
+# such as that of macOS on arm64, has none of them: a look at import would end every command there.
+MULTIPLIED = {"bfloat16": "_is_mkldnn_bf16_supported", "float16": "_is_mkldnn_fp16_supported"}
 MOMENT = 1e-9  # seconds: the processor's clock may stand still over a small product
 WORTH = 1.5  # times as fast: with instructions for it bfloat16 is 4 to 5 times, without them slower
+
+
+def multiplies(name: str) -> bool:
+    """Tells whether this processor has products of a dtype; of 16 bits a torch without oneDNN has none."""
+    if name not in MULTIPLIED:
+        return True
+    is_supported: Callable[[], bool] | None = getattr(torch.ops.mkldnn, MULTIPLIED[name], None)
+    return is_supported is not None and is_supported()
 
 
 def in_dtype(network: PreTrainedModel, name: str) -> PreTrainedModel:
@@ -39,12 +46,39 @@ def in_dtype(network: PreTrainedModel, name: str) -> PreTrainedModel:
         for weight in network.parameters()
     }
     made = copy.deepcopy(network, memo)
-    if network.device.type == "cpu" and name in MULTIPLIED and not MULTIPLIED[name]():
+    if network.device.type == "cpu" and not multiplies(name):
         for layer in made.modules():
             if type(layer) is torch.nn.Linear:
                 bias = None if layer.bias is None else layer.bias.float()
                 layer.forward = partial(_rounded, layer.weight.float(), bias)  # type: ignore[method-assign]
     return made
+
+
+class NetworkCopies:
+    """Holds a network and at most one copy of it in another dtype.
+
+    Two copies beside the network may be more than a GPU holds, so the last one goes before the next is made: whoever
+    asks for a dtype has let go of the network that came before.
+    """
+
+    def __init__(self, network: PreTrainedModel) -> None:
+        self._network = network
+        self._copy: PreTrainedModel | None = None
+
+    def order(self, names: Sequence[str]) -> list[str]:
+        """Orders dtypes so that the fewest copies are made: first those that are in memory."""
+        in_memory = [network.dtype for network in (self._network, self._copy) if network is not None]
+        return sorted(names, key=lambda name: getattr(torch, name) not in in_memory)
+
+    def network_in(self, name: str) -> PreTrainedModel:
+        """Returns the network in a dtype (:func:`in_dtype`)."""
+        dtype = getattr(torch, name)
+        if self._network.dtype == dtype:
+            return self._network
+        if self._copy is None or self._copy.dtype != dtype:
+            self._copy = None
+            self._copy = in_dtype(self._network, name)
+        return self._copy
 
 
 def _rounded(weight: torch.Tensor, bias: torch.Tensor | None, given: torch.Tensor) -> torch.Tensor:

@@ -5,19 +5,19 @@ which take as long as the rest, are measured on one context in three. Lists have
 have. On running text both paths are teacher-forced, so that sampling does not matter and only greedy runs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from kvbench.store.tables import RECORDS, AnswerRow, register_study
+from kvbench.store.tables import RECORDS, AnswerRow, RowsByTable, register_study
 from policies import FULL
 from policies.declaration.lazy import LazyModule
 
 if TYPE_CHECKING:
     from kvbench.experiments.collect import FinishedAnswer as Answer
 
-# They need torch, and a store is read without.
-precision = LazyModule("kvbench.models.precision")
+# It needs torch, and a store is read without.
 walks = LazyModule("kvbench.engine.studies.walks")
 
 CLOSER = 3  # contexts of a task of which one has null rows and drift
@@ -66,17 +66,6 @@ class NumericsPatch(AnswerRow):
     kl_patched: float
 
 
-def _asked(answers: "Sequence[Answer]", among: Sequence[str] = ()) -> "Iterator[tuple[Answer, str, Any]]":
-    """Returns the full cache's answer to the first question, with its network in each dtype."""
-    for one in [one for one in answers if one.record.policy == FULL and one.generation is not None][:1]:
-        for dtype in [one for one in one.setting.numerics.dtypes if not among or one in among]:
-            yield one, dtype, precision.in_dtype(one.model.network, dtype)
-
-
-def _is_closer(answer: "Answer") -> bool:
-    return bool(answer.context.example_index % CLOSER == 0)
-
-
 def _plan(answer: "Answer", way: str = "greedy", draw: int = 0) -> Any:
     """Returns what paths stand behind, the prompt with the question, and how they go on."""
     prompt, setting = answer.trace.prompt, answer.setting
@@ -91,29 +80,65 @@ def _plan(answer: "Answer", way: str = "greedy", draw: int = 0) -> Any:
     )
 
 
-def _greedy_walk(answer: "Answer", dtype: str, network: Any) -> Any:
-    """Walks behind tokens that are chosen greedily, once for all tables."""
-    if dtype not in answer.shared:
-        answer.shared[dtype] = walks.forced_walk(network, _plan(answer))
-    return answer.shared[dtype]
+@dataclass(frozen=True)
+class _Measurement:
+    """Measures one answer of the full cache in one dtype. It lends its network and lives no longer than its rows
+    take: while it does, no network of another dtype can be made (:class:`NetworkCopies`)."""
 
+    answer: "Answer"
+    dtype: str
+    network: Any
 
-def _pairs(answers: "Sequence[Answer]") -> Iterator[NumericsPair]:
-    """Compares both paths in every dtype and way to choose."""
-    for one, dtype, network in _asked(answers):
-        options = one.setting.numerics
-        ways = options.sampling if one.question.golds else {*options.sampling} & {"greedy"}
+    @property
+    def is_closer(self) -> bool:
+        return bool(self.answer.context.example_index % CLOSER == 0)
+
+    @cached_property
+    def greedy(self) -> Any:
+        """Walks behind tokens that are chosen greedily, once for all tables."""
+        return walks.forced_walk(self.network, _plan(self.answer))
+
+    @property
+    def written(self) -> Sequence[int]:
+        """Returns the tokens that both paths stand behind in that walk."""
+        tokens: Sequence[int] = _plan(self.answer).given or self.greedy.tokens
+        return tokens
+
+    def pairs(self) -> Iterator[NumericsPair]:
+        """Compares both paths in every way to choose."""
+        options = self.answer.setting.numerics
+        ways = options.sampling if self.answer.question.golds else {*options.sampling} & {"greedy"}
         for way in ways:
             for draw in range(1 if way == "greedy" else options.repeats):
-                plan, is_greedy = _plan(one, way, draw), way == "greedy"
-                forced = _greedy_walk(one, dtype, network) if is_greedy else walks.forced_walk(network, plan)
-                found = {("teacher-forced", "cache"): forced}
-                if is_greedy and _is_closer(one):
-                    found["teacher-forced", "chunks"] = walks.null_walk(network, plan, plan.given or forced.tokens)
-                found["free-running", "cache"] = walks.free_walk(network, plan, forced)
-                for (regime, pair), walk in found.items():
-                    names = {"dtype": dtype, "sampling": way, "draw": draw, "regime": regime, "pair": pair}
-                    yield _pair_row(one, names, walk)
+                for (regime, pair), walk in self._walks(way, draw):
+                    names = {"dtype": self.dtype, "sampling": way, "draw": draw, "regime": regime, "pair": pair}
+                    yield _pair_row(self.answer, names, walk)
+
+    def _walks(self, way: str, draw: int) -> Iterator[tuple[tuple[str, str], Any]]:
+        """Yields the walks of one draw, each with its regime and its pair of paths."""
+        plan, is_greedy = _plan(self.answer, way, draw), way == "greedy"
+        forced = self.greedy if is_greedy else walks.forced_walk(self.network, plan)
+        yield ("teacher-forced", "cache"), forced
+        if is_greedy and self.is_closer:
+            yield ("teacher-forced", "chunks"), walks.null_walk(self.network, plan, self.written)
+        yield ("free-running", "cache"), walks.free_walk(self.network, plan, forced)
+
+    def drifts(self) -> Iterator[NumericsDrift]:
+        """Compares all layers of both paths."""
+        if self.is_closer:
+            plan, steps = _plan(self.answer), len(self.greedy.tokens)
+            for number, layer in enumerate(walks.drift_of(self.network, plan.ids, self.written[: steps - 1])):
+                key = RECORDS.key_of(self.answer.record)
+                yield NumericsDrift(**key, dtype=self.dtype, layer=number, **asdict(layer))
+
+    def patches(self) -> Iterator[NumericsPatch]:
+        """Patches cache on where both paths part, or are farthest apart, in 16 bits: what float32 leaves is too small
+        to be told from the rounding of the patched pass."""
+        if self.dtype in IN_16_BITS and (place := walks.place_of(self.greedy)) is not None:
+            step, at_flip = place
+            where = RECORDS.key_of(self.answer.record) | {"dtype": self.dtype, "step": step, "at_flip": at_flip}
+            for patch in walks.localise(self.network, _plan(self.answer).ids, self.written[:step]):
+                yield NumericsPatch(**where, **asdict(patch))
 
 
 def _pair_row(answer: "Answer", names: Mapping[str, Any], walk: Any) -> NumericsPair:
@@ -127,28 +152,39 @@ def _pair_row(answer: "Answer", names: Mapping[str, Any], walk: Any) -> Numerics
     return NumericsPair(**RECORDS.key_of(answer.record), **names, **values, **steps)
 
 
-def _drifts(answers: "Sequence[Answer]") -> Iterator[NumericsDrift]:
-    """Compares all layers of both paths in every dtype."""
-    for one, dtype, network in _asked(answers):
-        if _is_closer(one):
-            plan, forced = _plan(one), _greedy_walk(one, dtype, network)
-            written = (plan.given or forced.tokens)[: len(forced.tokens) - 1]
-            for number, layer in enumerate(walks.drift_of(network, plan.ids, written)):
-                yield NumericsDrift(**RECORDS.key_of(one.record), dtype=dtype, layer=number, **asdict(layer))
+FILLS: Mapping[str, Callable[[_Measurement], Iterator[AnswerRow]]] = {
+    "numerics_pairs": _Measurement.pairs,
+    "numerics_drift": _Measurement.drifts,
+    "numerics_patches": _Measurement.patches,
+}
+MEASURED = "numerics"  # among what the tables of an answer share
 
 
-def _patches(answers: "Sequence[Answer]") -> Iterator[NumericsPatch]:
-    """Patches cache on where both paths part, or are farthest apart, in 16 bits: what float32 leaves is too small to be
-    told from the rounding of the patched pass."""
-    for one, dtype, network in _asked(answers, IN_16_BITS):
-        plan, forced = _plan(one), _greedy_walk(one, dtype, network)
-        if (place := walks.place_of(forced)) is not None:
-            where = RECORDS.key_of(one.record) | {"dtype": dtype, "step": place[0], "at_flip": place[1]}
-            for patch in walks.localise(network, plan.ids, (plan.given or forced.tokens)[: place[0]]):
-                yield NumericsPatch(**where, **asdict(patch))
+def _measured(answer: "Answer", dtype: str, network: Any) -> RowsByTable:
+    """Returns the rows of all tables of a run in one dtype, so that its network is made once for them."""
+    measurement, rows = _Measurement(answer, dtype, network), RowsByTable()
+    for table, fill in FILLS.items():
+        if table in answer.setting.tables:
+            rows.add(table, fill(measurement))
+    return rows
+
+
+def _rows(table: str, answers: "Sequence[Answer]") -> Iterator[AnswerRow]:
+    """Yields the rows of a table of the full cache's answer to the first question, in the order of the dtypes."""
+    of_full = [one for one in answers if one.record.policy == FULL and one.generation is not None]
+    for answer in of_full[:1]:
+        copies, dtypes = answer.model.copies, answer.setting.numerics.dtypes
+        if MEASURED not in answer.shared:
+            by_dtype = {dtype: _measured(answer, dtype, copies.network_in(dtype)) for dtype in copies.order(dtypes)}
+            answer.shared[MEASURED] = by_dtype
+        rows: Any = answer.shared[MEASURED]
+        for dtype in dtypes:
+            yield from rows[dtype].tables[table]
 
 
 PAIR = ("dtype", "sampling", "draw", "regime", "pair")
-NUMERICS = register_study("numerics_pairs", NumericsPair, PAIR, 3, _pairs)
-DRIFT = register_study("numerics_drift", NumericsDrift, ("dtype", "layer"), 2, _drifts)
-PATCHES = register_study("numerics_patches", NumericsPatch, ("dtype", "rows", "layer"), 2, _patches)
+NUMERICS = register_study("numerics_pairs", NumericsPair, PAIR, 3, partial(_rows, "numerics_pairs"))
+DRIFT = register_study("numerics_drift", NumericsDrift, ("dtype", "layer"), 2, partial(_rows, "numerics_drift"))
+PATCHES = register_study(
+    "numerics_patches", NumericsPatch, ("dtype", "rows", "layer"), 2, partial(_rows, "numerics_patches")
+)

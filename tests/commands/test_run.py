@@ -142,10 +142,10 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, mon
 
 
 def test_the_forecast_of_a_study_has_two_ends(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A minute of answers, 2.5 to 8 times, and the page."""
-    monkeypatch.setattr(kvbench.estimate.plan.RunCost, "seconds", 60.0)
+    """One and eight minutes, and the page."""
+    monkeypatch.setattr(kvbench.estimate.plan.RunCost, "ends", (60.0, 480.0))
     assert cli(*cli.words("--policies", "full", "--observe", "states")) == 0
-    assert "forecast: 2.7 min to 8.2 min on this machine, its studies and the page included" in cli.err
+    assert "forecast: 1.2 min to 8.2 min on this machine, its studies and the page included" in cli.err
 
 
 def test_a_model_that_cannot_do_a_task_is_told_so_before_the_table(cli: CommandLine) -> None:

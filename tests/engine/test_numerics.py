@@ -33,7 +33,8 @@ from kvbench.engine.studies.walks import (
     sampler,
     teacher_forced,
 )
-from kvbench.models.precision import MULTIPLIED, in_dtype
+from kvbench.models import precision
+from kvbench.models.precision import in_dtype
 from tests.support.models.plain_llama import PlainLlama
 from tests.support.models.toy import model_of, toy_model
 
@@ -172,7 +173,7 @@ def test_sums_of_16_bits_are_those_of_float32_rounded(dtype: str, monkeypatch: p
     given = torch.randn(50, 64, dtype=getattr(torch, dtype))
     made = {}
     for has_products in (True, False):
-        monkeypatch.setitem(MULTIPLIED, dtype, lambda answer=has_products: answer)
+        monkeypatch.setattr(precision, "multiplies", lambda _, answer=has_products: answer)
         layer = in_dtype(model_of("llama").network, dtype).model.layers[0].self_attn.q_proj
         assert ("forward" in vars(layer)) != has_products
         assert layer.weight.dtype == given.dtype

@@ -7,17 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+import kvbench.models.precision
 from datasets_gen import TASKS
-from kvbench.estimate.plan import (
-    DecoderShape,
-    Load,
-    Machine,
-    RunCost,
-    load_of,
-    plan_of,
-    shape_of,
-)
+from kvbench.estimate.decoder import DecoderShape, shape_of
+from kvbench.estimate.loads import Load, load_of
+from kvbench.estimate.machines import MACHINES, Machine
+from kvbench.estimate.plan import RunCost, plan_of
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import LoadedModel, load_tokenizer
 from kvbench.prompts.prompt import build_prompts
@@ -26,7 +23,7 @@ from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine
 
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.
-SHAPE = DecoderShape("by hand", 1, 2, 1, 4, 100, 2)
+SHAPE = DecoderShape("by hand", 1, 2, 1, 4, 100, "bfloat16")
 MACHINE = Machine("by hand", 500.0, 1e3, 1e9, "made up")
 
 
@@ -71,7 +68,7 @@ def test_answers_together_read_weights_and_cache_once_for_each_token(memory: flo
 
 
 def test_a_shape_is_read_from_a_configuration_without_weights(llama: LoadedModel, toy_folder: Path) -> None:
-    shape = shape_of(str(toy_folder), 4)
+    shape = shape_of(str(toy_folder), "float32")
     assert (shape.layers, shape.heads, shape.key_heads, shape.head_size) == (2, 4, 2, 128)
     assert shape.parameters == llama.network.num_parameters()
 
@@ -106,9 +103,43 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
     grid = ["--limit", "10", "--context-tokens", "131072", "--policies", "snapkv,random+ends"]
     assert cli("plan", "--tasks", "long_context", *shape, *grid) == 0
     output = " ".join((cli.out + cli.err).split())
-    assert "weights 141 GB + cache 42.9 GB, peak 228 GB" in output  # 131,072 tokens of 327,680 bytes
+    assert "weights 141 GB (bfloat16) + cache 42.9 GB, peak 228 GB" in output  # 131,072 tokens of 327,680 bytes
     assert "These cost the median of their kind: random+ends." in output
-    assert re.search(r"keep masks: too much for .*rtx3060.*h100", output)
+    assert re.search(r"without activations: too much for .*rtx3060.*h100", output)
+
+
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [
+        ((), "weights 16.1 GB (bfloat16)"),  # auto on a GPU
+        (("--dtype", "float32"), "weights 32.1 GB (float32)"),
+        (("--suite", "bytes"), "weights 16.1 GB (float16)"),  # the suite's own
+        (("--suite", "numerics", "--dtype", "bfloat16"), "weights 16.1 GB (bfloat16) + a copy 32.1 GB (float32)"),
+        (("--suite", "numerics", "--dtypes", "fp32"), "weights 32.1 GB (float32) + cache"),
+        (("--suite", "numerics", "--dtypes", "fp64,fp16"), "weights 32.1 GB (float32) + a copy 64.2 GB (float64)"),
+    ],
+)
+def test_weights_are_of_the_dtype_that_run_loads(cli: CommandLine, options: tuple[str, ...], weights: str) -> None:
+    shape = ("--layers", "32", "--heads", "32", "--key-heads", "8", "--parameters", "8.03")
+    assert cli("plan", *shape, "--tasks", "base", "--limit", "1", *options) == 0
+    assert weights in " ".join(cli.out.split())
+
+
+def test_on_this_machine_a_shipped_model_is_loaded_in_float32_whatever_is_faster(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kvbench.models.precision, "faster_dtype", lambda: torch.bfloat16)
+    small = ("--machine", "this", "--tasks", "base", "--limit", "1", "--policies", "knorm")
+    assert cli("plan", *small) == 0
+    assert "MB (float32)" in " ".join(cli.out.split())
+    assert cli("plan", *small, "--layers", "2", "--heads", "4", "--key-heads", "2", "--parameters", "0.005") == 0
+    assert "10.0 MB (bfloat16)" in " ".join(cli.out.split())
+
+
+def test_a_card_multiplies_wider_numbers_as_slowly_as_its_data_sheet_says() -> None:
+    """An h100 has 989, 67 and 34 TFLOP/s, of which 40 % are assumed to be reached."""
+    seconds = [MACHINES["h100"].seconds(1e15, 0.0, 0.0, dtype) for dtype in ("bfloat16", "float32", "float64")]
+    assert seconds == pytest.approx([1000 / (0.4 * 989), 1000 / (0.4 * 67), 1000 / (0.4 * 34)])
 
 
 def test_this_machine_is_measured(cli: CommandLine) -> None:

@@ -1,5 +1,10 @@
 """The tables of numerics are filled, resumed and read like the others, and their rows add up."""
 
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
 import pandas as pd
 import pytest
 import torch
@@ -7,13 +12,15 @@ import torch
 from kvbench.engine.options import NumericsOptions
 from kvbench.engine.studies.walks import NULL_STEPS
 from kvbench.experiments.build_grid import build_grid
+from kvbench.models import precision
 from kvbench.models.load import LoadedModel
-from kvbench.store.numerics import NUMERICS
+from kvbench.store.numerics import DRIFT, NUMERICS, PATCHES
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import StoredTable
 from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import CommandLine, ToyRuns
+from tests.support.models.toy import toy_model
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -75,3 +82,67 @@ def test_a_dtype_that_is_lacking_is_refused_before_the_model_is_loaded(
     )
     assert line == "error: --dtypes: this cpu has no float16 (not implemented): leave it out"
     assert "loading" not in cli.err
+
+
+STUDY = (NUMERICS, DRIFT, PATCHES)
+CONTEXTS = 3
+
+
+def numerics_run(folder: Path, name: str, dtypes: tuple[str, ...], *tables: StoredTable) -> Store:
+    """Runs a model of its own, so that no copy of another test is there, in this process."""
+    runs = ToyRuns(toy_model(), folder)
+    options = NumericsOptions(dtypes, ("greedy",), steps=3)
+    return runs(name, ("full",), contexts=CONTEXTS, tables=tuple(table.name for table in tables), numerics=options)
+
+
+class CopyCounter:
+    """Counts the copies of networks that are made, and how many of them are in memory at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.dtypes: list[str] = []
+        self.most_alive = 0
+        self._copies: list[weakref.ref[Any]] = []
+        self._copy = precision.in_dtype
+        monkeypatch.setattr(precision, "in_dtype", self)
+
+    def __call__(self, network: Any, name: str) -> Any:
+        copy = self._copy(network, name)
+        self.dtypes.append(name)
+        self._copies.append(weakref.ref(copy))
+        self.most_alive = max(self.most_alive, sum(one() is not None for one in self._copies))
+        return copy
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "copies"),
+    [
+        (("float32",), []),  # the dtype of the loaded network
+        (("float32", "bfloat16"), ["bfloat16"]),  # one copy serves all contexts
+        # A context begins with the copy that the one before it ended with.
+        (DTYPES, ["bfloat16", "float16", "bfloat16", "float16"]),
+    ],
+)
+def test_one_copy_at_a_time_serves_all_tables_and_what_is_in_memory_comes_first(
+    dtypes: tuple[str, ...], copies: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gc.disable()  # a copy that only a collection would free is one that a GPU has no room for
+    try:
+        counter = CopyCounter(monkeypatch)
+        numerics_run(tmp_path, "run", dtypes, *STUDY)
+    finally:
+        gc.enable()
+    assert counter.dtypes == copies
+    assert counter.most_alive == min(1, len(copies))
+
+
+def test_tables_hold_to_the_bit_what_they_hold_with_a_new_copy_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = numerics_run(tmp_path, "together", DTYPES, *STUDY)
+    copies = precision.NetworkCopies
+    monkeypatch.setattr(copies, "network_in", lambda self, name: precision.in_dtype(self._network, name))
+    monkeypatch.setattr(copies, "order", lambda _, names: list(names))
+    for declared in STUDY:
+        alone = table(numerics_run(tmp_path, declared.name, DTYPES, declared), declared)
+        assert len(alone) > 0
+        pd.testing.assert_frame_equal(table(together, declared), alone, check_exact=True)

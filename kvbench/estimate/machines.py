@@ -1,0 +1,110 @@
+"""Says how fast machines are: cards by their data sheets, and the machine that this runs on as it is measured."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kvbench.system.process import processor_name
+from leaderboards.statistics.text import count_text
+from policies import LazyModule
+
+# They need torch, which a mistyped name of a machine does not wait for.
+precision = LazyModule("kvbench.models.precision")
+torch = LazyModule("torch")
+
+# The costs of presses and the bytes of a store were measured by ``plan --measure`` of revision c6c70ae.
+TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "constants.json").read_text(encoding="utf-8"))
+COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
+LAYER_SECONDS = 0.3e-3  # of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed
+THIS = "this"
+ROWS, FEW_ROWS = 256, 8  # of the measured products: of a prefill, and of decoding, which reads many weights for little
+CALLS = 60  # operations of a layer in a pass, each of which costs a call however little it computes
+LARGE = 2**24  # numbers, more than caches hold
+QUIET = 0.9  # of the processor's time that a process gets where nothing else works
+# Times as long as those calls takes a layer of a pass over one token by transformers' own code, whose modules Python
+# calls one by one: 4.2 in float32 and 7.2 in bfloat16, measured on `reference` on one thread of an AMD EPYC.
+PLAIN_CALLS = 4.5
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One device, with what of its speed a run reaches."""
+
+    name: str
+    flops: float  # operations a second
+    bandwidth: float  # bytes of weights and cache a second
+    memory: float  # bytes
+    source: str  # where the figures are from
+    layer_seconds: float = 0.0  # that a layer takes in a pass, however little it computes
+    copied: float | None = None  # bytes a second, where copies are faster than products of few rows read
+    flops_by_dtype: Mapping[str, float] = field(default_factory=dict)  # of dtypes that are slower or faster
+    emulated: tuple[str, ...] = ()  # dtypes of 16 bits whose products are computed in float32, with weights in both
+    plain_calls: float = 1.0  # times ``layer_seconds`` that a layer takes in a pass by transformers' own code
+
+    def seconds(self, operations: float, read: float, layers: float, dtype: str = "") -> float:
+        """Returns the time of work that its operations or the bytes it reads bound, and of the calls of its layers."""
+        flops = self.flops_by_dtype.get(dtype, self.flops)
+        return max(operations / flops, read / self.bandwidth) + layers * self.layer_seconds
+
+    @property
+    def copies(self) -> float:
+        """Returns the bytes a second of copies."""
+        return self.copied or self.bandwidth
+
+
+def _card(name: str, flops: float, float32: float, float64: float, bandwidth: float, memory: float) -> Machine:
+    """Makes a machine from the figures of a data sheet: operations a second in 16 bits and in wider numbers."""
+    by_dtype = {"float32": float32 * COMPUTE_SHARE, "float64": float64 * COMPUTE_SHARE}
+    source = (
+        f"a projection: {COMPUTE_SHARE:.0%} of the operations and {READING_SHARE:.0%} of the bytes a second of the "
+        "data sheet are assumed to be reached; not measured on such a GPU"
+    )
+    reached = flops * COMPUTE_SHARE, bandwidth * READING_SHARE
+    return Machine(name, *reached, memory, source, LAYER_SECONDS, flops_by_dtype=by_dtype)
+
+
+MACHINES: Mapping[str, Machine] = {name: _card(name, *figures) for name, figures in TABLE["machines"].items()}
+
+
+def this_machine(hidden_size: int, dtype: str = "float32", others: Sequence[str] = ()) -> Machine:
+    """Measures in a second what products of a model's width, copies and calls take here: their processor time, and the
+    share of the processor that this process gets. By the clock a busy machine would seem ten times as slow as it is.
+    ``others``: dtypes in which a study computes beside the model's."""
+    spent, started = precision.processor_seconds(), time.perf_counter()  # the first imports what it is in
+    few, weights = torch.ones(FEW_ROWS), torch.ones(LARGE // hidden_size, hidden_size, dtype=getattr(torch, dtype))
+    call = precision.best_seconds(lambda: [few.add_(1) for _ in range(CALLS)])
+    product = precision.best_seconds(_product(hidden_size, dtype))
+    emulated = tuple(name for name in others if name != dtype and not precision.multiplies(name))
+    computed = {name: "float32" if name in emulated else name for name in others if name != dtype}
+    products = {name: precision.best_seconds(_product(hidden_size, name)) for name in {*computed.values()} - {dtype}}
+    products[dtype] = product
+    reading = precision.best_seconds(lambda: torch.mm(weights[:FEW_ROWS], weights.t()))
+    target = torch.empty_like(weights)
+    copying = precision.best_seconds(lambda: target.copy_(weights))
+    share = min(1.0, (precision.processor_seconds() - spent) / (time.perf_counter() - started))
+    operations = share * 2.0 * ROWS * hidden_size * 4 * hidden_size
+    return Machine(
+        THIS,
+        operations / product,
+        share * weights.nbytes / reading,
+        float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        f"measured now: {count_text(torch.get_num_threads(), 'thread')} of {processor_name()}"
+        + (f", of which other work leaves {share:.0%}" if share < QUIET else ""),
+        call / share,
+        share * 2 * weights.nbytes / copying,
+        {name: operations / products[as_computed] for name, as_computed in computed.items()},
+        emulated,
+        PLAIN_CALLS,
+    )
+
+
+def _product(hidden_size: int, dtype: str) -> Callable[[], object]:
+    numbers = getattr(torch, dtype)
+    left = torch.ones(ROWS, hidden_size, dtype=numbers)
+    right = torch.ones(4 * hidden_size, hidden_size, dtype=numbers)
+    return partial(torch.nn.functional.linear, left, right)
