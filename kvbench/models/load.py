@@ -25,10 +25,10 @@ from kvbench.models.names import adapter_of, model_source
 from kvbench.models.precision import NetworkCopies, choose_device, choose_dtype
 from kvbench.models.pretrained import NO_CODE, Ends, check_fields, end_of_turn, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
-from kvbench.system.devices import kind_of
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 from policies import LazyModule, Policy, attention_window, is_left_whole
+from policies.declaration.devices import kind_of
 
 peft = LazyModule("peft")  # which takes seconds to import
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from kvbench.system.devices import kind_of
+from policies.declaration.devices import kind_of
 
 MEMORY = Path("/proc/meminfo")
 SELF = Path("/proc/self/statm")

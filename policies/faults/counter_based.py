@@ -13,15 +13,13 @@ import hashlib
 from functools import lru_cache
 from typing import Literal
 
+from policies.declaration.devices import kind_of
 from policies.declaration.lazy import torch
 
 Distribution = Literal["uniform", "normal"]
 GOLDEN = 0x9E3779B97F4A7C15  # 2**64 by the golden ratio, odd: its multiples come back after 2**64 numbers
 MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # "variant 13" of David Stafford
 LAST_SHIFT = 31
-# Words of 64 bits that are mixed at once. A CPU wants them in its cache, 256 kB of them; a GPU wants many, as an
-# operation on few costs it no less. What is allocated meanwhile is about 64 bytes a word.
-WORDS_AT_ONCE = {"cpu": 2**15, "cuda": 2**21}
 QUANTILES = 2**16
 
 
@@ -36,7 +34,7 @@ def numbers_of(distribution: Distribution, key: str, counters: "torch.Tensor", s
     seeds = _mixed(counters * _signed(GOLDEN) + first) ^ second
     steps = torch.arange(1, words + 1, device=device) * _signed(GOLDEN)
     numbers = torch.empty(len(counters), size, dtype=torch.float32, device=device)
-    at_once = max(1, WORDS_AT_ONCE[device.type] // max(1, words))
+    at_once = max(1, kind_of(device).words_at_once // max(1, words))
     for start in range(0, len(counters), at_once):
         block = slice(start, start + at_once)
         # The lower half of a word comes first: all processors that torch is built for store it so.

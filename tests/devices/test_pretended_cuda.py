@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kvbench.engine.decode import bundle
+from kvbench.engine.treat import keep
 from policies import POLICIES
 from tests.support.models.pretended_cuda import pretended_cuda
 from tests.support.models.toy import ActingScorer, answers, pressing, toy_prompt, treat
@@ -97,7 +98,7 @@ def test_a_press_that_works_on_a_cpu_alone_is_found(name: str) -> None:
 
 
 def test_an_index_that_the_engine_forgets_on_the_host_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept_last = bundle.kept_last
+    kept_last = keep.kept_last
     monkeypatch.setattr(bundle, "kept_last", lambda *arguments: kept_last(*arguments).cpu())
     with pretended_cuda(), pytest.raises(RuntimeError, match="same device"):
         answers(on_card(), treat(on_card(), [POLICIES["knorm"]], [0.5], toy_prompt(questions=1)))

@@ -13,9 +13,11 @@ import torch
 from scipy.stats import chisquare, kstest, norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from policies.declaration.devices import DEVICE_KINDS
 from policies.faults import counter_based
-from policies.faults.counter_based import QUANTILES, WORDS_AT_ONCE, Distribution, numbers_of
+from policies.faults.counter_based import QUANTILES, Distribution, numbers_of
 from policies.faults.fault import HEADS, draw
+from tests.support.models.devices import work_as
 
 WORD = 2**64
 KEY = "0/example/keys"
@@ -84,12 +86,12 @@ def test_numbers_never_drift() -> None:
 # --- what the numbers of a place depend on
 
 
-@pytest.mark.parametrize("words", [1, 3, WORDS_AT_ONCE["cuda"]])
+@pytest.mark.parametrize("words", [1, 3, DEVICE_KINDS["cuda"].words_at_once])
 def test_numbers_do_not_depend_on_how_many_are_drawn_at_once(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
     counters = torch.arange(50) * 7
     kinds: tuple[Distribution, ...] = get_args(Distribution)
     expected = {kind: numbers_of(kind, KEY, counters, 9) for kind in kinds}
-    monkeypatch.setitem(WORDS_AT_ONCE, "cpu", words)
+    work_as(monkeypatch, words_at_once=words)
     for kind, numbers in expected.items():
         assert torch.equal(numbers_of(kind, KEY, counters, 9), numbers)
         assert torch.equal(numbers_of(kind, KEY, counters[20:23], 4), numbers[20:23, :4])
@@ -111,7 +113,7 @@ class Sizes(TorchDispatchMode):
 @pytest.mark.parametrize("distribution", ["uniform", "normal"])
 def test_all_but_the_numbers_are_small(distribution: Distribution, monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer of a long context has 33 million numbers: words of 64 bits for all of them would be 134 MB each."""
-    monkeypatch.setitem(WORDS_AT_ONCE, "cpu", 128)
+    work_as(monkeypatch, words_at_once=128)
     numbers_of(distribution, KEY, torch.arange(1), 1)  # makes the quantiles, which stay
     with Sizes() as sizes:
         numbers = numbers_of(distribution, KEY, torch.arange(200), 64)

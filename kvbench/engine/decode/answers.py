@@ -42,10 +42,10 @@ from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, attention, check_places, embeddings_of, longest_sequence, rotation_switch
 from kvbench.prompts.prompt import Prompt
-from kvbench.system.devices import kind_of
 from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
 from policies import FULL, POLICIES
+from policies.declaration.devices import kind_of
 
 PLACE = "while decoding"
 

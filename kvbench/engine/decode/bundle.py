@@ -28,6 +28,9 @@ from kvbench.engine.decode.columns import PLACES_AT_ONCE, Row, make_columns, mak
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.keep import LayerCache, kept_last
 
+# A GPU's memory-efficient attention copies a mask in every layer whose rows are no multiple of so many numbers.
+ALIGNED = 8
+
 
 class Bundle:
     """Holds the preallocated cache of rows of one trace that have the same number of questions.
@@ -226,7 +229,8 @@ class Bundle:
             query, bias = query[:, query_places], bias.unflatten(2, (-1, groups))[:, :, query_places].flatten(2, 3)
         folded = query.unflatten(2, (key_heads, groups)).transpose(1, 2)
         shape = folded.shape[:-1]
-        result = F.scaled_dot_product_attention(folded.flatten(2, 3), keys, values, attn_mask=bias, scale=scaling)
+        seen = bias[..., : keys.shape[2]]
+        result = F.scaled_dot_product_attention(folded.flatten(2, 3), keys, values, attn_mask=seen, scale=scaling)
         result = result.view(*shape, -1).transpose(1, 2)  # (rows, places, num_kv_heads, groups, head_dim)
         if self._answering is not None:
             output.copy_(result.reshape(-1, *output.shape[1:])[self._answering[1].to(output.device)])
@@ -257,7 +261,8 @@ class Bundle:
         return cache[:, :, first : behind + self.places.stop]
 
     def _bias_of(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
-        """Returns 0 where a query sees a key, else -inf; shape (1 or rows, 1 or num_kv_heads, places * groups, keys).
+        """Returns 0 where a query sees a key, else -inf; shape (1 or rows, 1 or num_kv_heads, places * groups, keys and
+        unused columns behind them, up to a multiple of :data:`ALIGNED`).
 
         A place sees the kept context, its own column up to itself, and nothing else, and of both only what is within
         the window of a sliding layer; padding sees itself as well, so that no row of the softmax is empty.
@@ -278,9 +283,11 @@ class Bundle:
                 seen &= positions[:, None, read] >= first
             seen = seen | (places == query_places)
             (rows, heads, _, kept), width = hidden.shape, len(query_places)
-            mask = torch.zeros((rows, heads, width, kept + len(places)), dtype=dtype, device=hidden.device)
-            columns = slice(0, len(places)) if self.alone else slice(kept, None)
-            context = slice(len(places), None) if self.alone else slice(0, kept)
+            keys = kept + len(places)
+            columns = slice(0, len(places)) if self.alone else slice(kept, keys)
+            context = slice(len(places), keys) if self.alone else slice(0, kept)
+            aligned = -(-keys // ALIGNED) * ALIGNED
+            mask = torch.zeros((rows, heads, width, aligned), dtype=dtype, device=hidden.device)
             mask[..., context].masked_fill_(hidden, float("-inf"))
             mask[..., columns].masked_fill_(~seen[:, None], float("-inf"))
             self._biases[window] = mask.repeat_interleave(groups, dim=2)

@@ -1,6 +1,7 @@
 """Gives access to the rows that answers read, apart from the attention that reads them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,21 @@ from transformers import DynamicCache
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.treat.branch import Branch
 from policies import ABSENT, UNKNOWN, CacheRows
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Tells where the rows of some answers stand in the storage of the layers that hold as many rows of the context.
+
+    A host that goes on to fill a tensor for each layer makes a GPU wait at each: all of it is moved once to the device.
+    """
+
+    of_context: torch.Tensor  # bool (answers, 1, rows): the row is of the context
+    newer: torch.Tensor  # int64 (answers, rows): how many of the context are newer
+    positions: torch.Tensor  # int64 (answers, 1, rows), of the rows that are not of the context
+    places: torch.Tensor  # int64 (answers, 1, rows), in the storage
+    branches: torch.Tensor  # int64 (answers,): the branch of each answer
+    rows: torch.Tensor  # int64 (answers, 1, 1), of the bundle
 
 
 class BundleRows(CacheRows):
@@ -49,7 +65,7 @@ class BundleRows(CacheRows):
         width = self._behind.shape[1]
         self._positions = torch.tensor(first)[:, None] + torch.arange(width) - (width - self._lengths)[:, None]
         self._found: dict[int, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
-        self._layouts: dict[tuple[tuple[int, ...], int, torch.device], tuple[torch.Tensor, ...]] = {}
+        self._layouts: dict[tuple[tuple[int, ...], int, torch.device], _Layout] = {}
 
     @property
     def layers(self) -> int:
@@ -89,33 +105,39 @@ class BundleRows(CacheRows):
     def _find(self, layer: int) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Returns the tokens of a layer's rows, and an index of them into the storage: by row, head and place."""
         if layer not in self._found:
-            device, heads = self._bundle.keys[layer].device, self._bundle.keys[layer].shape[1]
+            storage = self._bundle.keys[layer]
+            device, heads = storage.device, storage.shape[1]
             contexts = [branch.layers[layer].tokens.T for branch in self._branches]
-            counts = tuple(map(len, contexts))
-            layout = counts, self._bundle.front + self._bundle.kept[layer], contexts[0].device
-            if layout not in self._layouts:  # most layers hold as many rows as another
-                self._layouts[layout] = self._lay_out(*layout)
-            of_context, newer, tokens, places = self._layouts[layout]
-            context = pad_sequence(contexts, batch_first=True, padding_value=ABSENT, padding_side="left").mT
+            key = tuple(map(len, contexts)), self._bundle.front + self._bundle.kept[layer], device
+            if key not in self._layouts:  # most layers hold as many rows as another
+                self._layouts[key] = self._lay_out(*key)
+            layout = self._layouts[key]
+            context = pad_sequence(contexts, batch_first=True, padding_value=ABSENT, padding_side="left").mT.to(device)
             wide = context.shape[2]
-            index = (wide - 1 - newer).clamp(0, wide - 1)[:, None].expand(-1, heads, -1)
-            context = context[self._branch.to(context.device)].gather(2, index)
-            context = context.masked_fill(~(newer < wide)[:, None], ABSENT)
-            places_in_row = torch.where(of_context.to(device), context.to(device), tokens.to(device))
+            index = (wide - 1 - layout.newer).clamp(0, wide - 1)[:, None].expand(-1, heads, -1)
+            context = context[layout.branches].gather(2, index)
+            context = context.masked_fill(~(layout.newer < wide)[:, None], ABSENT)
+            tokens = torch.where(layout.of_context, context, layout.positions)
             by_head = torch.arange(heads, device=device)[:, None]
-            self._found[layer] = (places_in_row, (self._rows[:, None, None].to(device), by_head, places.to(device)))
+            self._found[layer] = (tokens, (layout.rows, by_head, layout.places))
         return self._found[layer]
 
-    def _lay_out(self, counts: Sequence[int], end: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Returns of each row whether it is of the context, how many of the context are newer, the position of any
-        other, and its place in the storage. ``counts``: of the kept rows, by branch. ``end``: where they end."""
+    def _lay_out(self, counts: Sequence[int], end: int, device: torch.device) -> _Layout:
+        """Lays out the rows of layers on a device. ``counts``: of the kept rows, by branch. ``end``: where they end."""
         lengths = torch.tensor(counts)[self._branch] + self._lengths
         newest = torch.arange(int(lengths.max()) - 1, -1, -1)
         newer = newest - self._lengths[:, None]  # less than none are if it stands behind the context
         behind = (self._behind.shape[1] - 1 - newest).clamp(min=0).expand_as(newer)
         places = torch.where(newer >= 0, -1 - newer - self._bundle.shared_kept, self._behind.gather(1, behind)) + end
         places = places.clamp(min=0)[:, None]
-        return (newer >= 0)[:, None], newer.to(device), self._positions.gather(1, behind)[:, None], places
+        return _Layout(
+            of_context=(newer >= 0)[:, None].to(device),
+            newer=newer.to(device),
+            positions=self._positions.gather(1, behind)[:, None].to(device),
+            places=places.to(device),
+            branches=self._branch.to(device),
+            rows=self._rows[:, None, None].to(device),
+        )
 
 
 class PlainRows(CacheRows):

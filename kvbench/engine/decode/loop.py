@@ -210,7 +210,7 @@ class Step:
 
     @cached_property
     def answers(self) -> list[PendingAnswer]:
-        """Returns the answers in the order of the logits. For a sampler, some may have ended that are not left out yet."""
+        """Returns the answers in the order of the logits. A sampler may see some that have ended already."""
         return [self.source.answers[number] for number in self.numbers.tolist()]
 
     def cache(self, place: int) -> CacheRows:

@@ -15,7 +15,7 @@ from kvbench.engine.decode.loop import Decoding, Generation, GoldLikelihood, Gol
 from kvbench.engine.decode.waves import BundlePass, Wave
 from kvbench.engine.treat.branch import Branch, faults_of
 from kvbench.models.load import LoadedModel, decoder_of
-from kvbench.system.devices import kind_of
+from policies.declaration.devices import kind_of
 from policies.declaration.steps import PrefillTreatment, StepTreatment
 
 TOKENS_AT_ONCE = 2048  # in one pass

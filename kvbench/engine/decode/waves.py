@@ -21,7 +21,7 @@ from kvbench.engine.treat.plan import Scoring, Treatment
 from kvbench.models.load import LoadedModel
 from kvbench.models.pretrained import head_size_of
 from kvbench.prompts.prompt import Prompt
-from kvbench.system.devices import kind_of
+from policies.declaration.devices import kind_of
 
 
 @dataclass(frozen=True)

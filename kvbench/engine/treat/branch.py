@@ -17,9 +17,9 @@ from kvbench.engine.treat.plan import Treatment
 from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.prompt import Prompt
-from kvbench.system.devices import Span
 from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of, description_of, where_defined
+from policies.declaration.devices import TimedWork
 from policies.declaration.draws import drawing_from, seed_of
 from policies.declaration.faults import TookTooLongError
 
@@ -78,7 +78,7 @@ class Branch:
     layers: list[LayerCache] = field(default_factory=list)
     press_cache: PressCache | None = None
     # The work of this branch's press as if it had been run alone: a scoring for several ratios counts in full for each.
-    spans: list[Span] = field(default_factory=list)
+    work: list[TimedWork] = field(default_factory=list)
     own_prefill_seconds: float = 0.0  # that the prefill of a press with its own took longer than the shared one
     error: str | None = None  # why it failed: then there are no layers to read
     treat_apart: bool = False  # from all other branches, as a treatment of several has failed
@@ -91,12 +91,12 @@ class Branch:
     @property
     def seconds(self) -> float:
         """Returns the time of this branch's press; waits until the device has done its work."""
-        return self.own_prefill_seconds + sum(span.seconds for span in self.spans)
+        return self.own_prefill_seconds + sum(work.seconds for work in self.work)
 
     @property
     def host_seconds(self) -> float:
         """Returns the time that the host took so far to order the work of this branch's press, without waiting."""
-        return sum(span.host_seconds for span in self.spans)
+        return sum(work.host_seconds for work in self.work)
 
     @property
     def next_position(self) -> int:

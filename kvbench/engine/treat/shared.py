@@ -20,8 +20,8 @@ from torch import nn
 from kvbench.engine.treat.branch import Branch, draws_of, faults_of, is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
 from kvbench.models.load import LoadedModel, decoder_of
-from kvbench.system.devices import Span, measuring
 from policies import is_left_whole, replaced_hooks
+from policies.declaration.devices import TimedWork, timing
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class LayerInputs:
     kwargs: dict[str, Any]
 
 
-Scored = tuple[torch.Tensor, Span]  # the scores of a press, shape (1, num_kv_heads, seq_len), and their time
+Scored = tuple[torch.Tensor, TimedWork]  # the scores of a press, shape (1, num_kv_heads, seq_len), and their time
 
 
 class Copies:
@@ -66,17 +66,17 @@ def cutting(model: LoadedModel, groups: Sequence[Sequence[Branch]]) -> Iterator[
                     raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
                 if type(press).post_init_from_model is not BasePress.post_init_from_model:
                     press.post_init_from_model(model.network)
-    spans: list[Span] = []
+    treated: list[TimedWork] = []
 
     def treat(inputs: LayerInputs) -> None:
         copies = Copies()
-        with measuring(inputs.keys.device) as span:
+        with timing(inputs.keys.device) as work:
             for branches in groups:
                 _treat_layer(model, branches, inputs, copies)
-        spans.append(span)
+        treated.append(work)
 
     with _after_attention(model, treat):
-        yield lambda: sum(span.seconds for span in spans)
+        yield lambda: sum(work.seconds for work in treated)
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
     length = inputs.keys.shape[2]
     counts = {id(branch): compute_n_kept(length, branch.treatment.ratio) for branch in branches}
     ranking: Ranking | None = None
-    scored = Span(inputs.keys.device)
+    scored = TimedWork(inputs.keys.device)
     for branch in branches:
         if branch.treatment.ratio == 0:
             branch.layers.append(_everything(inputs))
@@ -181,16 +181,16 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
             with (
                 faults_of(branch, f"in layer {inputs.module.layer_idx}", model),
                 draws_of(branch, inputs.module.layer_idx, model.device),
+                timing(inputs.keys.device) as scored,
             ):
-                with measuring(inputs.keys.device) as scored:
-                    ranking = _ranked(branches[-1].press, inputs, copies, list(counts.values()))
+                ranking = _ranked(branches[-1].press, inputs, copies, list(counts.values()))
         if branch.error is not None:
             continue
         assert ranking is not None
         count = counts[id(branch)]
-        with measuring(inputs.keys.device) as cut:
+        with timing(inputs.keys.device) as cut:
             keep = ranking.kept(count)
-        branch.spans += [scored, cut]
+        branch.work += [scored, cut]
         branch.layers.append(LayerCache(keep, keep.shape[0] * count))
 
 
@@ -223,12 +223,12 @@ def _scoring_once(branch: Branch, remembered: list[Scored] | None, length: int) 
 
     def score(module: Any, hidden_states: Any, keys: torch.Tensor, *others: Any, **keywords: Any) -> torch.Tensor:
         if remembered and keys.shape[2] == length:
-            branch.spans.append(remembered[0][1])
+            branch.work.append(remembered[0][1])
             return remembered[0][0].clone()
-        with measuring(keys.device) as span:
+        with timing(keys.device) as work:
             scores: torch.Tensor = score_of_press(module, hidden_states, keys, *others, **keywords)
         if keys.shape[2] == length:
-            remembered.append((scores.clone(), span))
+            remembered.append((scores.clone(), work))
         return scores
 
     inner.score = score
@@ -249,10 +249,10 @@ def _compress(
             _scoring_once(branch, remembered, inputs.keys.shape[2]),
             draws_of(branch, inputs.module.layer_idx, model.device),
         ):
-            with measuring(inputs.keys.device) as span:
+            with timing(inputs.keys.device) as work:
                 keys, values = branch.press.compress(
                     given.module, given.hidden_states, given.keys, given.values, given.attentions, given.kwargs
                 )
-            branch.spans.append(span)
+            branch.work.append(work)
             masked = given.module.masked_key_indices
         branch.layers.append(observe(inputs.keys, inputs.values, keys, values, masked))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kvbench.system import devices
+from policies.declaration import devices
 
 
 def work_as(monkeypatch: pytest.MonkeyPatch, kind: str = "cpu", **values: Any) -> None:

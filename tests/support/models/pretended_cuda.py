@@ -37,11 +37,11 @@ FACTORIES = (torch.tensor, torch.as_tensor, torch.asarray)
 class Pretended(torch.Tensor):
     """Holds a tensor of the host and says that it lies on the pretended device."""
 
-    inner: torch.Tensor
+    inner: Any  # the tensor of the host
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> "Pretended":
-        wrapper: Pretended = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        wrapper: Pretended = torch.Tensor._make_wrapper_subclass(
             cls,
             inner.size(),
             strides=inner.stride(),
@@ -54,18 +54,19 @@ class Pretended(torch.Tensor):
         wrapper.inner = inner
         return wrapper
 
-    def __repr__(self, **_: Any) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> Any:
         return f"Pretended({self.inner!r})"
 
-    device = property(lambda self: DEVICE)  # type: ignore[assignment]
-    is_cuda = property(lambda self: True)  # type: ignore[assignment]
-    is_cpu = property(lambda self: False)  # type: ignore[assignment]
+    device = property(lambda self: DEVICE)
+    is_cuda = property(lambda self: True)
+    is_cpu = property(lambda self: False)
 
     def get_device(self) -> int:
         return 0
 
     def cpu(self, *_: Any, **__: Any) -> torch.Tensor:
-        return self.inner.clone()
+        copied: torch.Tensor = self.inner.clone()
+        return copied
 
     def cuda(self, *_: Any, **__: Any) -> "Pretended":
         return self
@@ -81,7 +82,7 @@ class Pretended(torch.Tensor):
     __array__ = numpy
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, operation: Any, _: Sequence[type], positional: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
         return _compute(operation, positional, named or {})
@@ -146,7 +147,7 @@ def _compute(operation: Any, positional: Sequence[Any], named: Mapping[str, Any]
         is_of_device = bool(of_device)
     if is_of_device and named.get("generator") is not None:
         raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
-    changed = {"device": HOST} if device is not None else {}
+    changed: dict[str, Any] = {"device": HOST} if device is not None else {}
     if "pin_memory" in named:
         changed["pin_memory"] = False
     with _on_the_host():
@@ -170,9 +171,7 @@ class _Operations(TorchDispatchMode):
 
 def _numbered(value: Any) -> Any:
     """Names the device by its number: without one, torch asks the driver."""
-    if isinstance(value, torch.device) and value.type == "cuda" and value.index is None:
-        return DEVICE
-    return DEVICE if isinstance(value, str) and value == "cuda" else value
+    return DEVICE if isinstance(value, str | torch.device) and str(value) == "cuda" else value
 
 
 def _moved(tensor: Pretended, positional: Sequence[Any], named: Mapping[str, Any]) -> torch.Tensor:
@@ -187,7 +186,8 @@ def _moved(tensor: Pretended, positional: Sequence[Any], named: Mapping[str, Any
             target = value
     with _on_the_host():
         if target is not None and not _is_pretended(target):
-            return tensor.inner.to(dtype, copy=True) if dtype else tensor.inner.clone()
+            on_host: torch.Tensor = tensor.inner.to(dtype, copy=True) if dtype else tensor.inner.clone()
+            return on_host
         if dtype is None or dtype == tensor.inner.dtype:
             return Pretended(tensor.inner.clone()) if named.get("copy") else tensor
         return Pretended(tensor.inner.to(dtype))

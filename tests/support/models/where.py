@@ -1,6 +1,7 @@
 """The toy model on the host and on the pretended device, in several dtypes."""
 
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -22,5 +23,6 @@ def on_card(dtype: torch.dtype = torch.float32) -> LoadedModel:
 
 def _in(dtype: torch.dtype, device: str) -> LoadedModel:
     model = toy_model()
-    network = model.network.to(dtype).to(device)
+    network: Any = model.network
+    network = network.to(dtype).to(device)
     return wrap_model(model.name, network, model.tokenizer, model.fingerprint)

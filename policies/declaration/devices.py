@@ -1,6 +1,6 @@
 """Holds what differs by the kind of device: one table, each value of which is run on a CPU too.
 
-Results never depend on it.
+Results never depend on it. It stands here as presses and faults may not import the engine, which reads it too.
 """
 
 import time
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
+from policies.declaration.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,15 @@ class DeviceKind:
     look_every: int
     # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.
     padding_bytes: int
+    # Words of 64 bits that a draw mixes at once. A CPU wants them in its cache, 256 kB of them; a GPU wants many, as an
+    # operation on few costs it no less. What is allocated meanwhile is about 64 bytes a word.
+    words_at_once: int
     kv_share: float  # of the free memory, for live keys and values where nobody says: others use the machine too
     raises_out_of_memory: bool  # an allocation that does not fit raises; on the host the kernel kills the process
-    synchronize: Callable[[torch.device], None]  # waits until all work is done
-    free_bytes: Callable[[torch.device], int] | None  # of the device; None: what the host has free
+    synchronize: "Callable[[torch.device], None]"  # waits until all work is done
+    free_bytes: "Callable[[torch.device], int] | None"  # of the device; None: what the host has free
     empty_cache: Callable[[], None]  # gives memory back that was freed
-    mark: Callable[[torch.device], Any]  # notes a time in the device's own order of work, without waiting for it
+    mark: "Callable[[torch.device], Any]"  # notes a time in the device's own order of work, without waiting for it
     seconds_between: Callable[[Any, Any], float]  # of two marks; waits until the later one is reached
 
 
@@ -33,21 +36,22 @@ def _nothing(*_: object) -> None:
     """Does nothing: the host works in order, and frees at once."""
 
 
-def _record_event(device: torch.device) -> torch.cuda.Event:
+def _record_event(device: "torch.device") -> "torch.cuda.Event":
     event = torch.cuda.Event(enable_timing=True)
     event.record(torch.cuda.current_stream(device))
     return event
 
 
-def _seconds_between_events(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
+def _seconds_between_events(start: "torch.cuda.Event", end: "torch.cuda.Event") -> float:
     end.synchronize()
-    return start.elapsed_time(end) / 1000
+    return float(start.elapsed_time(end)) / 1000
 
 
 DEVICE_KINDS: Mapping[str, DeviceKind] = {
     "cpu": DeviceKind(
         look_every=1,
         padding_bytes=2 * 10**6,
+        words_at_once=2**15,
         kv_share=0.25,
         raises_out_of_memory=False,
         synchronize=_nothing,
@@ -60,6 +64,7 @@ DEVICE_KINDS: Mapping[str, DeviceKind] = {
     "cuda": DeviceKind(
         look_every=8,
         padding_bytes=2 * 10**8,
+        words_at_once=2**21,
         kv_share=0.5,
         raises_out_of_memory=True,
         synchronize=lambda device: torch.cuda.synchronize(device),
@@ -71,15 +76,15 @@ DEVICE_KINDS: Mapping[str, DeviceKind] = {
 }
 
 
-def kind_of(device: torch.device) -> DeviceKind:
+def kind_of(device: "torch.device") -> DeviceKind:
     return DEVICE_KINDS[device.type]
 
 
 @dataclass
-class Span:
+class TimedWork:
     """Measures a stretch of work on a device without waiting for it."""
 
-    device: torch.device
+    device: "torch.device"
     host_seconds: float = 0.0  # that the host took to order the work, known at once
     _marks: list[Any] = field(default_factory=list)
 
@@ -90,10 +95,10 @@ class Span:
 
 
 @contextmanager
-def measuring(device: torch.device) -> Iterator[Span]:
-    """Yields a span of the work in the body, which has its times once the body has ended without an error."""
-    kind, span = kind_of(device), Span(device)
+def timing(device: "torch.device") -> Iterator[TimedWork]:
+    """Yields the timed work of the body, which has its times once the body has ended without an error."""
+    kind, work = kind_of(device), TimedWork(device)
     start, started = kind.mark(device), time.perf_counter()
-    yield span
-    span.host_seconds = time.perf_counter() - started
-    span._marks = [start, kind.mark(device)]
+    yield work
+    work.host_seconds = time.perf_counter() - started
+    work._marks = [start, kind.mark(device)]
