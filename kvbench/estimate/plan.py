@@ -45,6 +45,8 @@ transformers = LazyModule("transformers")
 
 # The costs of presses and the bytes of a store were measured by ``plan --measure`` of revision c6c70ae.
 TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "constants.json").read_text(encoding="utf-8"))
+# By card, what ``make gpu`` measured of it (docs/gpu.md).
+MEASURED: dict[str, Any] = json.loads((Path(__file__).parent / "measured.json").read_text(encoding="utf-8"))
 COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
 LAYER_SECONDS = 0.3e-3  # of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed
 USABLE = 0.9  # of the memory
@@ -84,10 +86,28 @@ BY_DATA_SHEET = (
     f"a projection: {COMPUTE_SHARE:.0%} of the operations and {READING_SHARE:.0%} of the bytes a second of the data "
     "sheet are assumed to be reached; not measured on such a GPU"
 )
-MACHINES: Mapping[str, Machine] = {
-    name: Machine(name, flops * COMPUTE_SHARE, bandwidth * READING_SHARE, memory, BY_DATA_SHEET, LAYER_SECONDS)
-    for name, (flops, bandwidth, memory) in TABLE["machines"].items()
-}
+
+
+def card_machine(name: str, measured: Mapping[str, Any] | None) -> Machine:
+    """Returns a card with the shares of its data sheet that were measured on it, or else with those assumed."""
+    flops, bandwidth, memory = TABLE["machines"][name]
+    if measured is None:
+        return Machine(name, flops * COMPUTE_SHARE, bandwidth * READING_SHARE, memory, BY_DATA_SHEET, LAYER_SECONDS)
+    computed, reading = measured["compute_share"], measured["reading_share"]
+    source = (
+        f"measured on {measured['card']}, {measured['date']} by make gpu: {computed:.0%} of the operations and "
+        f"{reading:.0%} of the bytes a second of the data sheet are reached"
+    )
+    return Machine(name, flops * computed, bandwidth * reading, memory, source, measured["layer_seconds"])
+
+
+MACHINES: Mapping[str, Machine] = {name: card_machine(name, MEASURED.get(name)) for name in TABLE["machines"]}
+
+
+def card_of(device: str) -> str:
+    """Returns the name of a card in :data:`MACHINES` by the name that its driver gives it; else an empty text."""
+    words = device.lower().replace(" ", "")
+    return max((name for name in MACHINES if name in words), key=len, default="")
 
 
 def this_machine(hidden_size: int, bytes_per_number: int = 4) -> Machine:
