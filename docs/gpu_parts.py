@@ -126,7 +126,8 @@ class Card:
             return load_model("reference", device, "float32")
         torch.manual_seed(0)
         made = random_llama("reference", self.sizes.large, "cpu", torch.float32)
-        return wrap_model("reference", made.network.to(torch.device(device)), made.tokenizer, "")
+        moved: Any = made.network  # whose types do not know that it moves
+        return wrap_model("reference", moved.to(torch.device(device)), made.tokenizer, "")
 
     def peak(self) -> float | None:
         """Returns the most gigabytes of tensors since :meth:`forget_peak`; None on a CPU, which does not count them."""
@@ -141,7 +142,8 @@ class Card:
 
 def random_llama(name: str, sizes: Mapping[str, int], device: str, dtype: torch.dtype = torch.bfloat16) -> LoadedModel:
     """Makes a network of Llama 3.1's configuration with random weights where it will run: the host never holds it."""
-    config = LlamaConfig(**sizes, max_position_embeddings=PLACES, rope_parameters=ROTATION, tie_word_embeddings=False)
+    fixed: dict[str, Any] = {"max_position_embeddings": PLACES, "rope_parameters": ROTATION}
+    config = LlamaConfig(**fixed, **dict[str, Any](sizes), tie_word_embeddings=False)
     with torch.device(device):
         network = LlamaForCausalLM._from_config(config, dtype=dtype, attn_implementation="sdpa")
     network.generation_config.eos_token_id = None  # every answer is as long as any other

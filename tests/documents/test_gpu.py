@@ -83,27 +83,29 @@ def test_a_part_that_fails_is_noted_and_the_others_go_on(tmp_path: Path) -> None
 
 def test_a_run_that_is_cut_keeps_what_it_has(tmp_path: Path) -> None:
     def cut(_: Card) -> Iterator[Value]:
+        yield Value("c", 3.0)
         raise KeyboardInterrupt
-        yield
 
-    parts = [part("first", one("b", 2.0), "b"), part("second", cut, "c")]
+    parts = [part("first", one("b", 2.0), "b"), part("second", cut, "c", "d")]
     with pytest.raises(KeyboardInterrupt):
         measure(Card("cpu", SMALL), Report(tmp_path / "x.json", parts, ABOUT), parts, 1)
-    assert [row["measured"] for row in rows_of(tmp_path / "x.json").values()] == [2.0, None]
+    assert [row["measured"] for row in rows_of(tmp_path / "x.json").values()] == [2.0, 3.0, None]
 
 
 def test_no_part_is_begun_when_the_time_is_over_or_takes_longer_than_it_may(tmp_path: Path) -> None:
     def endless(_: Card) -> Iterator[Value]:
-        while True:
+        while card.device:
             pass
-        yield
+        yield Value("b", 1.0)
+
+    card = Card("cpu", SMALL)
 
     parts = [part("first", endless, "b", seconds=0.2), part("second", one("c", 2.0), "c")]
-    measure(Card("cpu", SMALL), Report(tmp_path / "x.json", parts, ABOUT), parts, 1)
+    measure(card, Report(tmp_path / "x.json", parts, ABOUT), parts, 1)
     rows = rows_of(tmp_path / "x.json")
     assert "took longer than 0 s" in rows["b"]["note"]
     assert rows["c"]["measured"] == 2.0
-    measure(Card("cpu", SMALL), Report(tmp_path / "y.json", parts, ABOUT), parts, 0)
+    measure(card, Report(tmp_path / "y.json", parts, ABOUT), parts, 0)
     assert {row["note"] for row in rows_of(tmp_path / "y.json").values()} == {"not begun: the 0 minutes were over"}
 
 
