@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test pytest test-all mutants lint torture bench fetched suite published claims readme docs pictures small-store clean
+.PHONY: run test pytest test-all mutants lint torture bench fetched suite gpu published claims readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -70,6 +70,10 @@ fetched: $(INSTALLED)
 suite: fetched
 	$(BIN)/python docs/suite.py
 	$(BIN)/python docs/tables.py
+
+# Measures the card of this machine in eight minutes (docs/gpu.md). It needs no .venv: packages may lie in .site.
+gpu:
+	PYTHONPATH=$(CURDIR)/.site:$(CURDIR) $(PYTHON) docs/gpu.py
 
 # Do presses keep needles in the order of kvpress's public board? Half an hour a natural model and core; then some
 # minutes of a teaching model, which masters no needle, and of the presses that see the question.

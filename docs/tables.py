@@ -169,7 +169,34 @@ def performance() -> str:
     return f"{measured['machine']}.\n\n{table(('row', 'measured', 'target', 'met'), rows)}"
 
 
-MADE = (tasks, policies, metrics, commands, press, performance, faults, options_of_faults, quantisations, deployments)
+def gpu() -> str:
+    """Returns what ``make gpu`` measured on a card, a line for each row, and what ``plan`` said of it beforehand."""
+    content = json.loads((DOCS / "gpu.json").read_text(encoding="utf-8"))
+    lines = []
+    for row in content["rows"]:
+        text = "not measured" + (f" ({row['note']})" if row["note"] else "")
+        if row["measured"] is not None:
+            numbers = f"{row['measured']:.3g} {row['unit']}"
+            numbers += "" if row["plan"] is None else f", by `plan` {row['plan']:.3g}"
+            numbers += f" ({row['note']})" if row["note"] else ""
+            text = f"{numbers}, measured on {content['card']}, {content['date']}"
+        lines.append((row["row"], text))
+    return items(lines)
+
+
+MADE = (
+    tasks,
+    policies,
+    metrics,
+    commands,
+    press,
+    performance,
+    gpu,
+    faults,
+    options_of_faults,
+    quantisations,
+    deployments,
+)
 BLOCKS: Mapping[str, Callable[[], str]] = {
     make.__name__.replace("_", " "): make for make in (*MADE, texts, verdicts, verdicts_in_short)
 }

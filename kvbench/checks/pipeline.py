@@ -98,7 +98,10 @@ class SlidingPipeline(KVPressTextGenerationPipeline):
 def pipeline_of(model: LoadedModel) -> KVPressTextGenerationPipeline:
     """Returns kvpress's own pipeline, as far as it can run the model."""
     pipeline = SlidingPipeline if any(model.windows) else KVPressTextGenerationPipeline
-    return pipeline(model=model.network, tokenizer=model.tokenizer)
+    # Without a device it would move the network to the first GPU of the machine, whatever was asked for; and where
+    # accelerate has spread the weights it takes none.
+    device = None if getattr(model.network, "hf_device_map", None) else model.device
+    return pipeline(model=model.network, tokenizer=model.tokenizer, device=device)
 
 
 class PipelineRunner:

@@ -5,41 +5,42 @@ import json
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import torch
 from pydantic import ValidationError
 
 from datasets_gen import Example, Task
 from kvbench.checks.findings import Begin, Finding, finding_of, silent, unchecked
+from kvbench.checks.replay import Replay
 from kvbench.experiments.build_grid import tasks_as_run
-from kvbench.experiments.catalogue import find_policy
-from kvbench.experiments.collect import collect, described_context, described_question
-from kvbench.experiments.grid import Grid, Setting, device_name, package_versions, source_hash
-from kvbench.models.load import LoadedModel, fingerprint_of, load_model
+from kvbench.experiments.collect import described_context, described_question
+from kvbench.experiments.grid import device_name, package_versions, source_hash
+from kvbench.models.load import fingerprint_of, load_model
 from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows
+from kvbench.run.local import is_small
 from kvbench.store.merging import RunGroup
 from kvbench.store.scoring import SCORES, scores_of
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.store.tables import Record, StoredAnswer
 from kvbench.system.errors import KVBenchError, first_line
-from policies import Point
 from policies.composition import built_in
 
-Cell = tuple[str, int, str, Point]  # task, context, policy, level and draw
 TASK_FIELDS = ("chance", "instruction", "begins_answers", "level")  # which follow from name and version of a task
 # Two machines may break a tie of two tokens differently, so that these alone are compared with a run of another one.
 SAME_ANYWHERE = ("status", "ended", "press_arguments", "realised_ratio", "kept_tokens", "kv_bytes", "output_token_ids")
 # Times are those of the moment, and the last two depend on what was computed together with an answer.
 NEVER_THE_SAME = {"prefill_seconds", "compression_seconds", "decode_seconds", "wave_halvings", "cache_digest"}
 FEW = 0.1  # of the answers: on another machine rounding changes some
-CLOSE = 1e-4  # likelihoods of answers that are computed in batches of another size differ by as much
+CLOSE = 1e-4  # of what is computed from stored numbers
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Submission:
 
     store: Store
     answers: Sequence[StoredAnswer]
-    replayed: int  # how many cells are answered again
+    replayed: int  # how many cells are answered again, at least
 
     @cached_property
     def is_of_this_code(self) -> bool:
@@ -168,18 +169,17 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
 
 
 def _check_replay(submission: Submission) -> Iterator[Finding]:
-    """Answers some cells again, drawn at random so that nobody knows which: one of every policy first."""
-    cells: dict[Cell, list[StoredAnswer]] = defaultdict(list)
+    """Answers some contexts again, with all their cells, drawn at random so that nobody knows which."""
+    contexts: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for answer in submission.answers:
         record = answer.record
         here = submission.model_is_here and record.task in submission.tasks and built_in(record.policy) is not None
         if here and record.status == "ok":
-            cells[record.task, answer.question.example_index, record.policy, record.point].append(answer)
-    draw = random.SystemRandom().sample(sorted(cells), len(cells))
-    # One cell of every policy comes first, so that no policy goes unseen in a large run.
-    first = set({cell[2]: cell for cell in draw}.values())
-    chosen = sorted(draw, key=lambda cell: cell not in first)[: submission.replayed]
-    unseen = ", ".join(sorted({one.record.policy for one in submission.answers} - {cell[2] for cell in chosen}))
+            contexts[record.task, answer.question.example_index].append(record)
+    cells = {context: len({(one.policy, one.point) for one in records}) for context, records in contexts.items()}
+    chosen = _drawn(cells, submission.replayed)
+    seen = {record.policy for context in chosen for record in contexts[context]}
+    unseen = ", ".join(sorted({one.record.policy for one in submission.answers} - seen))
     if unseen or not chosen:
         why = "model, task or code of a plug-in are not here, or --replay is too small"
         yield unchecked("replay", f"no answer of {unseen or 'any policy'} was given again: {why}")
@@ -190,31 +190,45 @@ def _check_replay(submission: Submission) -> Iterator[Finding]:
     made_by = (identity.device, identity.packages, submission.is_of_this_code)
     is_same_machine = made_by == (device_name(model.device), package_versions(), True)
     compared = set(Record.model_fields) - NEVER_THE_SAME if is_same_machine else SAME_ANYWHERE
-    faults = [fault for cell in chosen for fault in _faults_of(submission, model, cell, cells[cell], compared)]
-    answers = sum(len(cells[cell]) for cell in chosen)
+    replay = Replay(identity, model, submission.tasks, compared)
+    faults = list[str]()
+    with one_thread_if(is_small(model)):  # as a worker of a run has it
+        for name, index in chosen:
+            faults += replay.faults(name, submission.examples[name][index], contexts[name, index])
+    answers = sum(len(contexts[context]) for context in chosen)
     if not is_same_machine:
         yield unchecked("rounding", "another device, code or package made the run: its likelihoods and what it keeps")
     if faults and not is_same_machine and len(faults) < FEW * answers:
         yield unchecked("replay", f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}")
         return
-    yield finding_of("replay", f"{len(chosen):,} of {len(cells):,} cells answered again as they are stored", faults)
+    sound = f"{sum(cells[one] for one in chosen):,} of {sum(cells.values()):,} cells answered again as they are stored"
+    if replay.ties:
+        sound += f"; {replay.ties:,} of {answers:,} answers part where two tokens are as likely"
+    yield finding_of("replay", sound, faults)
 
 
-def _faults_of(
-    submission: Submission, model: LoadedModel, cell: Cell, answers: Sequence[StoredAnswer], compared: Collection[str]
-) -> Iterator[str]:
-    """Answers a cell again, and names each answer that has another record then."""
-    name, index, policy, point = cell
-    identity = submission.store.identity
-    longest = next(task.max_new_tokens for task in identity.tasks if task.name == name)
-    task = replace(submission.tasks[name], max_new_tokens=longest)
-    setting = Setting([find_policy(policy)], (point,), identity.seed, identity.mode, scope=identity.scope)
-    donor = partial(Grid([(task, index + 1)], setting, identity.held_out).donor, task)
-    rows = collect(model, task, [submission.examples[name][index]], setting, donor)
-    records = {one.question_id: one.model_dump(include={*compared}) for one in rows.records if one.policy == policy}
-    for answer in answers:
-        record = answer.record
-        yield from _differences(_place(record), vars(record), records[record.question_id])
+def _drawn(cells: Mapping[tuple[str, int], int], least: int) -> list[tuple[str, int]]:
+    """Draws contexts until they have so many cells: one of every task first, and no more contexts than cells."""
+    draw = random.SystemRandom().sample(sorted(cells), len(cells))
+    first = set({context[0]: context for context in draw}.values())
+    chosen: list[tuple[str, int]] = []
+    for context in sorted(draw, key=lambda context: context not in first):
+        is_enough = sum(cells[one] for one in chosen) >= least and context not in first
+        if is_enough or len(chosen) >= least:
+            break
+        chosen.append(context)
+    return chosen
+
+
+@contextmanager
+def one_thread_if(is_single: bool) -> Iterator[None]:
+    """Has torch compute with one thread inside a ``with`` block; with all threads it may add in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if is_single else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 CHECKS: Mapping[str, Callable[[Submission], Iterator[Finding]]] = {

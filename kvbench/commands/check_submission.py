@@ -14,9 +14,11 @@ submission = LazyModule("kvbench.checks.submission")
 
 def command(
     run: Run,
-    replay: Annotated[int, Option(min=0, help="Cells, drawn at random, that the model answers again.")] = 20,
+    replay: Annotated[
+        int, Option(min=0, help="Cells at least, of contexts drawn at random, that the model answers again.")
+    ] = 20,
 ) -> Result:
-    """Generates questions, scores outputs and answers some cells again, and compares hashes; changes nothing."""
+    """Generates questions, scores outputs and answers some contexts again, and compares hashes; changes nothing."""
     findings = findings_of(1 + len(submission.CHECKS), lambda begin: submission.examine(run, begin, replay))
     table = findings_table(f"{run}, examined", findings)
     if wrong := faulty_checks(findings):

@@ -19,6 +19,8 @@ torch = LazyModule("torch")
 
 # The costs of presses and the bytes of a store were measured by ``plan --measure`` of revision c6c70ae.
 TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "constants.json").read_text(encoding="utf-8"))
+# By card, what ``make gpu`` measured of it (docs/gpu.md).
+MEASURED: dict[str, Any] = json.loads((Path(__file__).parent / "measured.json").read_text(encoding="utf-8"))
 COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
 LAYER_SECONDS = 0.3e-3  # of a layer in a pass of PyTorch without graphs, which no faster GPU shortens: assumed
 THIS = "this"
@@ -57,18 +59,29 @@ class Machine:
         return self.copied or self.bandwidth
 
 
-def _card(name: str, flops: float, float32: float, float64: float, bandwidth: float, memory: float) -> Machine:
-    """Makes a machine from the figures of a data sheet: operations a second in 16 bits and in wider numbers."""
-    by_dtype = {"float32": float32 * COMPUTE_SHARE, "float64": float64 * COMPUTE_SHARE}
-    source = (
-        f"a projection: {COMPUTE_SHARE:.0%} of the operations and {READING_SHARE:.0%} of the bytes a second of the "
-        "data sheet are assumed to be reached; not measured on such a GPU"
-    )
-    reached = flops * COMPUTE_SHARE, bandwidth * READING_SHARE
-    return Machine(name, *reached, memory, source, LAYER_SECONDS, flops_by_dtype=by_dtype)
+def card_machine(name: str, measured: Mapping[str, Any] | None) -> Machine:
+    """Makes a machine from the figures of a card's data sheet and the shares of them that were measured on one, or else
+    those that are assumed. The share in 16 bits is assumed of wider numbers too."""
+    flops, float32, float64, bandwidth, memory = TABLE["machines"][name]
+    computed, read, layer_seconds = COMPUTE_SHARE, READING_SHARE, LAYER_SECONDS
+    begin, end = "a projection", "are assumed to be reached; not measured on such a GPU"
+    if measured is not None:
+        computed, read = measured["compute_share"], measured["reading_share"]
+        layer_seconds = measured["layer_seconds"]
+        begin, end = f"measured on {measured['card']}, {measured['date']} by make gpu", "are reached"
+    source = f"{begin}: {computed:.0%} of the operations and {read:.0%} of the bytes a second of the data sheet {end}"
+    by_dtype = {"float32": float32 * computed, "float64": float64 * computed}
+    reached = flops * computed, bandwidth * read
+    return Machine(name, *reached, memory, source, layer_seconds, flops_by_dtype=by_dtype)
 
 
-MACHINES: Mapping[str, Machine] = {name: _card(name, *figures) for name, figures in TABLE["machines"].items()}
+MACHINES: Mapping[str, Machine] = {name: card_machine(name, MEASURED.get(name)) for name in TABLE["machines"]}
+
+
+def card_of(device: str) -> str:
+    """Returns the name of a card in :data:`MACHINES` by the name that its driver gives it; else an empty text."""
+    words = device.lower().replace(" ", "")
+    return max((name for name in MACHINES if name in words), key=len, default="")
 
 
 def this_machine(hidden_size: int, dtype: str = "float32", others: Sequence[str] = ()) -> Machine:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import kvbench.checks.replay
 from datasets_gen import TASKS
-from kvbench.checks.submission import examine
+from kvbench.checks.replay import OF_LIKELIHOOD, TOLERANCES, Tolerance
+from kvbench.checks.submission import _drawn, examine
 from kvbench.experiments.grid import Grid, Setting
 from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
@@ -35,6 +37,21 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module", params=["float32", "float16", "bfloat16"])
+def run_of_dtype(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run at several ratios, whose rows share padded batches, in each type of numbers."""
+    grid = Grid([(TASKS["base"], 1)], Setting(SNAPKV, at_ratios((0.3, 0.5, 0.9)), seed=3))
+    folder = tmp_path_factory.mktemp("runs") / str(request.param)
+    store = execute(load_model("reference", "cpu", request.param), grid, folder, "a test")
+    publish_summary(store, store.frame())
+    return folder
+
+
+@pytest.fixture
+def of_dtype(run_of_dtype: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run_of_dtype, tmp_path / "run"))
 
 
 def wrong(folder: Path, cells: int = 0) -> dict[str, str]:
@@ -172,3 +189,82 @@ def test_what_cannot_be_made_here_is_not_checked(run: Path) -> None:
     (run / "run.json").write_text(original)
     edit_identity(run, lambda content: content["identity"]["tasks"][0].update(version="0.0.1"))
     assert {"questions", "replay"} <= unchecked(run, cells=2)
+
+
+def test_a_sound_run_of_each_dtype_passes(of_dtype: Path) -> None:
+    outcomes = {one.check: one for one in examine(of_dtype, cells=4) if one.outcome != "ok"}
+    assert outcomes == {}
+
+
+@pytest.mark.parametrize(("column", "sign"), [("gold_nll", -1), ("delta_nll", 1)])
+def test_a_likelihood_is_found_that_was_moved_by_more_than_its_dtype_allows(
+    of_dtype: Path, column: str, sign: int
+) -> None:
+    """And one that was moved by less is not: rounding does as much."""
+    store = Store.open(of_dtype)
+    path = store.path(RECORDS, "base", 0, "snapkv")
+    rows = store.read_rows(RECORDS, path)
+    number = max(range(len(rows)), key=lambda number: rows[number].gold_nll)
+    value, tolerance = getattr(rows[number], column), TOLERANCES[store.identity.dtype]
+    room = OF_LIKELIHOOD[column] * (tolerance.nats + tolerance.share * abs(value))
+    for times, is_wrong in ((0.9, False), (1.2, True)):
+        forged = rows[number].model_copy(update={column: value + sign * times * room})
+        store.write_rows(RECORDS, path, [*rows[:number], forged, *rows[number + 1 :]])
+        publish_summary(store, store.frame())
+        text = wrong(of_dtype, cells=4).get("replay", "")
+        assert (f"{column} is" in text) == is_wrong, text
+
+
+def test_an_output_replaced_by_the_right_answer_is_found_in_each_dtype(of_dtype: Path) -> None:
+    """With its tokens, end, scores and outcome, so that files alone do not tell."""
+    store = Store.open(of_dtype)
+    model = load_model("reference", "cpu")
+    path = store.path(RECORDS, "base", 0, "snapkv")
+    rows = store.read_rows(RECORDS, path)
+    answers = {(one.record.question_id, one.record.point): one for one in store.read_answers(path)}
+    number, gold = next(
+        (number, answers[row.question_id, row.point].question.golds[0])
+        for number, row in enumerate(rows)
+        if row.level == 0.9 and row.right == 0 and answers[row.question_id, row.point].question.golds
+    )
+    ids = [*model.tokenizer.encode(gold, add_special_tokens=False), model.end_tokens()[0]]
+    forged = {"output_text": gold, "output_token_ids": ids, "ended": True}
+    rows[number] = rows[number].model_copy(update=forged)
+    store.write_rows(RECORDS, path, rows)
+    rescore(store)
+    publish_summary(store, store.frame())
+    assert wrong(of_dtype) == {}, "files alone do not tell"
+    assert "output_t" in wrong(of_dtype, cells=4)["replay"]
+
+
+def test_an_answer_that_parts_at_a_tie_is_sound_and_counted(of_dtype: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stored answer is as likely as the one that is made again, once the tie is as wide as their distance."""
+    give_answers_of_full(of_dtype, "snapkv")
+    dtype = Store.open(of_dtype).identity.dtype
+    assert "replay" in wrong(of_dtype, cells=4)
+    wide = Tolerance(nats=1e3, share=0.0, tie=1e3)
+    monkeypatch.setattr(kvbench.checks.replay, "TOLERANCES", {**TOLERANCES, dtype: wide})
+    findings = {one.check: one for one in examine(of_dtype, cells=4)}
+    assert findings["replay"].outcome == "ok", findings["replay"].text
+    assert "answers part where two tokens are as likely" in findings["replay"].text
+
+
+def test_a_text_that_its_tokens_do_not_make_is_found_however_wide_the_tie(
+    of_dtype: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(of_dtype)
+    wide = {**TOLERANCES, store.identity.dtype: Tolerance(1e3, 0.0, 1e3)}
+    monkeypatch.setattr(kvbench.checks.replay, "TOLERANCES", wide)
+    first, *_ = store.read_rows(RECORDS, store.path(RECORDS, "base", 0, "snapkv"))
+    edit(of_dtype, RECORDS, output_token_ids=[*first.output_token_ids[:-1], 11, first.output_token_ids[-1]])
+    assert "output_t" in wrong(of_dtype, cells=4)["replay"]
+
+
+def test_contexts_are_drawn_until_there_are_so_many_cells() -> None:
+    """One of every task first, where that is no more contexts than cells were asked for."""
+    cells = {("base", 0): 5, ("base", 1): 5, ("hops", 0): 3}
+    assert len(_drawn(cells, 1)) == 1
+    assert {name for name, _ in _drawn(cells, 2)} == {"base", "hops"}
+    assert len(_drawn(cells, 8)) == 2
+    assert sorted(_drawn(cells, 9)) == sorted(cells)
+    assert _drawn(cells, 0) == []
