@@ -12,10 +12,12 @@ from functools import partial
 from typing import Any
 
 import torch
+from pydantic import BaseModel
 
 from datasets_gen import Example, Task
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step, greedy
+from kvbench.engine.options import NumericsOptions
 from kvbench.engine.treat.branch import lazy_donor
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
@@ -26,7 +28,8 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import answer_text, build_prompts
 from kvbench.store.run_file import Identity
 from kvbench.store.scoring import OUTCOMES, SCORES, outcome_scores
-from kvbench.store.tables import Record
+from kvbench.store.store import Store
+from kvbench.store.tables import Record, StoredTable
 from leaderboards.metrics import Outcome
 from policies import FULL, Level, Point, Policy, points_of
 from policies.composition import built_in
@@ -79,15 +82,20 @@ def is_close(name: str, stored: Any, made: Any, tolerance: Tolerance) -> bool:
 class Replay:
     """Answers contexts of a run again."""
 
-    identity: Identity
+    store: Store
     model: LoadedModel
     tasks: Mapping[str, Task]
     compared: Collection[str]  # columns of a record
+    tables: Sequence[StoredTable] = ()  # of studies, whose rows are made again and compared too
     ties: int = 0  # answers that part where two tokens are as likely
     tolerance: Tolerance = field(init=False)
 
     def __post_init__(self) -> None:
         self.tolerance = TOLERANCES[self.identity.dtype]
+
+    @property
+    def identity(self) -> Identity:
+        return self.store.identity
 
     def task(self, name: str) -> Task:
         longest = next(task.max_new_tokens for task in self.identity.tasks if task.name == name)
@@ -95,15 +103,58 @@ class Replay:
 
     def faults(self, name: str, example: Example, records: Sequence[Record]) -> Iterator[str]:
         """Answers a context with all policies of the run that are here, and names each record of it that differs."""
-        task = self.task(name)
-        setting = Setting(*self._company(name), self.identity.seed, self.identity.mode, scope=self.identity.scope)
+        task, identity = self.task(name), self.identity
+        setting = Setting(
+            *self._company(name),
+            identity.seed,
+            identity.mode,
+            scope=identity.scope,
+            numerics=NumericsOptions.of_texts(identity.options),
+            tables=tuple(table.name for table in self.tables),
+        )
         donor = partial(Grid([(task, example.index + 1)], setting, self.identity.held_out).donor, task)
         rows = collect(self.model, task, [example], setting, donor)
         made = {_key(one): one for one in rows.records}
         full = {one.question_id: one.output_token_ids for one in records if one.policy == FULL}
+        alike = set[Key]()
         for record in records:
-            if (again := made.get(_key(record))) is not None:
-                yield from self._differences(task, example, record, again, full.get(record.question_id))
+            if (again := made.get(_key(record))) is None:
+                continue
+            yield from self._differences(task, example, record, again, full.get(record.question_id))
+            if record.output_token_ids == again.output_token_ids:
+                alike.add(_key(record))
+        for table in self.tables:
+            yield from self._table_faults(table, name, alike, rows.tables.get(table.name, []))
+
+    def _table_faults(
+        self, table: StoredTable, name: str, alike: Collection[Key], made: Sequence[BaseModel]
+    ) -> Iterator[str]:
+        """Names each row of a study's table that is not as it is made again, of the answers that are alike."""
+        stored = {
+            _row_key(table, row): row
+            for path in self.store.files(table)
+            if path.is_relative_to(self.store.folder / table.name / name)
+            for row in self.store.read(table, path).to_pylist()
+            if _answer_key(row) in alike
+        }
+        again = {_row_key(table, row): row for one in made if _answer_key(row := one.model_dump()) in alike}
+        for key in sorted({*stored} ^ {*again}, key=str):
+            state = "is missing" if key in again else "is not made again"
+            yield f"{table.name}: the row {_row_text(key)} {state}"
+        for key in stored.keys() & again.keys():
+            for column, value in again[key].items():
+                if not self._is_close_in_study(stored[key][column], value):
+                    values = f"{column} is {stored[key][column]!r:.60}, made again it is {value!r:.60}"
+                    yield f"{table.name}: in the row {_row_text(key)} {values}"
+                    break
+
+    def _is_close_in_study(self, stored: Any, made: Any) -> bool:
+        if isinstance(made, list) and isinstance(stored, list):
+            return len(made) == len(stored) and all(map(self._is_close_in_study, stored, made))
+        if not isinstance(made, float) or not isinstance(stored, int | float):
+            return bool(stored == made)
+        both_nan = math.isnan(stored) and math.isnan(made)
+        return both_nan or stored == made or abs(stored - made) <= CLOSE + self.tolerance.share * abs(made)
 
     def _company(self, name: str) -> tuple[list[Policy], tuple[Point, ...]]:
         """Returns the policies that the run had on a task, each at its own levels, and all of these levels."""
@@ -179,3 +230,16 @@ class Replay:
 
 def _key(record: Record) -> Key:
     return record.policy, record.point, record.question_id
+
+
+def _answer_key(row: Mapping[str, Any]) -> Key:
+    """Returns the key of the answer that a row of a study's table belongs to."""
+    return row["policy"], Point(Level(row["level_kind"], row["level"]), row["repeat"]), row["question_id"]
+
+
+def _row_key(table: StoredTable, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in table.key)
+
+
+def _row_text(key: Sequence[Any]) -> str:
+    return ", ".join(map(str, key))

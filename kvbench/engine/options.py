@@ -2,9 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 from policies.declaration.faults import FOREIGN_SECONDS, time_bound
 
@@ -59,6 +60,14 @@ class NumericsOptions:
     sampling: tuple[str, ...] = SAMPLING
     repeats: int = 1  # draws where tokens are chosen at random
     steps: int = 16  # tokens at most of an answer
+
+    @classmethod
+    def of_texts(cls, texts: Mapping[str, str]) -> Self:
+        """Returns the options that an identity holds (:meth:`as_texts`), and the usual ones where it holds none."""
+        if not texts:
+            return cls()
+        dtypes, sampling = (tuple(texts[name].split(",")) for name in ("dtypes", "sampling"))
+        return cls(dtypes, sampling, int(texts["repeats"]), int(texts["steps"]))
 
     def as_texts(self) -> dict[str, str]:
         """Returns the options as a run's identity holds them."""

@@ -17,7 +17,7 @@ from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
-from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, Record, StoredTable
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, Record, StoredTable
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, execute
 
@@ -258,6 +258,34 @@ def test_a_text_that_its_tokens_do_not_make_is_found_however_wide_the_tie(
     first, *_ = store.read_rows(RECORDS, store.path(RECORDS, "base", 0, "snapkv"))
     edit(of_dtype, RECORDS, output_token_ids=[*first.output_token_ids[:-1], 11, first.output_token_ids[-1]])
     assert "output_t" in wrong(of_dtype, cells=4)["replay"]
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in 16 bits whose answers were observed while they were written."""
+    setting = Setting(SNAPKV, at_ratios((0.5, 0.9)), seed=3, tables=("attention", "routes"))
+    folder = tmp_path_factory.mktemp("runs") / "observed"
+    store = execute(load_model("reference", "cpu", "bfloat16"), Grid([(TASKS["base"], 1)], setting), folder, "a test")
+    publish_summary(store, store.frame())
+    return folder
+
+
+def test_an_observed_run_in_16_bits_is_sound_and_a_forged_row_of_its_study_is_found(
+    observed: Path, tmp_path: Path
+) -> None:
+    findings = [*examine(observed, cells=4)]
+    assert {one.outcome for one in findings} == {"ok"}, findings
+    assert "and their rows of attention, routes" in findings[-1].text
+    assert unchecked(observed) == {"files", "replay"}, "without a replay they are not made again"
+    forged = Path(shutil.copytree(observed, tmp_path / "forged"))
+    store = Store.open(forged)
+    (path, *_) = [path for path in store.files(TABLES["attention"]) if "snapkv" in path.name]
+    first, *rows = store.read_rows(TABLES["attention"], path)
+    changed = first.model_copy(update={"top_weight": [weight / 2 for weight in first.top_weight]})
+    store.write_rows(TABLES["attention"], path, [changed, *rows])
+    assert "top_weight is" in wrong(forged, cells=4)["replay"]
+    store.write_rows(TABLES["attention"], path, rows)
+    assert "is missing" in wrong(forged, cells=4)["replay"]
 
 
 def test_contexts_are_drawn_until_there_are_so_many_cells() -> None:
