@@ -83,7 +83,7 @@ def test_every_part_runs_on_the_pretended_device(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(docs.gpu, "SMALL", few)
     monkeypatch.setattr(docs.gpu_parts, "default_policies", lambda: [POLICIES["knorm"]])
     monkeypatch.setattr(docs.gpu_parts, "BESIDE_PIPELINE", ("keydiff",))
-    monkeypatch.setitem(docs.gpu_parts.SUITES, "bytes", replace(SUITES["bytes"], policies="int4,knorm+int8"))
+    monkeypatch.setitem(SUITES, "bytes", replace(SUITES["bytes"], policies="int4,knorm+int8"))
     with pretended_cuda():
         main(["--small", "--device", "cuda", "--json", str(tmp_path / "gpu.json")])
     notes = {name: row["note"] for name, row in rows_of(tmp_path / "gpu.json").items() if row["measured"] is None}

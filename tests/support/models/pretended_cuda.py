@@ -54,7 +54,7 @@ class Pretended(torch.Tensor):
         wrapper.inner = inner
         return wrapper
 
-    def __repr__(self, *, tensor_contents: Any = None) -> Any:
+    def __repr__(self, *, tensor_contents: Any = None) -> Any:  # type: ignore[override]  # of an alias in torch
         return f"Pretended({self.inner!r})"
 
     device = property(lambda self: DEVICE)
