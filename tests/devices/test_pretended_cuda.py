@@ -1,7 +1,7 @@
 """The pretended device refuses what CUDA refuses and takes what CUDA takes: else the tests beside this one show
 nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +10,9 @@ import torch
 from kvbench.engine.decode import bundle
 from kvbench.engine.treat import keep
 from policies import POLICIES
+from tests.support.models import pretended_cuda as pretended
 from tests.support.models.pretended_cuda import pretended_cuda
-from tests.support.models.toy import ActingScorer, answers, pressing, toy_prompt, treat
+from tests.support.models.toy import LAYERS, ActingScorer, answers, pressing, toy_prompt, treat
 from tests.support.models.where import on_card, on_host
 
 Work = Callable[[torch.Tensor], object]
@@ -102,3 +103,33 @@ def test_an_index_that_the_engine_forgets_on_the_host_is_found(monkeypatch: pyte
     monkeypatch.setattr(bundle, "kept_last", lambda *arguments: kept_last(*arguments).cpu())
     with pretended_cuda(), pytest.raises(RuntimeError, match="same device"):
         answers(on_card(), treat(on_card(), [POLICIES["knorm"]], [0.5], toy_prompt(questions=1)))
+
+
+def waits_of_prefill(monkeypatch: pytest.MonkeyPatch, ratios: Sequence[float]) -> int:
+    """How often the host waits for a number of the device while a context is read and scored."""
+    waits: list[str] = []
+    compute, tolist = pretended._compute, pretended.Pretended.tolist
+
+    def counting(operation: Any, *arguments: Any) -> Any:
+        if operation._schema.name == "aten::_local_scalar_dense":  # of item, bool and int
+            waits.append("item")
+        return compute(operation, *arguments)
+
+    def listed(tensor: pretended.Pretended) -> Any:
+        waits.append("tolist")
+        return tolist(tensor)
+
+    model, prompt = on_card(), toy_prompt(questions=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(pretended, "_compute", counting)
+        patch.setattr(pretended.Pretended, "tolist", listed)
+        trace = treat(model, [POLICIES["knorm"]], ratios, prompt)
+    assert all(branch.seconds > 0 and branch.host_seconds > 0 for branch in trace.branches)
+    return len(waits)
+
+
+def test_a_scoring_waits_for_the_device_once_whatever_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wait lets a card stand still; at the end of the prefill it is waited for all the same."""
+    with pretended_cuda():
+        counts = [waits_of_prefill(monkeypatch, ratios) for ratios in ((0.5,), (0.1, 0.3, 0.5, 0.7, 0.9))]
+    assert counts[0] == counts[1] >= LAYERS

@@ -94,7 +94,7 @@ def test_every_task_of_a_family(tmp_path: Path, family: str) -> None:
 OF_SUITES: dict[str, dict[str, object]] = {
     "routing": {"tasks": "base", "policies": ["snapkv"]},
     "faults": {"policies": ["gaussian", "distractor(tokens=other)"]},  # the others of a suite are tried above
-    "errors": {"policies": ["int3", "same_sign(tensor=V)"]},
+    "errors": {"tasks": "base", "policies": ["int3", "same_sign(tensor=V)"]},
     "bytes": {"tasks": "base", "policies": ["knorm+int8", "snapkv+pages16", "tova+shared"]},
     "published": {"tasks": "niah_multikey_1", "context_tokens": 400},
     "numerics": {"tasks": "prose", "dtypes": "fp32,fp16", "max_new_tokens": 6},
