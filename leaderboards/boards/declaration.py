@@ -16,6 +16,7 @@ from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Blank
 from policies.declaration.levels import LevelKind
 
+TOLERATED_LOSS = 5.0  # points of what leads the task, unless one asks for another number
 SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", UNDECIDED: "", "": ""}
 NOT_MEASURED = "not measured"
 NOT_RUN_SIGN, NOT_MASTERED_SIGN = "–", "∅"
@@ -81,11 +82,12 @@ def blank_reasons(columns: Sequence[str], lines: Iterable[TableRow]) -> list[str
 
 @dataclass(frozen=True, eq=False)
 class BoardProfiles:
-    """The policies of one board by name, each over its levels, in the same resamples."""
+    """The policies of one board by name, each over its levels, on the same contexts."""
 
     profiles: Mapping[str, Profile]
     presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)  # what each ran with, by task
     against: Mapping[tuple[str, str], Pooled] = field(default_factory=dict)  # by policy and control
+    tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class Measure:
     title: str = ""  # of its curve and table, if it has one
     unit: str = ""  # the unit shown
     better: Better | None = None  # None for a measure by which nothing is ranked
-    has_interval: bool = False  # by a cluster bootstrap over contexts; a measure with a curve always has
+    has_interval: bool = False  # over contexts; a measure with a curve always has
     by_layer: bool = False  # whether it is a number for each layer
     # The columns of the records that it reads, if that is not the one called as the row's.
     columns: tuple[str, ...] = ()
@@ -149,6 +149,13 @@ class Measure:
     @property
     def top(self) -> float | None:
         return self.scale.top
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Returns the ends, in the unit of the row, between which every value lies; None where nothing bounds it."""
+        if self.top is None:
+            return (-1.0, 1.0) if self.scale is POINTS else None
+        return 0.0, self.top / self.factor
 
     @property
     def is_share(self) -> bool:

@@ -22,7 +22,7 @@ from leaderboards.aggregate.lead import (
     reasons_by_task,
 )
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
-from leaderboards.boards.safe_ratio import TOLERATED_LOSS
+from leaderboards.boards.declaration import TOLERATED_LOSS
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.method import TaskEntry, provenance_of

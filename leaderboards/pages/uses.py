@@ -26,6 +26,7 @@ from leaderboards.boards.safe_ratio import (
     loss_below,
     lowest,
     one_level,
+    still_needed,
     unsafe_from,
 )
 from leaderboards.metrics.declaration import Definition
@@ -62,9 +63,8 @@ DEFINITION = Definition(
     "The safe ratio of a policy in each task; of a use with several tasks the lowest of those that the model masters, "
     "since what is safe has to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of "
     "them has too few contexts to show it. n: the contexts of its task with the fewest; of directives, those of "
-    f"obedience or leakage, whichever has fewer. “May be chance”: of fewer than {FEW_CONTEXTS} contexts, which show "
-    "nothing to be safe for certain, or higher than what the same contexts show of the oracle, which keeps the "
-    "evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe saves nothing.",
+    "obedience or leakage, whichever has fewer. “May be chance”: higher than what the same contexts show of the "
+    "oracle, which keeps the evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe saves nothing.",
 )
 
 
@@ -228,13 +228,13 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
     unsafe = unsafe_from(safe)
-    lines = (*reversed(one_level(safe)), CHANCE if safe.may_be_chance else "", unsafe)
+    lines = (*reversed(one_level(safe)), *still_needed(safe), CHANCE if safe.may_be_chance else "", unsafe)
     what = "" if safe.kind in (kind.name, None) else f"{safe.kind} "
     return UseCell(
         f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome,
         "\n".join(filter(None, lines)),
         safe.worth,
-        highest_sure=safe.highest_sure if safe.kind else 0.0 if safe.may_be_chance else inf,
+        highest_sure=safe.highest_sure if safe.kind else inf,
         unsafe_from=unsafe.removeprefix(UNSAFE_FROM).strip(),
         below=loss_below(safe),
     )

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from pandas import DataFrame
 
+from leaderboards.aggregate.by_context import ByContext, intervals_of
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, intervals_of, summarise
+from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, summarise
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
 from policies import at_ratios
@@ -251,4 +252,9 @@ def test_a_ratio_has_no_interval_where_resamples_often_have_nothing_to_divide_by
     assert seldom is not None
     assert often is not None
     assert 0 < np.isnan(seldom).mean() < 0.05 < np.isnan(often).mean()
-    assert intervals_of({"seldom": seldom, "often": often}) == {"seldom_low": 0.0, "seldom_high": 1.0}
+    held = {
+        name: intervals_of({"perplexity": [ByContext(values, resampled=array)]})
+        for name, array in (("seldom", seldom), ("often", often))
+    }
+    assert held["often"] == {}
+    assert held["seldom"] == {"perplexity_low": 1.0, "perplexity_high": pytest.approx(np.e)}
