@@ -10,9 +10,10 @@ from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.estimate import plan as plans
 from kvbench.experiments.build_grid import check_job
+from kvbench.experiments.options import check_tolerance
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import tokens_of_run
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import Job, tolerance_of
 from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
@@ -41,9 +42,11 @@ def command(
     bits: options.Bits = None,
     repeats: options.Repeats = None,
     mode: options.Mode = "agnostic",
+    tolerance: options.Tolerance = None,
     machine: Annotated[str, typer.Option(help=f"{', '.join(plans.MACHINES)}, or {plans.THIS}, measured.")] = "h100",
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
+    check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, suite, tasks)
     job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": None})
     model_source(model)
@@ -65,6 +68,9 @@ def command(
     on = plans.this_machine(shape.heads * shape.head_size, size) if machine == plans.THIS else plans.MACHINES[machine]
     plan = plans.plan_of(job, shape, tokens, on)
     figures = ResultTable(
-        "figures", [Column("what"), Column("how much", of_sentences=True)], plans.rows_of(plan), headed=False
+        "figures",
+        [Column("what"), Column("how much", of_sentences=True)],
+        plans.rows_of(plan, tolerance_of([job])),
+        headed=False,
     )
     return Result([figures], notes=plans.assumptions(plan))

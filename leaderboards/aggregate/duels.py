@@ -5,7 +5,8 @@ Questions about one context are not independent, so contexts are what is drawn: 
 means of random subsets of its contexts, which is exact also for few of them. The levels of a task are one family,
 corrected by Holm's method, and the interval that is shown is that of the corrected test: it leaves out 0 where the
 verdict says so. Where nothing is told, it is at least as wide as the interval of a paired loss, which has width also
-where two policies do not differ in any context. The draws of a random policy are averaged question by question before anything is subtracted.
+where two policies do not differ in any context. The draws of a random policy are averaged question by question before
+anything is subtracted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

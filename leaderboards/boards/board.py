@@ -28,7 +28,6 @@ from leaderboards.aggregate.row import (
 from leaderboards.boards.area import AREA, BEATS
 from leaderboards.boards.declaration import (
     SIGNS,
-    TOLERATED_LOSS,
     BoardProfiles,
     DerivedMeasure,
     TableCell,
@@ -42,6 +41,7 @@ from leaderboards.boards.safe_ratio import SAFE_HEADINGS, SAFE_RATIO
 from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.metrics.declaration import Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.intervals import TOLERATED_LOSS
 from leaderboards.statistics.text import interval_text
 from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
 from policies.declaration.names import CONTROLS, FULL, TO_BEAT

@@ -14,9 +14,9 @@ from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.intervals import TOLERATED_LOSS
 from policies.declaration.levels import LevelKind
 
-TOLERATED_LOSS = 5.0  # points of what leads the task, unless one asks for another number
 SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", UNDECIDED: "", "": ""}
 NOT_MEASURED = "not measured"
 NOT_RUN_SIGN, NOT_MASTERED_SIGN = "–", "∅"

@@ -1,18 +1,18 @@
 """Finds the safe ratio: up to which ratio can a cache be compressed?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 from statistics import fmean
 from typing import Literal, get_args
 
 from leaderboards.aggregate.summary import ONE_CONTEXT
-from leaderboards.boards.declaration import TOLERATED_LOSS, BoardProfiles, DerivedMeasure, TableCell
+from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, TableCell
 from leaderboards.boards.profiles import LeadByContext, Profile
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import DIGITS, Blank, Estimate
-from leaderboards.statistics.intervals import contexts_that_agree
-from leaderboards.statistics.text import count_text
+from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree, excluded_by
+from leaderboards.statistics.text import count_text, range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import FULL, ORACLE
 
@@ -215,6 +215,21 @@ def still_needed(safe: SafeRatio) -> tuple[str, ...]:
     return (f"excludes a loss of {ceil(safe.undecided.high)}", *more)
 
 
+def contexts_line(contexts: Iterable[int], tolerance: float = TOLERATED_LOSS) -> str:
+    """Says how many contexts show that a level is safe, and what those of some tasks exclude at best.
+
+    >>> contexts_line([12, 96])
+    '72 contexts of a task show a loss below 5 points if all answers agree; here 12 exclude a loss of 27 at best'
+    """
+    needed, counts = contexts_that_agree(tolerance / 100), sorted(set(contexts))
+    enough = f"{needed} contexts of a task show a loss below {tolerance:g} points if all answers agree"
+    few = [count for count in counts if count < needed]
+    if not few:
+        return f"{enough}; here are {range_text(counts[0], counts[-1])}"
+    most, least = (ceil(100 * excluded_by(count)) for count in (few[0], few[-1]))
+    return f"{enough}; here {range_text(few[0], few[-1])} exclude a loss of {range_text(most, least)} at best"
+
+
 def _cell(safe: SafeRatio) -> TableCell:
     """Makes the cell of a board; over several tasks each number has the task that it is of."""
     few = f"n = {safe.contexts}" if safe.outcome == "not shown" else ""
@@ -255,24 +270,26 @@ SAFE_HEADINGS = (*(safe_heading([kind]) for kind in KINDS.values()), safe_headin
 SAFE_RATIO = DerivedMeasure(
     name="safe_ratio",
     better="higher",
-    line="the highest ratio at which less than the tolerated points (5, or those of --tolerance) of the task’s main "
-    "measure are lost, even at the upper end of the interval; over all tasks the lowest of any, with the task that decides it",
+    line="the highest ratio at which fewer points of the task’s main measure are lost than are tolerated (5, or those "
+    "of --tolerance), even at the upper end of the interval; over all tasks the lowest of any, with the task that "
+    "decides it",
     definition=Definition(
         "Safe ratio",
         "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "
         f"questions stays below {TOLERATED_LOSS:g} points, or those of --tolerance, even at the upper end of its 95 % "
-        "interval: the loss of right answers, or, where a task has directives, of directives obeyed and of what does not leak under a "
-        "defence, each on its own. “Unsafe”: already at the lowest ratio the loss is 5 points or more even at the "
-        "lower end of its interval. “Not shown”: the interval there holds 5 points, and more contexts may show either. "
-        "“Unsafe from 0.4”: the lowest ratio at which the loss is shown to be 5 points or more. “May be chance”: a ratio "
-        "above that of the oracle, which keeps the evidence. “Excludes a loss of 27; 60 more contexts needed”: of 12 "
-        "contexts in which all answers agree the upper end is 1 − 0.025^(1/12), which is 26.5 points, and "
-        f"{contexts_that_agree(TOLERATED_LOSS / 100)} contexts exclude 5. What is needed is counted as if more contexts "
-        "were like those that were run. So few contexts can show something to be unsafe, and hardly ever safe. Over all tasks it is the lowest of those that the mean counts, with the task "
+        "interval: the loss of right answers, or, where a task has directives, of directives obeyed and of what does "
+        "not leak under a defence, each on its own. “Unsafe”: already at the lowest ratio the loss is as many points "
+        "or more even at the lower end of its interval. “Not shown”: the interval there holds as many, and more "
+        "contexts may show either. “Unsafe from 0.4”: the lowest ratio at which the loss is shown to be as many or "
+        "more. “May be chance”: a ratio above that of the oracle, which keeps the evidence. “Excludes a loss of 27; 60 "
+        "more contexts needed”: of 12 contexts in which all answers agree the upper end is 1 − 0.025^(1/12), which is "
+        f"26.5 points, and {contexts_that_agree(TOLERATED_LOSS / 100)} such contexts exclude {TOLERATED_LOSS:g}. What "
+        "is needed is counted as if more contexts were like those that were run. Few contexts can show something to "
+        "be unsafe, and hardly ever safe. Over all tasks it is the lowest of those that the mean counts, with the task "
         "that has it (+1: as many more). Of faults it is the safe rate, of masked bits their number. What has one "
         "level, as int4, is safe or not where it stands; below it are its bytes in percent of the full cache’s, and "
         "the interval of its loss in points.",
-        f"safe ratio = max α such that upper(main measure(full) − main measure(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
+        "safe ratio = max α such that upper(main measure(full) − main measure(β)) < tolerance for all β ≤ α",
         chapter="board",
     ),
     of_board=safe_ratios,

@@ -82,7 +82,7 @@ def test_a_loss_needs_as_many_contexts_as_show_it() -> None:
 
 
 def test_values_of_contexts_average_to_the_mean_over_questions() -> None:
-    """One of one question and two of four: the mean is 5/9, and a context without any answer has no weight of its own."""
+    """One of one question and two of four: the mean is 5/9, and a context without an answer adds nothing."""
     sums, counts = np.array([1.0, 4.0, 0.0, 0.0]), np.array([1.0, 4.0, 4.0, 0.0])
     values = context_values(sums, counts)
     assert values.mean() == pytest.approx(5 / 9)
