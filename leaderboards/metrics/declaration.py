@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import isinf
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 from numpy.typing import NDArray
@@ -194,6 +195,13 @@ class Metric:
     of_kept: Callable[[Kept], object] | None = None  # computes it from what the cache had kept
     of_outcome: Callable[[Outcome], object] | None = None  # computes it from how the answer ended
     measures: tuple[Measure, ...] = ()  # what it comes to in a cell
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """Returns the ends between which every value lies, those of a truth value among them; None where nothing bounds
+        it."""
+        bounds = (0.0, 1.0) if self.type is bool else self.bounds
+        return None if bounds is None or isinf(bounds[1]) else bounds
 
     @property
     def of_stored(self) -> bool:

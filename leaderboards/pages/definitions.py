@@ -88,7 +88,8 @@ STATISTICS = Chapter(
             "effective number is counted as if there were one context more, all of whose answers speak against that "
             "end. In simulated runs of 12 to 96 contexts of 1 to 6 questions it holds the truth in 95 % or more, also "
             "where the answers of a context are all alike. It is used for all that lies between two bounds: right, F1, "
-            "rates, GER, coverage, obedience, leakage, next-token accuracy, and areas by context. Of a single context there is none.",
+            "rates, GER, coverage, obedience, leakage, next-token accuracy, and areas by context. Of a "
+            "single context there is none.",
             "Beta quantiles of n* p and n* (1 − p), with n* = n (n + 1) q (1 − q) / Σ (v − q)² over the n contexts and "
             "the one more, q their mean",
             "E. L. Korn and B. I. Graubard, Survey Methodology 24 (1998); C. J. Clopper and E. S. Pearson, Biometrika "

@@ -160,4 +160,4 @@ def contexts_that_agree(bound: float) -> int:
 
 def excluded_by(contexts: int) -> float:
     """Returns the loss that so many contexts exclude which agree in everything, a share: 0.26 of 12."""
-    return float(1 - (ALPHA / 2) ** (1 / contexts))
+    return float(1 - (ALPHA / 2) ** (1 / contexts)) if contexts else 1.0

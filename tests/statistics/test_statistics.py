@@ -17,6 +17,7 @@ from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, safe_r
 from leaderboards.statistics.bootstrap import (
     COVERAGE,
     Blank,
+    Resampler,
     cluster_weights,
     draws_of,
     percentile_interval,
@@ -221,6 +222,22 @@ def test_where_no_resample_is_on_the_other_side_p_is_the_tail_of_a_normal_distri
     assert bootstrap_p(np.array([0.1, 1.0, 1.9])) == pytest.approx(2 * norm.sf(1 / np.std([0.1, 1.0, 1.9])))
     assert bootstrap_p(np.linspace(0.01, 2, 50)) == pytest.approx(2 / 51)
     assert 0 < bootstrap_p(np.ones(99)) < 1e-9
+
+
+@pytest.mark.parametrize("contexts", [12, 24, 96])
+def test_resamples_of_contexts_that_agree_have_the_width_of_as_many_answers(contexts: int) -> None:
+    """A share, and the difference of two of them, of which each meets a context more of its own."""
+    resampler = Resampler.of(contexts, seed=1)
+    whole = np.ones(contexts), np.arange(contexts), (0.0, 1.0)
+    one, other = (resampler.means(*whole, name) for name in ("full", "snapkv"))
+    assert (one[0], other[0]) == (1, 1)
+    low, high = percentile_interval(one[1:])
+    assert (low, high) == (pytest.approx(0.025 ** (1 / contexts), abs=0.3 / contexts), 1)
+    low, high = percentile_interval((one - other)[1:])
+    assert high == pytest.approx(-low, abs=0.6 / contexts)
+    assert high > 0.7 * (1 - 0.025 ** (1 / contexts))
+    assert np.array_equal(one, resampler.means(*whole, "full")), "the same wherever it is averaged again"
+    assert np.ptp(resampler.means(*whole[:2])) == 0, "of what has no bounds nothing is known beyond it"
 
 
 def coverage(contexts: int, tasks: int = 1) -> float:
