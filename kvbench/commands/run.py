@@ -115,9 +115,8 @@ def _executor(
             raise KVBenchError(f"{option} is for --executor ray: give that too")
     here = local.on_this_machine(job)
     if is_new and (line := forecasts.forecast_of(here.model, here.grid)):
-        console.print(line, soft_wrap=True)
         contexts = [count for _, count in here.grid.tasks]
-        console.print(safe_ratio.contexts_line(contexts, tolerance_of([job])), soft_wrap=True)
+        console.print(f"{line}; {safe_ratio.contexts_line(contexts, tolerance_of([job]))}", soft_wrap=True)
     return nullcontext(here)
 
 

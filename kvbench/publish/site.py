@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pandas import DataFrame
 
@@ -172,8 +173,8 @@ def _part(
     chosen = studies_of(given)
     families = {policy.name: policy.family for policy in identity.policies}
     names = {study.title: study.file_name(number) for study in chosen}
-    shown = {"setting": group.setting, "families": families, "studies": names, "tolerance": tolerance}
-    return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, **shown))
+    shown: dict[str, Any] = {"setting": group.setting, "families": families, "studies": names}
+    return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, tolerance, **shown))
 
 
 @dataclass(frozen=True)

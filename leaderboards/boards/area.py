@@ -58,7 +58,7 @@ def _mean_heights(profile: Profile, curves: FloatArray, end: float) -> FloatArra
     return mean_heights(np.tile(profile.places, (len(curves), 1)), curves, np.full(len(curves), end))
 
 
-def _interval(profile: Profile, end: float) -> tuple[float, float] | tuple[None, None]:
+def _interval(profile: Profile, end: float) -> tuple[float, float] | None:
     """Returns the interval of the height. Where two measures lead a task, its ends are the means of theirs: they may
     vary together."""
     assert not isinstance(profile.leads, Blank)
@@ -66,7 +66,7 @@ def _interval(profile: Profile, end: float) -> tuple[float, float] | tuple[None,
     for of_task in profile.leads:
         values = [_mean_heights(profile, lead.heights[:, lead.there].T, end) / 100 for lead in of_task]
         if min(map(len, values)) < 2:
-            return None, None
+            return None
         means.append(np.mean([one.mean() for one in values]))
         ends.append(np.mean([mean_interval(one) for one in values], axis=0))
     low, high = interval_over_tasks(np.array(means), *np.array(ends).T)
@@ -78,7 +78,7 @@ def area_under_curve(profile: Profile) -> Area | Blank:
     end = span_of(profile)
     if isinstance(end, Blank):
         return end
-    return Area(Estimate(height_of(profile, end), *_interval(profile, end), profile.questions), end)
+    return Area(Estimate.within(height_of(profile, end), _interval(profile, end), profile.questions), end)
 
 
 def _cell(area: Area) -> TableCell:

@@ -137,8 +137,8 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
 def _loss(lead: LeadByContext, place: int, questions: int) -> Estimate:
     """Estimates what one measure loses, in points, without the noise of sums: a loss of 5 points is none below 5."""
     low, high = lead.loss(place).interval()
-    ends = (round(100 * end, DIGITS) for end in (low, high))
-    return Estimate(float(round(lead.means[0] - lead.means[place], DIGITS)), *ends, questions)
+    ends = round(100 * low, DIGITS), round(100 * high, DIGITS)
+    return Estimate.within(float(round(lead.means[0] - lead.means[place], DIGITS)), ends, questions)
 
 
 def _contexts_needed(leads: Sequence[LeadByContext], place: int, tolerance: float) -> int | None:

@@ -131,6 +131,11 @@ class Estimate:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @classmethod
+    def within(cls, mean: float, ends: tuple[float, float] | None, n: int) -> Self:
+        low, high = ends or (None, None)
+        return cls(mean, low, high, n)
+
+    @classmethod
     def of(cls, mean: float, resampled: FloatArray | None, n: int) -> Self:
         """Leaves out resamples without a value (NaN); where they are many, there is no interval, as the rest are not
         like them."""

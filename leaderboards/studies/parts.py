@@ -39,8 +39,10 @@ def share_of(flags: Any, contexts: Any) -> Estimate:
     """Estimates the share of answers of which something is true, with the interval of a share over contexts."""
     numbers = np.asarray(flags, dtype=np.float64)
     values = context_values(*cluster_sums(numbers, np.asarray(contexts, dtype=str)))
-    ends = [float(end) for end in mean_interval(values)] if len(values) > 1 else [None, None]
-    return Estimate(float(numbers.mean()), *ends, len(numbers))
+    if len(values) < 2:
+        return Estimate.within(float(numbers.mean()), None, len(numbers))
+    low, high = mean_interval(values)
+    return Estimate.within(float(numbers.mean()), (float(low), float(high)), len(numbers))
 
 
 def estimate_of(values: Any, contexts: Any, weights: Any = None, n: int | None = None) -> Estimate:

@@ -64,6 +64,8 @@ def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: 
     assert (downloaded["safe_ratio"], downloaded["safe_ratio_kind"]) == (None, None)
     assert (downloaded["safe_ratio_loss_low"], downloaded["safe_ratio_loss_high"]) == (loss.low, loss.high)
     cell = SAFE_RATIO.cell_of(safe["int4"])
+    assert loss.low is not None
+    assert loss.high is not None
     bytes_and_loss = ["28 % of bytes", f"loses {loss.low:.0f} to {loss.high:.0f}".replace("-", "−"), "n = 72"]
     needed = [f"excludes a loss of {ceil(loss.high)}", f"{safe['int4'].more} more contexts needed"]
     assert (cell.text, cell.detail.split("\n")) == ("not shown", [*bytes_and_loss, *needed])
