@@ -166,7 +166,7 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
     for made, row in zip(rows, stored, strict=False):
         place = f"{made['policy']} on {made['task']} in {SUMMARY_FILE}"
         faults += _differences(place, row, {name: value for name, value in made.items() if not _is_inferred(name)})
-        others |= any(row.get(name) != value for name, value in made.items() if _is_inferred(name))
+        others |= any(not _is_same(row.get(name), value) for name, value in made.items() if _is_inferred(name))
     if others:
         yield unchecked("scores", f"the intervals of {SUMMARY_FILE} are of another version: pages make them anew")
     yield finding_of("scores", f"{len(rows)} rows of {SUMMARY_FILE} are as the records make them", faults)

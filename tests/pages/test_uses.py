@@ -60,3 +60,20 @@ def test_where_the_model_can_do_no_task_that_alone_is_told(tasks: tuple[str, ...
     assert only.split("(")[0] in build_pages([results])[FRONT]
     assert "does not master this task" in note_of(results, "base")
     assert len(tasks) == 1 or "does not master any task" in note_of(results, ALL_TASKS)
+
+
+def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> None:
+    """Twelve contexts, all alike under snapkv: the first page does not call it safe."""
+    records = frame(_made("niah_single_2", 12, oracle=[0.0], snapkv=[0.0]))
+    results = results_of(records, "reference")
+    cell = use_matrix(results).methods[0].cells[0]
+    assert (cell.text, cell.detail) == ("not shown", "excludes a loss of 27\n60 more contexts needed")
+    page = build_pages([results])[FRONT]
+    assert "72 contexts of a task show a loss below 5 points if all answers agree; here 12 exclude a loss of 27" in page
+    tolerant = results_of(records, "reference", tolerance=30.0)
+    cell = use_matrix(tolerant).methods[0].cells[0]
+    assert (cell.text, cell.detail) == ("0.5", "")
+    page = build_pages([tolerant])[FRONT]
+    assert "up to which less than 30 points" in page
+    assert "from there 30 points or more" in page
+    assert "exclude a loss" not in page.split("not shown")[0]
