@@ -197,6 +197,24 @@ MUTANTS = (
     ),
     # Statistics.
     Mutant(
+        f"{STATISTICS}/intervals.py",
+        "mean = (self.contexts * self.mean + value) / (self.contexts + 1)",
+        "mean = self.mean",
+        "tests/statistics/test_intervals.py::test_the_effective_number_is_that_of_a_hand",
+    ),
+    Mutant(
+        f"{STATISTICS}/intervals.py",
+        "number = effective_number((up, 1.0), (down, 0.0))",
+        "number = effective_number((up, 0.0), (down, 0.0))",
+        "tests/statistics/test_intervals.py::test_intervals_of_losses_hold_the_truth_and_a_loss_is_not_called_safe",
+    ),
+    Mutant(
+        f"{STATISTICS}/intervals.py",
+        "correlation = -np.minimum(1.0, np.sqrt(odds))",
+        "correlation = np.minimum(1.0, np.sqrt(odds))",
+        "tests/statistics/test_intervals.py::test_where_every_context_is_worse_it_is_the_sign_test_turned_round",
+    ),
+    Mutant(
         f"{STATISTICS}/bootstrap.py",
         "percentile_intervals(means[None], level)",
         "percentile_intervals(means[None], 2 * level - 1)",

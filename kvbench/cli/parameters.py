@@ -26,6 +26,8 @@ Dtype = Annotated[Literal["auto", "float32", "bfloat16", "float16"], Option(meta
 DeviceMap = Annotated[Literal["auto"] | None, Option(help="auto: spread the weights over all GPUs of a worker.")]
 Tasks = Annotated[Text, Option(help="Names, ruler, or files such as mine.jsonl, comma-separated. Default: all.")]
 EveryTask = Annotated[bool, Option("--every-task", help="Count tasks too that the full cache cannot do.")]
+TOLERANCE_HELP = "Points of loss against the full cache below which a level is safe. Default: 5, or those of the run."
+Tolerance = Annotated[Number, Option(help=TOLERANCE_HELP)]
 Profile = Annotated[str, Option(help="How many contexts of each task: quick, or as many as the paper has.")]
 Limit = Annotated[Count, Option(help="Contexts per task, instead of the profile's or the suite's.")]
 Seed = Annotated[int, Option(help="Seed of the examples and of random policies.")]

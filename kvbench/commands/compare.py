@@ -11,7 +11,7 @@ from kvbench.cli.result import Result
 from kvbench.engine.options import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
-from kvbench.experiments.options import AUTO, check_name
+from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
@@ -60,6 +60,7 @@ def command(
     out: options.Runs = Path("runs"),
     name: options.RunName = None,
     site: options.Site = None,
+    tolerance: options.Tolerance = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
     every_task: options.EveryTask = False,
@@ -67,6 +68,7 @@ def command(
     """Runs what is missing of a press and of those it is compared with, and tells where it is better or worse."""
     if name is not None:
         check_name(name)
+    check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, None, tasks)
     levels = options.given_levels(context)
     job = Job.of({**context.params, "policies": against, "levels": levels, "context_tokens": tokens})

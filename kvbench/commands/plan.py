@@ -12,10 +12,11 @@ from kvbench.estimate import plan as plans
 from kvbench.estimate.decoder import DecoderShape, shape_of
 from kvbench.estimate.machines import MACHINES, THIS
 from kvbench.experiments.build_grid import check_job
+from kvbench.experiments.options import check_tolerance
 from kvbench.experiments.suites import dtype_of
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import tokens_of_run
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import Job, tolerance_of
 from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
@@ -50,9 +51,11 @@ def command(
     dtypes: options.Dtypes = None,
     sampling: options.Sampling = None,
     observe: options.Observe = None,
+    tolerance: options.Tolerance = None,
     machine: Annotated[str, typer.Option(help=f"{', '.join(MACHINES)}, or {THIS}, measured.")] = "h100",
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
+    check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, suite, tasks)
     job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": None})
     model_source(model)
@@ -75,7 +78,10 @@ def command(
     on = plans.machine_of_run(grid, shape.heads * shape.head_size, numbers) if machine == THIS else MACHINES[machine]
     plan = plans.plan_of(job, shape, tokens, on)
     figures = ResultTable(
-        "figures", [Column("what"), Column("how much", of_sentences=True)], plans.rows_of(plan), headed=False
+        "figures",
+        [Column("what"), Column("how much", of_sentences=True)],
+        plans.rows_of(plan, tolerance_of([job])),
+        headed=False,
     )
     return Result([figures], notes=plans.assumptions(plan))
 

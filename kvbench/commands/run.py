@@ -11,9 +11,9 @@ from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.engine.options import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
-from kvbench.experiments.options import AUTO, check_name
+from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
-from kvbench.store.run_file import RUN_FILE, Job, read_run_file
+from kvbench.store.run_file import RUN_FILE, Job, read_run_file, tolerance_of
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
@@ -30,6 +30,7 @@ lead = LazyModule("leaderboards.aggregate.lead")
 ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
+safe_ratio = LazyModule("leaderboards.boards.safe_ratio")
 site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
 tables = LazyModule("leaderboards.terminal.table")
@@ -69,6 +70,7 @@ def command(
     out: options.Runs = Path("runs"),
     name: options.RunName = None,
     site: options.Site = None,
+    tolerance: options.Tolerance = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
     executor: options.ExecutorName = "local",
@@ -80,6 +82,7 @@ def command(
     """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
+    check_tolerance(tolerance)
     tokens = tokens_of_run(context_tokens, suite, tasks)
     job = Job.of({**context.params, "levels": options.given_levels(context), "context_tokens": tokens})
     begun = read_run_file(out / name) if name is not None and (out / name / RUN_FILE).exists() else None
@@ -92,7 +95,7 @@ def command(
     with _executor(executor, job, begun is None, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
         store = runs.complete(chosen, folder)
-    return publish(store, chosen.grid.setting.policies, site)
+    return publish(store, chosen.grid.setting.policies, site, tolerance)
 
 
 def _executor(
@@ -109,16 +112,21 @@ def _executor(
             raise KVBenchError(f"{option} is for --executor ray: give that too")
     here = local.on_this_machine(job)
     if is_new and (line := forecasts.forecast_of(here.model, here.grid)):
-        console.print(line, soft_wrap=True)
+        contexts = [count for _, count in here.grid.tasks]
+        console.print(f"{line}; {safe_ratio.contexts_line(contexts, tolerance_of([job]))}", soft_wrap=True)
     return nullcontext(here)
 
 
-def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Result:
+def publish(store: "Store", policies: Sequence[Policy], site: Path | None, tolerance: float | None = None) -> Result:
     """Builds the pages, and returns the tables with what went wrong."""
     records = store.frame()
-    pages, rows = sites.publish_site(store, records, site)
+    pages, rows = sites.publish_site(store, records, site, tolerance)
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
     files = {"records": store.folder, "page": pages}
-    doubts, notes, fault = lead.unmastered_line(rows), tables.few_contexts(rows), fault or reports.failures_of(rows)
+    doubts, notes, fault = (
+        lead.unmastered_line(rows),
+        tables.few_contexts(rows, tolerance_of([store.run.job], tolerance)),
+        fault or reports.failures_of(rows),
+    )
     return Result(shown, doubts, notes, warnings, files, is_doubt=bool(doubts), fault=fault)

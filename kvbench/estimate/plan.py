@@ -21,6 +21,7 @@ from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
+from leaderboards.statistics.intervals import contexts_that_agree, excluded_by
 from leaderboards.statistics.significance import clusters_to_detect, smallest_detectable, usual_spread
 from policies import LazyModule
 
@@ -238,7 +239,7 @@ def store_bytes(cost: RunCost) -> float:
     return total
 
 
-def rows_of(cost: RunCost) -> list[tuple[str, str]]:
+def rows_of(cost: RunCost, tolerance: float = POINTS) -> list[tuple[str, str]]:
     parts, policies = defaultdict[str, float](float), defaultdict[str, float](float)
     for name, policy, seconds in cost.parts:
         parts[name] += cost.devices * seconds
@@ -250,12 +251,16 @@ def rows_of(cost: RunCost) -> list[tuple[str, str]]:
         smallest = {task: smallest_detectable(spread, contexts) for task, spread in of_tasks.items()}
         seen = _range({task: points for task, points in smallest.items() if points is not None}, "points")
         shown.append((f"{contexts:,} contexts show", f"differences from {seen}" if seen else "no difference"))
-    needed = {load.task: float(clusters_to_detect(POINTS, usual_spread(load.questions))) for load in cost.loads}
+    needed = {load.task: float(clusters_to_detect(tolerance, usual_spread(load.questions))) for load in cost.loads}
+    fewest = min(load.contexts for load in cost.loads)
+    agreeing = f"{contexts_that_agree(tolerance / 100)} if all answers agree"
+    excluded = f"{fewest:,} exclude a loss of {ceil(100 * excluded_by(fewest))} at best"
     least, most = (cost.devices * seconds for seconds in cost.ends)
     return [
         ("answers", f"{sum(load.answers for load in cost.loads):,.0f}"),
         *shown,
-        (f"contexts that show {POINTS} points", _range(needed, "of a task")),
+        (f"contexts that show {tolerance:g} points", _range(needed, "of a task")),
+        (f"and a loss below {tolerance:g} (safe)", f"{agreeing}; {excluded}"),
         ("memory of a worker", _memory(cost)),
         ("devices that hold a worker", f"{cost.devices:,} × {cost.machine.name}"),
         ("time of all devices", _from_to(hours(least), hours(most))),

@@ -140,6 +140,11 @@ def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptio
     return NumericsOptions(dtypes, sampling, repeats, steps or default.steps)
 
 
+def check_tolerance(points: float | None) -> None:
+    if points is not None and not 0 < points < 100:
+        raise KVBenchError(f"--tolerance is a number of points above 0 and below 100, such as 5, not {points:g}")
+
+
 def check_name(name: str) -> str:
     if not RUN_NAME.fullmatch(name):
         raise KVBenchError(f"--name '{name}': use letters, digits, '.', '_' and '-', beginning with a letter or digit")

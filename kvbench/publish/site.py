@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pandas import DataFrame
 
@@ -13,6 +14,7 @@ from kvbench.publish.method import method_of, run_entry
 from kvbench.publish.site_list import COMPARISON, RUN, enlist, folder_of, run_site_beside
 from kvbench.run.report import what_to_do
 from kvbench.store.merging import RunGroup, group_runs
+from kvbench.store.run_file import tolerance_of
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
@@ -80,16 +82,22 @@ def _where(stores: Sequence[Store]) -> str:
     return ", ".join(str(store.folder) for store in stores)
 
 
-def publish_site(store: Store, records: DataFrame, folder: Path | None) -> tuple[list[Path], list[SummaryRow]]:
+def publish_site(
+    store: Store, records: DataFrame, folder: Path | None, tolerance: float | None = None
+) -> tuple[list[Path], list[SummaryRow]]:
     """Writes the pages of a run and its summary; returns where to begin, and the rows."""
-    first, (rows,) = _write([RunGroup((store,))], [records], folder_of(folder, [store]))
+    first, (rows,) = _write([RunGroup((store,))], [records], folder_of(folder, [store]), tolerance=tolerance)
     return first, rows
 
 
-def publish_sites(stores: Sequence[Store], folder: Path | None, every_task: bool = False) -> list[Path]:
-    """Writes the pages of several runs, on boards of their own where they cannot be compared."""
+def publish_sites(
+    stores: Sequence[Store], folder: Path | None, every_task: bool = False, tolerance: float | None = None
+) -> list[Path]:
+    """Writes the pages of several runs, on boards of their own where they cannot be compared. ``tolerance``: the loss
+    in points below which a level is safe, if not that of the runs."""
     groups = group_runs(stores)
-    return _write(groups, [group.records() for group in groups], folder_of(folder, stores), every_task)[0]
+    records = [group.records() for group in groups]
+    return _write(groups, records, folder_of(folder, stores), every_task, tolerance)[0]
 
 
 @dataclass(frozen=True)
@@ -108,12 +116,17 @@ class _Part:
 
 
 def _write(
-    groups: Sequence[RunGroup], records: Sequence[DataFrame], folder: Path, every_task: bool = False
+    groups: Sequence[RunGroup],
+    records: Sequence[DataFrame],
+    folder: Path,
+    every_task: bool = False,
+    tolerance: float | None = None,
 ) -> tuple[list[Path], list[list[SummaryRow]]]:
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
     stores = [store for group in groups for store in group.stores]
     numbered = zip(range(1, 1 + len(groups)), groups, records, strict=True)
-    parts = [_part(*one, every_task, is_single=len(stores) == 1) for one in numbered]
+    points = tolerance_of([store.run.job for store in stores], tolerance)  # one, as a page names it once
+    parts = [_part(*one, every_task, points, is_single=len(stores) == 1) for one in numbered]
     method = method_of({str(store.folder): store.run for store in stores}, records)
     tasks = {str(task) for frame in records for task in frame["task"].unique()}
     pages: dict[str, str] = {}
@@ -143,7 +156,9 @@ def _write(
     return pages_first, [list(part.results.rows) for part in parts]
 
 
-def _part(number: int, group: RunGroup, records: DataFrame, every_task: bool, is_single: bool) -> _Part:
+def _part(
+    number: int, group: RunGroup, records: DataFrame, every_task: bool, tolerance: float, is_single: bool
+) -> _Part:
     """Aggregates the records of a group, and the summary of a single run, and joins the tables that studies read."""
     identity = group.identity
     runs = {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
@@ -158,8 +173,8 @@ def _part(number: int, group: RunGroup, records: DataFrame, every_task: bool, is
     chosen = studies_of(given)
     families = {policy.name: policy.family for policy in identity.policies}
     names = {study.title: study.file_name(number) for study in chosen}
-    shown = {"setting": group.setting, "families": families, "studies": names}
-    return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, **shown))
+    shown: dict[str, Any] = {"setting": group.setting, "families": families, "studies": names}
+    return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, tolerance, **shown))
 
 
 @dataclass(frozen=True)

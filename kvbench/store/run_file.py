@@ -2,7 +2,7 @@
 
 import difflib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -16,6 +16,7 @@ from kvbench.prompts.mode import AnswerPrefix, Mode, Scope
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
 from kvbench.system.errors import KVBenchError, fault_of_fields
+from leaderboards.statistics.intervals import TOLERATED_LOSS
 from policies import KINDS, Level, Point, by_kind, points_of
 
 MOST_REPEATS = 1000
@@ -184,6 +185,7 @@ class Job(BaseModel):
     observe: str | None = None  # tables, beside those of the suite
     cell_seconds: float = CELL_SECONDS
     max_kv_gb: float | None = None
+    tolerance: float | None = None  # points of loss below which a level is safe; None: as boards have it
 
     @model_validator(mode="before")
     @classmethod
@@ -211,6 +213,12 @@ class RunFile(BaseModel):
     command: str  # as it was typed
     job: Job | None = None  # none where Python code made the run
     identity: Identity
+
+
+def tolerance_of(jobs: Iterable[Job | None], given: float | None = None) -> float:
+    """Returns the points of loss below which a level is safe: those that are given, or the lowest of some jobs."""
+    asked = [job.tolerance for job in jobs if job is not None and job.tolerance is not None]
+    return given if given is not None else min(asked, default=TOLERATED_LOSS)
 
 
 class _VersionOnly(BaseModel):

@@ -4,7 +4,9 @@ chance.
 Questions about one context are not independent, so contexts are what is drawn: a cell's difference is tested by the
 means of random subsets of its contexts, which is exact also for few of them. The levels of a task are one family,
 corrected by Holm's method, and the interval that is shown is that of the corrected test: it leaves out 0 where the
-verdict says so. The draws of a random policy are averaged question by question before anything is subtracted.
+verdict says so. Where nothing is told, it is at least as wide as the interval of a paired loss, which has width also
+where two policies do not differ in any context. The draws of a random policy are averaged question by question before
+anything is subtracted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +22,16 @@ from pandas import DataFrame, factorize
 from leaderboards.aggregate.row import LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval, task_seed
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
 from leaderboards.statistics.columns import with_levels
+from leaderboards.statistics.intervals import Loss, context_values
 from leaderboards.statistics.significance import ALPHA, holm, subset_interval, subsets, two_sided_p
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 Verdict = Literal["better", "worse", "not distinguished"]
 UNDECIDED: Verdict = "not distinguished"
+POINTS_OF_ONE = 100.0  # points of percent
 POINTS = "points"  # of percent: the unit of all differences that are shown or written
 
 CELL = ["task", "level"]
@@ -53,11 +57,12 @@ class MeanDifference:
     high: float | None
 
     @classmethod
-    def of(cls, values: FloatArray) -> Self:
-        """Makes one of a difference as measured and as resampled, shape (1 + resamples,)."""
-        known = len(values) > 1 and not np.isnan(values).any()
-        low, high = percentile_interval(values[1:]) if known else (None, None)
-        return cls(float(values[0]), low, high)
+    def widened(cls, mean: float, tested: tuple[float, float] | None, held: tuple[float, float]) -> Self:
+        """Makes one with the interval of a test; where that is not clear, it reaches as far as the interval that is
+        ``held`` also where nothing differs. A test of so few contexts that it has no interval leaves it out here."""
+        if tested is None or not tested[0] <= 0 <= tested[1]:
+            return cls(mean, *(tested or (None, None)))
+        return cls(mean, min(tested[0], held[0]), max(tested[1], held[1]))
 
     @property
     def is_clear(self) -> bool:  # the interval leaves out 0
@@ -222,30 +227,45 @@ def _duels_of_task(levels: Sequence[AnswerTable], pair: tuple[str, str], seed: i
     contests: list[dict[str, Contest]] = [{} for _ in cells]
     for name, measure in COMPARED.items():
         samples = {
-            place: _sample(table, name, pair, seed)
+            place: _Sample.of(table, name, pair, seed)
             for place, table in enumerate(cells)
             if table.is_shared(pair, [name])
         }
-        for place, one in holm({place: two_sided_p(means) for place, (_, means, _) in samples.items()}).items():
-            sides, means, contexts = samples[place]
-            low, high = subset_interval(means, one.alpha) or (None, None)
-            difference = MeanDifference(sides[0] - sides[1], low, high)
-            contests[place][name] = Contest(measure, difference, one.p, contexts, sides)
+        p_values = {place: two_sided_p(sample.subset_means) for place, sample in samples.items()}
+        for place, corrected in holm(p_values).items():
+            sample = samples[place]
+            tested = subset_interval(sample.subset_means, corrected.alpha)
+            held = sample.difference.interval(corrected.alpha)
+            mean = sample.sides[0] - sample.sides[1]
+            difference = MeanDifference.widened(mean, tested, (POINTS_OF_ONE * held[0], POINTS_OF_ONE * held[1]))
+            contexts = sample.difference.contexts
+            contests[place][name] = Contest(measure, difference, corrected.p, contexts, sample.sides)
     for table, of_cell in zip(cells, contests, strict=True):
         common = table.there[table.places(*pair)].all(axis=0)
         counts = int(common.sum()), len(np.unique(table.contexts[common])), len(cells)
         yield Duel(*pair, table.task, table.level, *counts, of_cell)
 
 
-def _sample(
-    table: AnswerTable, measure: str, pair: tuple[str, str], seed: int
-) -> tuple[tuple[float, float], FloatArray, int]:
-    """Returns what both have, their difference in each subset of contexts, and the number of contexts."""
-    values = table.of(measure, *pair)
-    there = ~np.isnan(values).any(axis=0)
-    draws = np.unique(table.draws[there], return_inverse=True)[1]
-    sums = np.bincount(draws, np.subtract(*values[:, there])).astype(np.float64)
-    counts = np.bincount(draws).astype(np.float64)
-    held = subsets(len(counts), seed)
-    one, other = np.round(values[:, there].mean(axis=1), DIGITS).tolist()
-    return (one, other), np.round((held @ sums) / (held @ counts), DIGITS), len(counts)
+@dataclass(frozen=True)
+class _Sample:
+    """Two policies by one measure in one cell, before anything is corrected."""
+
+    sides: tuple[float, float]  # what either has, in percent
+    subset_means: FloatArray  # their difference in each subset of contexts, in points
+    difference: Loss  # what the first has more is lost, and what it has less is gained
+
+    @classmethod
+    def of(cls, table: AnswerTable, measure: str, pair: tuple[str, str], seed: int) -> Self:
+        values = table.of(measure, *pair)
+        there = ~np.isnan(values).any(axis=0)
+        draws = np.unique(table.draws[there], return_inverse=True)[1]
+        differences = np.subtract(*values[:, there])
+        sums = np.bincount(draws, differences).astype(np.float64)
+        counts = np.bincount(draws).astype(np.float64)
+        held = subsets(len(counts), seed)
+        one, other = np.round(values[:, there].mean(axis=1), DIGITS).tolist()
+        more, less = (
+            context_values(np.bincount(draws, np.maximum(part, 0)) / POINTS_OF_ONE, counts)
+            for part in (differences, -differences)
+        )
+        return cls((one, other), np.round((held @ sums) / (held @ counts), DIGITS), Loss(more, less))

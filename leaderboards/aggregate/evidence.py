@@ -65,7 +65,9 @@ class TaskEvidence:
         records."""
         here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
-        return self.resampler.means(values, here["draw"].to_numpy())
+        bounds = METRICS[column].range if column in METRICS else None
+        name = f"{policy}/{level}/{column}/{sorted(where.items())}"
+        return self.resampler.means(values, here["draw"].to_numpy(), bounds, name)
 
     def by_context(self, policy: str, level: float | None, column: str, **where: object) -> FloatArray:
         """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer."""

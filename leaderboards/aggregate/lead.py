@@ -9,6 +9,7 @@ import numpy as np
 from pandas import DataFrame
 
 from datasets_gen import KNOWN_TASKS, Directive
+from leaderboards.aggregate.by_context import ByContext
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     DELTA_NLL,
@@ -23,7 +24,8 @@ from leaderboards.aggregate.row import (
 )
 from leaderboards.metrics import CURVES, Measure
 from leaderboards.metrics.judges.obedience import strictly
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_intervals
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.significance import ALPHA, StudentTest
 from policies.declaration.names import CONTROLS, FULL
 
 CANNOT = "the model cannot do this task"
@@ -129,34 +131,38 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
     return f"{CANNOT}: {name} {reached:.1f} with the full cache, below {least:.0f}{why}"
 
 
-def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Mapping[str, Mark]:
-    """Returns the mark of each policy by its values as measured and resampled, shape (1 + resamples,): "best" where the
-    paired differences of all others from the best leave out 0; else it and those whose do not are a "tie"."""
+def marks(values: Mapping[str, Sequence[FloatArray]], higher_is_better: bool = True) -> Mapping[str, Mark]:
+    """Returns the mark of each policy by its values, one for each context, an array for each task: "best" where the
+    paired differences of all others from the best are told from 0; else it and those whose are not are a "tie"."""
     if len(values) < 2:  # nothing was compared
         return {}
-    table = np.stack(list(values.values()))
-    best = int(np.argmax(table[:, 0] if higher_is_better else -table[:, 0]))
-    lows, highs = percentile_intervals(np.round(table[best, 1:] - table[:, 1:], DIGITS))
-    level = [policy for policy, low, high in zip(values, lows, highs, strict=True) if low <= 0 <= high]
+    means = {policy: float(np.mean([task.mean() for task in of_tasks])) for policy, of_tasks in values.items()}
+    best = (max if higher_is_better else min)(means, key=means.__getitem__)
+    level = [policy for policy, of_tasks in values.items() if policy == best or not differ(values[best], of_tasks)]
     return dict.fromkeys(level, "tie") if len(level) > 1 else {level[0]: "best"}
 
 
+def differ(one: Sequence[FloatArray], other: Sequence[FloatArray]) -> bool:
+    """Tells whether the mean over tasks of two policies differs, by Student's t over contexts: the test of a
+    comparison, uncorrected. Fewer contexts than can be told from chance tell nothing."""
+    test = StudentTest.of_pairs(one, other)
+    return test is not None and test.p < ALPHA
+
+
 def mark_leaders(
-    rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, FloatArray]]
+    rows: Mapping[str, SummaryRow], by_context: Mapping[str, Mapping[str, Sequence[ByContext]]]
 ) -> dict[str, SummaryRow]:
-    """Returns the rows of a task, mode and level by policy, each with what it is best and tied in by resampled
-    ``means``. Controls and rows without an interval are ranked in nothing, and what hardly answers not by wrong
-    answers."""
+    """Returns the rows of a task, mode and level by policy, each with what it is best and tied in. Controls and rows
+    without an interval are ranked in nothing, and what hardly answers not by wrong answers."""
     levels_by_mark: dict[str, dict[Mark, list[str]]] = {policy: {"best": [], "tie": []} for policy in rows}
     for measure in RANKED:
         values = {
-            policy: np.concatenate([[value], by_level[measure.field]])
-            for policy, by_level in means.items()
+            policy: [part.values for part in measures[measure.field]]
+            for policy, measures in by_context.items()
             if policy not in CONTROLS
             and not (measure is WRONG_OF_ANSWERED and rows[policy].few_answers)
-            and measure.field in by_level
-            and (value := measure.value(rows[policy])) is not None
-            and not np.isnan(by_level[measure.field]).any()
+            and measure.field in measures
+            and measure.interval(rows[policy]) is not None
         }
         for policy, mark in marks(values, measure.better == "higher").items():
             levels_by_mark[policy][mark].append(measure.name)

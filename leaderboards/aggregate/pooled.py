@@ -6,7 +6,7 @@ verdict.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pandas import DataFrame
@@ -14,6 +14,7 @@ from pandas import DataFrame
 from leaderboards.aggregate.duels import (
     COMPARED,
     DEFENDED,
+    POINTS_OF_ONE,
     UNDECIDED,
     AnswerTable,
     MeanDifference,
@@ -21,6 +22,7 @@ from leaderboards.aggregate.duels import (
     answer_tables,
 )
 from leaderboards.statistics.bootstrap import DIGITS, FLAT, FloatArray
+from leaderboards.statistics.intervals import Loss, context_values, interval_over_tasks
 from leaderboards.statistics.significance import ALPHA, StudentTest, fewest_clusters, holm
 from leaderboards.statistics.text import p_text
 from policies.declaration.levels import UNTREATED, Level
@@ -78,6 +80,15 @@ class Pooled:
     span: str  # the asked levels, and what is taken over them
     end: float  # the place on the axis of the curves at which both areas end
     left_out: tuple[str, ...] = ()  # tasks, each with the reason
+    # What the first has more and less of an area, context by context.
+    by_task: tuple[Loss, ...] = field(default=(), compare=False)
+
+    def held(self, alpha: float) -> tuple[float, float]:
+        """Returns the interval of a paired loss, in points, which has width also where no context differs."""
+        ends = [one.interval(alpha) for one in self.by_task]
+        means = np.array([(one.lost - one.gained).mean() for one in self.by_task])
+        low, high = interval_over_tasks(means, *np.array(ends).T)
+        return POINTS_OF_ONE * float(low), POINTS_OF_ONE * float(high)
 
     @property
     def verdict(self) -> Verdict:
@@ -170,7 +181,8 @@ def pool_tables(
             place: line.test for place, line in enumerate(lines) if line.test and (line.other in TO_BEAT) is of_control
         }
         for place, one in holm({place: test.p for place, test in tests.items()}).items():
-            difference = MeanDifference(tests[place].mean, *tests[place].interval(one.alpha))
+            tested, held = tests[place].interval(one.alpha), lines[place].held(one.alpha)
+            difference = MeanDifference.widened(tests[place].mean, tested, held)
             corrected = replace(lines[place], difference=difference, alpha=one.alpha, p=one.p, family=len(tests))
             lines[place] = corrected
     return lines
@@ -231,6 +243,7 @@ def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Mapp
         span=f"at {first.where}" if places.shape[1] == 1 else f"area up to {last.where}",
         end=end,
         left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in by_task if task not in differences),
+        by_task=tuple(part.loss for part in parts),
     )
 
 
@@ -249,6 +262,11 @@ class _TaskDifference:
     values: FloatArray  # one for each context; their mean is the difference
     sides: tuple[float, float]
     contexts: int  # of the measure that has the fewest
+
+    @property
+    def loss(self) -> Loss:
+        shares = self.values / POINTS_OF_ONE
+        return Loss(np.maximum(shares, 0), np.maximum(-shares, 0))
 
 
 def _task_difference(
@@ -275,7 +293,7 @@ def _task_difference(
     if not counts:
         return None
     there = np.any(counts, axis=0)
-    by_lead = [_by_context(of[..., there], count[there]) for of, count in zip(sums, counts, strict=True)]
+    by_lead = [context_values(of[..., there], count[there]) for of, count in zip(sums, counts, strict=True)]
     heights = np.mean(by_lead, axis=0)  # shape (levels, policies, contexts)
     one, other = (
         mean_heights(np.tile(place, (there.sum(), 1)), heights[:, side].T, np.full(there.sum(), end))
@@ -283,12 +301,3 @@ def _task_difference(
     )
     fewest = min(int(np.count_nonzero(count)) for count in counts)
     return _TaskDifference(np.round(one - other, DIGITS), (float(one.mean()), float(other.mean())), fewest)
-
-
-def _by_context(sums: FloatArray, counts: FloatArray) -> FloatArray:
-    """Returns a value for each context whose mean is the mean over all questions, and whose spread is that of the mean:
-    to first order a share moves with a context by what its sum is beyond the share of its count. [W. G. Cochran,
-    Sampling Techniques (1977), section 6.4]"""
-    share = sums.sum(axis=-1, keepdims=True) / counts.sum()
-    values: FloatArray = share + (sums - share * counts) / counts.mean()
-    return values

@@ -8,19 +8,12 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
+from leaderboards.aggregate.by_context import ByContext, by_context, intervals_of
 from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, not_mastered, obeyed_by_silence
 from leaderboards.aggregate.row import ALL_TASKS, NONE_MASTERED, RIGHT, WITHOUT_MASTERY, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
-from leaderboards.statistics.bootstrap import (
-    ENOUGH,
-    RESAMPLES,
-    FloatArray,
-    cluster_sums,
-    percentile_intervals,
-    resampled_ratios,
-    task_seed,
-)
+from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, task_seed
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full, with_levels
 from policies.declaration.levels import Level, Point
 from policies.declaration.names import FULL
@@ -52,10 +45,11 @@ Key = tuple[str, str, str, Level]
 
 @dataclass(frozen=True)
 class SummaryCell:
-    """A row, and the resampled means of the measures that have an interval, each of shape (resamples,)."""
+    """A row, and by column of it the values by context of the measures that have an interval, one for each task that
+    it is of."""
 
     row: SummaryRow
-    means: Mapping[str, FloatArray]
+    by_context: Mapping[str, Sequence[ByContext]]
 
 
 class _Sample(NamedTuple):
@@ -198,13 +192,13 @@ def _cell(
         for over, answers in ((over, _answers_over(answered, over)) for over in Over)
     }
     measures, gaps = _measures(samples)
-    means = _resample(samples, key[0], measures, seed, resamples)
+    values = _by_context(samples, measures, task_seed(seed, key[0]), resamples)
     if shared["contexts"] < 2:
         gaps.append(ONE_CONTEXT)
     stated = samples[Over.STATEMENTS]
     given = int(np.nansum(stated.answers["answered"])) if isinstance(stated, _Sample) else None
-    row = SummaryRow(**shared, **measures, **intervals_of(means), answers_given=given, reason=join_reasons(gaps))
-    return SummaryCell(row, means)
+    row = SummaryRow(**shared, **measures, **intervals_of(values), answers_given=given, reason=join_reasons(gaps))
+    return SummaryCell(row, values)
 
 
 def _fewest_contexts(answered: Columns) -> int:
@@ -308,27 +302,21 @@ def _mean_by_layer(layers: Sequence[Any]) -> tuple[float, ...] | None:
     return tuple(float(mean) for mean in np.mean(np.asarray(layers, dtype=np.float64), axis=0))
 
 
-def _resample(
-    samples: Samples, task: str, measures: Mapping[str, Any], seed: int, resamples: int
-) -> dict[str, FloatArray]:
-    """Computes what each measure that has an interval comes to in every resample, by column of the row."""
-    by_count: dict[int, dict[str, FloatArray]] = {}  # of clusters: some measures are of fewer contexts than others
+def _by_context(
+    samples: Samples, measures: Mapping[str, Any], seed: int, resamples: int
+) -> dict[str, Sequence[ByContext]]:
+    """Sums up by context each measure that has an interval, by column of the row."""
+    values: dict[str, Sequence[ByContext]] = {}
     for over, sample in samples.items():
         if isinstance(sample, str):
             continue
         for measure, numbers in zip(MEASURES_OVER[over], sample.numbers, strict=True):
             if measure.has_interval and measures[measure.field] is not None:
                 weights = None if measure.weights is None else measure.weights(sample.answers)
-                sums = cluster_sums(numbers, sample.answers["draw"], weights)
-                if sums.shape[1] > 1:
-                    by_count.setdefault(sums.shape[1], {})[measure.field] = sums
-    means: dict[str, FloatArray] = {}
-    for alike in by_count.values():
-        ratios = resampled_ratios(np.stack(list(alike.values())), task_seed(seed, task), resamples)
-        for name, array in zip(alike, ratios, strict=True):
-            of_mean = MEASURES[name].of_mean
-            means[name] = array if of_mean is None else of_mean(array)
-    return means
+                one = by_context(measure, numbers, sample.answers["draw"], weights, seed, resamples)
+                if one.contexts > 1:
+                    values[measure.field] = (one,)
+    return values
 
 
 def _mark_leaders(cells: Mapping[Key, SummaryCell]) -> list[SummaryRow]:
@@ -337,8 +325,9 @@ def _mark_leaders(cells: Mapping[Key, SummaryCell]) -> list[SummaryRow]:
         columns.setdefault((task, mode, level), {})[policy] = cell
     marked: dict[Key, SummaryRow] = {}
     for (task, mode, level), column in columns.items():
-        rows, means = ({policy: getattr(cell, of) for policy, cell in column.items()} for of in ("row", "means"))
-        marked |= {(task, mode, policy, level): row for policy, row in mark_leaders(rows, means).items()}
+        rows = {policy: cell.row for policy, cell in column.items()}
+        values = {policy: cell.by_context for policy, cell in column.items()}
+        marked |= {(task, mode, policy, level): row for policy, row in mark_leaders(rows, values).items()}
     return [marked[key] for key in cells]
 
 
@@ -389,18 +378,18 @@ def _mean_over_tasks(
     if not present or len(present) < len(by_task) or not all(cell.row.complete for cell in present):
         return SummaryCell(SummaryRow(**shared, complete=False), {})
     measures: dict[str, Any] = {}
-    means = {}
+    parts: dict[str, Sequence[ByContext]] = {}
     for name, measure in {one.field: one for one in WITHOUT_MASTERY}.items() if none_mastered else MEASURES.items():
         # A task without directives is no reason to say nothing of the others.
         counted = [c for c in present if measure.over is not Over.CONCERNED or getattr(c.row, name) is not None]
         values = [getattr(cell.row, name) for cell in counted]
         measures[name] = _mean_by_layer(values) if measure.by_layer else _average(values)
-        if counted and all(name in cell.means for cell in counted):
-            means[name] = np.mean([cell.means[name] for cell in counted], axis=0)
+        if counted and all(name in cell.by_context for cell in counted):
+            parts[name] = [one for cell in counted for one in cell.by_context[name]]
     given = [cell.row.answers_given for cell in present if cell.row.answers_given is not None]
     fewest = None if none_mastered else min(given, default=None)
-    columns = {**shared, **measures, **intervals_of(means)}
-    return SummaryCell(SummaryRow(**columns, answers_given=fewest, complete=not none_mastered), means)
+    columns = {**shared, **measures, **intervals_of(parts)}
+    return SummaryCell(SummaryRow(**columns, answers_given=fewest, complete=not none_mastered), parts)
 
 
 def _average(values: Sequence[float | None]) -> float | None:
@@ -420,19 +409,6 @@ def _place_of(key: Key, ratios: Sequence[float | None]) -> dict[str, Any]:
     ratio = _average(ratios) if level.fixed_share is None else level.fixed_share
     place = {"task": task, "mode": mode, "policy": policy, "level_kind": level.kind, "level": level.value}
     return {**place, "ratio": ratio}
-
-
-def intervals_of(means: Mapping[str, FloatArray]) -> dict[str, float]:
-    by_length: dict[int, dict[str, FloatArray]] = {}
-    for name, array in means.items():
-        known = array[~np.isnan(array)]  # a ratio has no value in a resample without anything to divide by
-        if len(known) >= ENOUGH * len(array):
-            by_length.setdefault(len(known), {})[name] = known
-    intervals: dict[str, float] = {}
-    for alike in by_length.values():
-        for name, *ends in zip(alike, *percentile_intervals(np.stack(list(alike.values()))), strict=True):
-            intervals[f"{name}_low"], intervals[f"{name}_high"] = map(float, ends)
-    return intervals
 
 
 def join_reasons(gaps: Sequence[str]) -> str | None:

@@ -11,6 +11,7 @@ from leaderboards.boards.declaration import SIGNS, BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import ONE_LEVEL, Profile
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
+from leaderboards.statistics.intervals import interval_over_tasks, mean_interval
 from leaderboards.statistics.significance import ALPHA, fewest_clusters
 from leaderboards.statistics.text import interval_text
 from policies.declaration.names import CONTROLS, FULL, TO_BEAT
@@ -25,29 +26,59 @@ class Area:
     span: float  # the realised ratio at which the curve ends
 
 
-def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
-    """Returns the mean height of the curve of what leads the task, in percent, shape (1 + resamples,): from the full
-    cache at 0 to its last realised ratio, or earlier ``to`` the end of another's, by the trapezoid rule. Of what
-    removes no tokens, such as a fault, it is over its levels."""
+def span_of(profile: Profile) -> float | Blank:
+    """Returns the place at which the curve of a policy ends: its last realised ratio, or level of a fault."""
     if isinstance(profile.lead, Blank):
         return profile.lead
     if profile.no_levels and profile.policy != FULL:
         return Blank(profile.no_levels, ONE_LEVEL)
-    if isinstance(profile.places, Blank):
-        return profile.places
-    end = profile.places.max(axis=1)
-    return mean_heights(profile.places, profile.lead, end if to is None else np.minimum(to, end))
+    return profile.places if isinstance(profile.places, Blank) else float(profile.places.max())
+
+
+def height_of(profile: Profile, end: float) -> float:
+    """Returns the mean height of the curve of what leads the tasks, in percent: from the full cache at 0 to ``end`` by
+    the trapezoid rule. Of the full cache, which spans nothing, its height."""
+    assert not isinstance(profile.lead, Blank)
+    return float(_mean_heights(profile, profile.lead[None], end)[0])
+
+
+def heights_by_context(profile: Profile, end: float) -> list[FloatArray]:
+    """Returns the same of each context, for each task an array of shape (contexts,)."""
+    assert not isinstance(profile.leads, Blank)
+    by_task = []
+    for of_task in profile.leads:
+        there = np.any([lead.there for lead in of_task], axis=0)
+        curves = np.mean([lead.heights[:, there] for lead in of_task], axis=0)
+        by_task.append(_mean_heights(profile, curves.T, end))
+    return by_task
+
+
+def _mean_heights(profile: Profile, curves: FloatArray, end: float) -> FloatArray:
+    assert not isinstance(profile.places, Blank)
+    return mean_heights(np.tile(profile.places, (len(curves), 1)), curves, np.full(len(curves), end))
+
+
+def _interval(profile: Profile, end: float) -> tuple[float, float] | None:
+    """Returns the interval of the height. Where two measures lead a task, its ends are the means of theirs: they may
+    vary together."""
+    assert not isinstance(profile.leads, Blank)
+    means, ends = [], []
+    for of_task in profile.leads:
+        values = [_mean_heights(profile, lead.heights[:, lead.there].T, end) / 100 for lead in of_task]
+        if min(map(len, values)) < 2:
+            return None
+        means.append(np.mean([one.mean() for one in values]))
+        ends.append(np.mean([mean_interval(one) for one in values], axis=0))
+    low, high = interval_over_tasks(np.array(means), *np.array(ends).T)
+    return 100 * float(low), 100 * float(high)
 
 
 def area_under_curve(profile: Profile) -> Area | Blank:
-    """Returns the area over the whole span of the policy; see :func:`areas`. Of the full cache, which spans nothing,
-    its height."""
-    area, places = areas(profile), profile.places
-    if isinstance(area, Blank):
-        return area
-    if isinstance(places, Blank):
-        return places
-    return Area(profile.estimate(area), float(places[0].max()))
+    """Returns the area over the whole span of the policy."""
+    end = span_of(profile)
+    if isinstance(end, Blank):
+        return end
+    return Area(Estimate.within(height_of(profile, end), _interval(profile, end), profile.questions), end)
 
 
 def _cell(area: Area) -> TableCell:
@@ -107,9 +138,9 @@ def _against(board: BoardProfiles, policy: str, control: str) -> Pooled | Blank:
     """Returns the comparison with a control, which is that of the command compare."""
     if policy in CONTROLS or control not in board.profiles:
         return Blank(A_CONTROL if policy in CONTROLS else f"{control} was not run")
-    area, line = areas(board.profiles[policy]), board.against.get((policy, control))
-    if isinstance(area, Blank) or line is None:
-        return area if isinstance(area, Blank) else Blank(OTHER_LEVELS)
+    end, line = span_of(board.profiles[policy]), board.against.get((policy, control))
+    if isinstance(end, Blank) or line is None:
+        return end if isinstance(end, Blank) else Blank(OTHER_LEVELS)
     return Blank(line.reason) if line.too_few else line
 
 

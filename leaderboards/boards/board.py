@@ -41,6 +41,7 @@ from leaderboards.boards.safe_ratio import SAFE_HEADINGS, SAFE_RATIO
 from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.metrics.declaration import Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.intervals import TOLERATED_LOSS
 from leaderboards.statistics.text import interval_text
 from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
 from policies.declaration.names import CONTROLS, FULL, TO_BEAT
@@ -73,7 +74,9 @@ class Standing:
 Standings = Mapping[tuple[str, str], Sequence[Standing]]  # by mode and task, ``all`` among the tasks
 
 
-def _standings(profiles: Profiles, mode: str, task: str, tables: Sequence[AnswerTable]) -> list[Standing]:
+def _standings(
+    profiles: Profiles, mode: str, task: str, tables: Sequence[AnswerTable], tolerance: float
+) -> list[Standing]:
     """Computes the standing of every policy of a board, in the order of its rows; over all tasks that of their mean."""
     of_policies, tasks = profiles.of_board(mode, task), profiles.tasks(mode, task)
     counted = [table for table in tables if table.task in tasks]
@@ -84,18 +87,19 @@ def _standings(profiles: Profiles, mode: str, task: str, tables: Sequence[Answer
         for line in pool_tables(counted, policy, TO_BEAT, {})
     }
     presses = profiles.presses(mode, task)
-    board = BoardProfiles(of_policies, presses, against)
+    board = BoardProfiles(of_policies, presses, against, tolerance)
     columns = {measure.name: measure.of_board(board) for measure in DERIVED}
     values = {policy: {name: column[policy] for name, column in columns.items()} for policy in of_policies}
     return [Standing(policy, values[policy], presses[policy]) for policy in of_policies]
 
 
-def all_standings(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Standings:
-    """Computes the standings of every board. ``rows`` are those that the records add up to."""
-    profiles = Profiles.of(records, rows, seed)
+def all_standings(records: DataFrame, rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) -> Standings:
+    """Computes the standings of every board. ``rows`` are those that the records add up to; ``tolerance``: the loss in
+    points below which a level is safe."""
+    profiles = Profiles.of(records, rows)
     modes = dict.fromkeys(mode for mode, _ in profiles.rows)
     tables = {mode: answer_tables(records[records["mode"] == mode]) for mode in modes}
-    by_board = {(mode, task): _standings(profiles, mode, task, tables[mode]) for mode, task in profiles.rows}
+    by_board = {(mode, task): _standings(profiles, mode, task, tables[mode], tolerance) for mode, task in profiles.rows}
     for mode, task in by_board:
         if task == ALL_TASKS:
             by_task = {one: by_board[mode, one] for one in profiles.tasks(mode, task)}

@@ -14,6 +14,7 @@ from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
 from leaderboards.metrics.declaration import Definition
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.intervals import TOLERATED_LOSS
 from policies.declaration.levels import LevelKind
 
 SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", UNDECIDED: "", "": ""}
@@ -81,11 +82,12 @@ def blank_reasons(columns: Sequence[str], lines: Iterable[TableRow]) -> list[str
 
 @dataclass(frozen=True, eq=False)
 class BoardProfiles:
-    """The policies of one board by name, each over its levels, in the same resamples."""
+    """The policies of one board by name, each over its levels, on the same contexts."""
 
     profiles: Mapping[str, Profile]
     presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)  # what each ran with, by task
     against: Mapping[tuple[str, str], Pooled] = field(default_factory=dict)  # by policy and control
+    tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
 
 
 @dataclass(frozen=True)

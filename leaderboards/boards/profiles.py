@@ -1,7 +1,4 @@
-"""Describes a policy over all its levels, resample by resample: areas and ranks are computed from that.
-
-All policies of a task meet the same resamples, so that what is subtracted is paired; tasks are resampled on their own.
-"""
+"""Describes a policy over all its levels, context by context: areas, ranks and safe ratios are computed from that."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +22,9 @@ from leaderboards.aggregate.row import (
     SummaryRow,
 )
 from leaderboards.metrics import Measure
-from leaderboards.statistics.bootstrap import RESAMPLES, Blank, Estimate, FloatArray, cluster_weights, task_seed
-from leaderboards.statistics.columns import Columns, groups, with_levels
+from leaderboards.statistics.bootstrap import Blank, FloatArray
+from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full, with_levels
+from leaderboards.statistics.intervals import Loss, context_values
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -46,37 +44,57 @@ Rows = Sequence[SummaryRow | None]  # of the full cache, then of the cells
 
 
 @dataclass(frozen=True)
-class Profile:
-    """One policy on one board.
+class LeadByContext:
+    """One measure that leads one task, at the full cache and at each level, shape (1 + levels, contexts)."""
 
-    Its measures have the shape (1 + resamples, levels): first as measured, then as resampled. They have no resamples
-    where any task has a single cluster, and are :class:`Blank` where any level has no such measure.
-    """
+    heights: FloatArray  # in percent of good; their mean over contexts is the measure
+    # What is lost and gained against the full cache on the same questions, as shares.
+    lost: FloatArray
+    gained: FloatArray
+    there: NDArray[np.bool_]  # the contexts that have the measure, as not all have attacks, shape (contexts,)
+
+    @property
+    def means(self) -> FloatArray:
+        means: FloatArray = self.heights[:, self.there].mean(axis=1)
+        return means
+
+    def loss(self, place: int) -> Loss:
+        return Loss(self.lost[place, self.there], self.gained[place, self.there])
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One policy on one board. What it measures is :class:`Blank` where any level has no such measure."""
 
     policy: str
     # The full cache first, as ratio 0; then what the policy was asked to reach, from little compression to much.
     # A policy that was asked for ratio 0 itself is not looked at there. One without levels, as int4, has ratio 0 twice:
     # for the full cache, and for itself.
     levels: tuple[Level, ...]
-    realised_ratio: Measured
-    # What leads the task, each in percent of good: what is right, or directives obeyed and what does not leak. Over
-    # several tasks the mean of what :attr:`lead` is in each. Blank where the model cannot do the task.
-    leads: tuple[FloatArray, ...] | Blank
+    realised_ratio: Measured  # shape (1 + levels,)
+    # By task, what leads it: what is right, or directives obeyed and what does not leak. Blank where the model cannot
+    # do the task.
+    leads: tuple[tuple[LeadByContext, ...], ...] | Blank
     questions: int  # that each level answers
     contexts: int  # the fewest of a task
     held: float | None = None  # its bytes in percent of the full cache's, where it has no levels
 
     @cached_property
     def lead(self) -> Measured:
-        """Returns what policies are ranked by, in percent: the mean of the measures that lead the task."""
-        return self.leads if isinstance(self.leads, Blank) else _mean(self.leads)
+        """Returns what policies are ranked by, in percent, shape (1 + levels,): the mean over tasks of the mean of the
+        measures that lead each."""
+        if isinstance(self.leads, Blank):
+            return self.leads
+        of_tasks = [np.mean([one.means for one in of_task], axis=0) for of_task in self.leads]
+        mean: FloatArray = np.mean(of_tasks, axis=0)
+        return mean
 
     @property
     def places(self) -> Measured:
         """Returns where each level is on the axis: its realised ratio, or the level where no tokens are removed."""
         if isinstance(self.realised_ratio, Blank) or self.axis == REALISED_RATIO.field:
             return self.realised_ratio
-        return np.broadcast_to([level.amount for level in self.levels], self.realised_ratio.shape)
+        return np.array([level.amount for level in self.levels])
 
     @property
     def axis(self) -> str:  # what its curve is over: curves over the same are compared, and others are not
@@ -89,53 +107,68 @@ class Profile:
             return ""
         return NOT_COMPRESSED if self.policy == FULL else NO_LEVELS
 
-    def estimate(self, values: FloatArray) -> Estimate:
-        """Makes an estimate of a value as measured and as resampled, shape (1 + resamples,)."""
-        return Estimate.of(float(values[0]), values[1:], self.questions)
+
+@dataclass(frozen=True)
+class _Sums:
+    """One measure of one cell by context, each of shape (contexts,)."""
+
+    sums: FloatArray
+    counts: FloatArray
+    lost: FloatArray  # of the differences from the full cache on the same question, those that are for the worse
+    gained: FloatArray
+
+    @classmethod
+    def of(cls, measure: Measure, cell: Columns, positions: NDArray[np.intp], contexts: int) -> Self:
+        values = _values(measure, cell)
+        counted = ~np.isnan(values) if measure.weights is None else measure.weights(cell)
+        has_twin = cell[FULL_PLACE] >= 0
+        worse = np.where(has_twin, _values(measure, cell.full) - values, 0.0)
+        worse = worse if measure.better == "higher" else -worse
+        columns = values, counted, np.maximum(worse, 0), np.maximum(-worse, 0)
+        return cls(*(np.bincount(positions, np.nan_to_num(one), contexts).astype(np.float64) for one in columns))
 
 
-def _mean(arrays: Sequence[FloatArray]) -> FloatArray:
-    """Averages arrays of shape (1 + resamples, levels); of a task with a single cluster there are no resamples."""
-    fewest = min(map(len, arrays))
-    mean: FloatArray = arrays[0] if len(arrays) == 1 else np.mean([array[:fewest] for array in arrays], axis=0)
-    return mean
+def _values(measure: Measure, cell: Columns) -> FloatArray:
+    values: FloatArray = cell[measure.reads[0]] if measure.values is None else measure.values(cell)
+    return values
 
 
 @dataclass(frozen=True)
 class _Tally:
-    """One task in one mode: ``sums`` and ``counts`` of each measure, by cluster, of each cell, shape (clusters,)."""
+    """One task in one mode: the sums of each measure of each cell, over the same contexts."""
 
-    sums: Mapping[tuple[str, str, Level], FloatArray]
-    counts: Mapping[tuple[str, str, Level], FloatArray]
-    weights: FloatArray
+    cells: Mapping[tuple[str, str, Level], _Sums]
 
     @classmethod
-    def of(
-        cls, clusters: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]], seed: int, resamples: int
-    ) -> Self:
-        sums: dict[tuple[str, str, Level], FloatArray] = {}
-        counts: dict[tuple[str, str, Level], FloatArray] = {}
+    def of(cls, clusters: NDArray[np.intp], cells: Sequence[tuple[str, Level, Columns]]) -> Self:
+        sums = {}
         for policy, level, cell in cells:
             positions = np.searchsorted(clusters, cell["draw"])
             for name, measure in TALLIED.items():
-                values = cell[measure.reads[0]] if measure.values is None else measure.values(cell)
-                known = ~np.isnan(values)
-                counted = known.astype(np.float64) if measure.weights is None else measure.weights(cell)
-                key = (name, policy, level)
-                for of, numbers in ((sums, values), (counts, counted)):
-                    of[key] = np.bincount(positions, np.where(known, numbers, 0.0), len(clusters)).astype(np.float64)
-        many = len(clusters) > 1
-        return cls(sums, counts, cluster_weights(len(clusters), seed, resamples if many else 0))
+                sums[name, policy, level] = _Sums.of(measure, cell, positions, len(clusters))
+        return cls(sums)
 
     def means(self, name: str, cells: Cells) -> FloatArray:
-        """Returns the means of some cells, shape (cells, 1 + resamples); NaN in a resample that has no value."""
-        sums, counts = (np.stack([of[name, *cell] for cell in cells]) for of in (self.sums, self.counts))
-        if (counts == counts[0]).all():  # as it is where every cell answers the same questions
-            counts = counts[:1]
-        measured = sums.sum(axis=1) / counts.sum(axis=1)
-        with np.errstate(invalid="ignore"):
-            resampled = (sums @ self.weights.T) / (counts @ self.weights.T)
-        return np.column_stack([measured, resampled])
+        """Returns the means of some cells, shape (cells,)."""
+        known = [self.cells[name, *cell] for cell in cells]
+        return np.array([one.sums.sum() / one.counts.sum() for one in known])
+
+    def lead(self, measure: Measure, cells: Cells) -> LeadByContext:
+        """Returns a measure of the full cache, which is the first of the cells, and of each other."""
+        known = [self.cells[measure.field, *cell] for cell in cells]
+        sums, counts, lost, gained = (
+            np.stack([getattr(one, name) for one in known]) for name in ("sums", "counts", "lost", "gained")
+        )
+        there = counts[0] > 0
+        lost, gained = (_within(context_values(one[:, there], counts[:, there]), there) for one in (lost, gained))
+        return LeadByContext(good(measure, context_values(sums, counts)), lost, gained, there)
+
+
+def _within(values: FloatArray, there: NDArray[np.bool_]) -> FloatArray:
+    """Returns values of some contexts among all, 0 for the others."""
+    among = np.zeros((len(values), len(there)))
+    among[:, there] = values
+    return among
 
 
 @dataclass(frozen=True)
@@ -148,8 +181,8 @@ class Profiles:
     arguments: Mapping[tuple[str, str], Arguments] = field(default_factory=dict)  # by policy and task
 
     @classmethod
-    def of(cls, records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0, resamples: int = RESAMPLES) -> Self:
-        """Makes the same profiles of the same records, rows and seed, whatever the order of the records."""
+    def of(cls, records: DataFrame, rows: Sequence[SummaryRow]) -> Self:
+        """Makes the same profiles of the same records and rows, whatever the order of the records."""
         by_policy: dict[Board, dict[str, dict[Level, SummaryRow]]] = {}
         for row in rows:
             by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.at] = row
@@ -159,14 +192,13 @@ class Profiles:
         needed = list(dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS]))
         known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
         known = with_levels(known).assign(draw=factorize(known["draw_id"], sort=True)[0])
-        columns = Columns.of(known.astype(dict.fromkeys(COLUMNS, np.float64)))
+        columns = Columns.of(with_full(known.astype(dict.fromkeys(COLUMNS, np.float64))))
         cells: dict[Board, list[tuple[str, Level, Columns]]] = {}
         for (task, mode, policy, level), places in groups(known, [*identity, "level"]):
             cells.setdefault((str(mode), str(task)), []).append((str(policy), level, columns.at(places)))
         draws = known.groupby(["mode", "task"], sort=False, observed=True)["draw"].unique()
         tallies = {
-            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board, task_seed(seed, task), resamples)
-            for (mode, task), of_board in cells.items()
+            (mode, task): _Tally.of(np.sort(draws[mode, task]), of_board) for (mode, task), of_board in cells.items()
         }
         return cls(by_policy, tallies, arguments_of_records(records))
 
@@ -194,7 +226,7 @@ class Profiles:
         return Profile(
             policy,
             (UNTREATED, *(level for _, level in cells)),
-            realised_ratio=gap or self._measure(REALISED_RATIO, mode, self.tasks(mode, task), cells, rows),
+            realised_ratio=gap or self._realised(mode, self.tasks(mode, task), cells, rows),
             leads=unmastered or gap or self._leads(mode, task, cells),
             questions=min(row.n if row else 0 for row in rows),
             contexts=min(row.fewest_contexts if row else 0 for row in rows),
@@ -209,28 +241,33 @@ class Profiles:
         full = self._full(mode, task)
         return full.mean_of if task == ALL_TASKS and full else [task]
 
-    def _leads(self, mode: str, task: str, cells: Cells) -> tuple[FloatArray, ...] | Blank:
-        leads: dict[str, list[FloatArray]] = {}
+    def _leads(self, mode: str, task: str, cells: Cells) -> tuple[tuple[LeadByContext, ...], ...] | Blank:
+        leads: list[tuple[LeadByContext, ...]] = []
         for one in self.tasks(mode, task):
             rows = self._rows(mode, one, cells)
-            for measure in leading_measures(rows[0]):
-                values = _gap(cells, rows) or self._measure(measure, mode, [one], cells, rows)
-                if isinstance(values, Blank):
-                    return values
-                leads.setdefault(one, []).append(good(measure, values))
-        return (_mean([_mean(of_task) for of_task in leads.values()]),) if task == ALL_TASKS else tuple(leads[task])
+            measures = leading_measures(rows[0])
+            gap = next(filter(None, (_gap(cells, rows), *(_unmeasured(measure, rows) for measure in measures))), None)
+            if gap is not None:
+                return gap
+            tally = self.tallies[mode, one]
+            leads.append(tuple(tally.lead(measure, [(FULL, UNTREATED), *cells]) for measure in measures))
+        return tuple(leads)
 
     def _rows(self, mode: str, task: str, cells: Cells) -> Rows:
         board = self.rows[mode, task]
         return [self._full(mode, task), *(board[policy].get(level) for policy, level in cells)]
 
-    def _measure(self, measure: Measure, mode: str, tasks: Sequence[str], cells: Cells, rows: Rows) -> Measured:
-        for row in rows:
-            if row is not None and measure.value(row) is None:
-                return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
-        means = [self.tallies[mode, task].means(measure.field, [(FULL, UNTREATED), *cells]) for task in tasks]
-        # Level by level in memory: what follows goes over few levels and many resamples.
-        return _mean([array.T for array in means])
+    def _realised(self, mode: str, tasks: Sequence[str], cells: Cells, rows: Rows) -> Measured:
+        whole = [(FULL, UNTREATED), *cells]
+        means = [self.tallies[mode, task].means(REALISED_RATIO.field, whole) for task in tasks]
+        return _unmeasured(REALISED_RATIO, rows) or np.mean(means, axis=0)
+
+
+def _unmeasured(measure: Measure, rows: Rows) -> Blank | None:
+    for row in rows:
+        if row is not None and measure.value(row) is None:
+            return Blank(f"{row.policy} at {row.at.where}: {row.reason or NOT_MEASURED}")
+    return None
 
 
 def _gap(cells: Cells, rows: Rows) -> Blank | None:

@@ -1,8 +1,8 @@
 """Judges claims: holds, does not hold, or undecided.
 
 The rule is the same for all (``docs/claims.md``): the 95 % interval of the statistic, by the cluster bootstrap over
-contexts, lies on the claim's side of the threshold as a whole, on the other side, or on both. Statistics of one text
-that were tested together are corrected by Holm's method.
+contexts and one more that is all at a bound, lies on the claim's side of the threshold as a whole, on the other side,
+or on both. Statistics of one text that were tested together are corrected by Holm's method.
 """
 
 import math
@@ -115,8 +115,11 @@ CLAIMS = Chapter(
         Definition(
             "Statistic of a claim",
             "What was measured on this model, with its 95 % interval by the cluster bootstrap over contexts; what is "
-            "set against one another is resampled together. Where a claim is a share of the full cache's score, the "
-            f"full cache has to reach {LEAST_CLEAN:.0%} of a perfect one. An answer that failed counts as wrong.",
+            "set against one another is resampled together. Means of what lies between two bounds, such as right "
+            "answers, meet one context more in each resample, all of it at one of the bounds, so that contexts that "
+            "happen to agree have the interval of Clopper and Pearson, and decide nothing by being few. Where a claim "
+            f"is a share of the full cache's score, the full cache has to reach {LEAST_CLEAN:.0%} of a perfect one. An "
+            "answer that failed counts as wrong.",
         ),
         Definition(
             "Verdict on a claim",

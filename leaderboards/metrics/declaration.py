@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import isinf
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 from numpy.typing import NDArray
@@ -108,7 +109,7 @@ class Measure:
     title: str = ""  # of its curve and table, if it has one
     unit: str = ""  # the unit shown
     better: Better | None = None  # None for a measure by which nothing is ranked
-    has_interval: bool = False  # by a cluster bootstrap over contexts; a measure with a curve always has
+    has_interval: bool = False  # over contexts; a measure with a curve always has
     by_layer: bool = False  # whether it is a number for each layer
     # The columns of the records that it reads, if that is not the one called as the row's.
     columns: tuple[str, ...] = ()
@@ -151,6 +152,13 @@ class Measure:
         return self.scale.top
 
     @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Returns the ends, in the unit of the row, between which every value lies; None where nothing bounds it."""
+        if self.top is None:
+            return (-1.0, 1.0) if self.scale is POINTS else None
+        return 0.0, self.top / self.factor
+
+    @property
     def is_share(self) -> bool:
         return self.scale in (SHARE, SHARE_IN_PERCENT)
 
@@ -187,6 +195,13 @@ class Metric:
     of_kept: Callable[[Kept], object] | None = None  # computes it from what the cache had kept
     of_outcome: Callable[[Outcome], object] | None = None  # computes it from how the answer ended
     measures: tuple[Measure, ...] = ()  # what it comes to in a cell
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """Returns the ends between which every value lies, those of a truth value among them; None where nothing bounds
+        it."""
+        bounds = (0.0, 1.0) if self.type is bool else self.bounds
+        return None if bounds is None or isinf(bounds[1]) else bounds
 
     @property
     def of_stored(self) -> bool:

@@ -22,7 +22,6 @@ from leaderboards.aggregate.lead import (
     reasons_by_task,
 )
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
-from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.method import TaskEntry, provenance_of
@@ -32,6 +31,7 @@ from leaderboards.pages.uses import kind_of, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.intervals import contexts_that_agree
 from leaderboards.statistics.significance import clusters_to_detect, usual_spread
 from leaderboards.statistics.text import range_text
 from leaderboards.studies.parts import examples_page
@@ -116,10 +116,10 @@ def _labelled(title: str, label: str) -> str:
     return f"{title}, {label}" if label else title
 
 
-def _contexts_needed(rows: Sequence[SummaryRow]) -> str:
-    """Writes how many contexts tell a loss of 5 points: the fewer questions a context has, the more."""
+def _contexts_needed(rows: Sequence[SummaryRow], loss: float) -> str:
+    """Writes how many contexts tell a loss of so many points: the fewer questions a context has, the more."""
     asked = {row.n / row.contexts for row in rows if row.policy == FULL and row.task != ALL_TASKS and row.contexts}
-    needed = sorted({clusters_to_detect(TOLERATED_LOSS, usual_spread(questions)) for questions in asked})
+    needed = sorted({clusters_to_detect(loss, usual_spread(questions)) for questions in asked})
     return range_text(f"{needed[0]:,}", f"{needed[-1]:,}") if needed else "many"
 
 
@@ -130,7 +130,7 @@ def _front_page(
     task_pages: Mapping[str, str],
     **values: Any,
 ) -> str:
-    boards, labels = place_boards(results, task_pages), labels_of(results)
+    boards, labels, tolerance = place_boards(results, task_pages), labels_of(results), results[0].tolerance
     return render(
         "index.html.j2",
         styles=styles,
@@ -147,8 +147,12 @@ def _front_page(
             for title, page in one.studies.items()
         ],
         modes=[MODES[mode].removesuffix(".") + f" (mode {mode})." for mode in distinct(one.mode for one in results)],
-        detect=_contexts_needed([row for one in results for row in one.rows]),
-        enough=clusters_to_detect(TOLERATED_LOSS, usual_spread(TASKS["long_context"].questions_per_context)),
+        tolerance=f"{tolerance:g}",
+        detect=_contexts_needed([row for one in results for row in one.rows], tolerance),
+        enough=max(
+            contexts_that_agree(tolerance / 100),
+            clusters_to_detect(tolerance, usual_spread(TASKS["long_context"].questions_per_context)),
+        ),
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data([{"id": board["identifier"], **board["choices"]} for board in boards]),

@@ -10,6 +10,7 @@ from pandas import DataFrame
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.board import Boards, Standings, all_standings, boards_of
 from leaderboards.downloads.sheets import file_name
+from leaderboards.statistics.intervals import TOLERATED_LOSS
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Results:
     families: Mapping[str, str] = field(default_factory=dict)  # by policy, as far as they are known
     standings: Standings = field(default_factory=dict)
     studies: Mapping[str, str] = field(default_factory=dict)  # by title, the file names of the pages of studies
+    tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
 
     @classmethod
     def of(
@@ -33,12 +35,14 @@ class Results:
         rows: Sequence[SummaryRow],
         runs: Mapping[str, Mapping[str, Any]],
         model: str,
+        tolerance: float = TOLERATED_LOSS,
         **more: Any,
     ) -> Self:
         """Aggregates what stands on boards and in figures; ``more`` are other fields."""
-        standings = all_standings(records, rows)
+        standings = all_standings(records, rows, tolerance)
         boards = boards_of(records, rows, standings)
-        return cls(rows, runs, model, rows[0].mode, boards=boards, standings=standings, **more)
+        more = {**more, "boards": boards, "standings": standings, "tolerance": tolerance}
+        return cls(rows, runs, model, rows[0].mode, **more)
 
     @property
     def tasks(self) -> list[str]:

@@ -23,14 +23,17 @@ from leaderboards.boards.safe_ratio import (
     SAFE_RATIO,
     UNSAFE_FROM,
     SafeRatio,
+    contexts_line,
     loss_below,
     lowest,
     one_level,
+    still_needed,
     unsafe_from,
 )
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.intervals import contexts_that_agree
 from leaderboards.statistics.text import range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
@@ -62,9 +65,9 @@ DEFINITION = Definition(
     "The safe ratio of a policy in each task; of a use with several tasks the lowest of those that the model masters, "
     "since what is safe has to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of "
     "them has too few contexts to show it. n: the contexts of its task with the fewest; of directives, those of "
-    f"obedience or leakage, whichever has fewer. “May be chance”: of fewer than {FEW_CONTEXTS} contexts, which show "
-    "nothing to be safe for certain, or higher than what the same contexts show of the oracle, which keeps the "
-    "evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe saves nothing.",
+    "obedience or leakage, whichever has fewer. “May be chance”: higher than what the same contexts show of the "
+    "oracle, which keeps the evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe "
+    "saves nothing.",
 )
 
 
@@ -116,6 +119,13 @@ class UseMatrix:
     masking: frozenset[str]  # the policies that mask tokens and free no bytes
     unanswered: tuple[str, ...]  # what is said of tasks with directives whose questions the model cannot answer
     adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
+    tolerance: float  # the loss in points below which a level is safe
+
+    @property
+    def needed(self) -> str:
+        """Says how many contexts show anything to be safe; empty where each use has as many."""
+        counts = [use.contexts for use in self.uses]
+        return contexts_line(counts, self.tolerance) if min(counts) < contexts_that_agree(self.tolerance / 100) else ""
 
     @property
     def few(self) -> str:
@@ -197,6 +207,7 @@ def use_matrix(results: Results) -> UseMatrix:
         _masking(results),
         tuple(map(_unanswered, filter(is_obeyed_alone, results.rows))),
         frozenset[str]().union(*(board.adapted for board in results.boards.values())),
+        results.tolerance,
     )
 
 
@@ -228,13 +239,13 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
     unsafe = unsafe_from(safe)
-    lines = (*reversed(one_level(safe)), CHANCE if safe.may_be_chance else "", unsafe)
+    lines = (*reversed(one_level(safe)), *still_needed(safe), CHANCE if safe.may_be_chance else "", unsafe)
     what = "" if safe.kind in (kind.name, None) else f"{safe.kind} "
     return UseCell(
         f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome,
         "\n".join(filter(None, lines)),
         safe.worth,
-        highest_sure=safe.highest_sure if safe.kind else 0.0 if safe.may_be_chance else inf,
+        highest_sure=safe.highest_sure if safe.kind else inf,
         unsafe_from=unsafe.removeprefix(UNSAFE_FROM).strip(),
         below=loss_below(safe),
     )

@@ -131,6 +131,11 @@ class Estimate:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @classmethod
+    def within(cls, mean: float, ends: tuple[float, float] | None, n: int) -> Self:
+        low, high = ends or (None, None)
+        return cls(mean, low, high, n)
+
+    @classmethod
     def of(cls, mean: float, resampled: FloatArray | None, n: int) -> Self:
         """Leaves out resamples without a value (NaN); where they are many, there is no interval, as the rest are not
         like them."""
@@ -149,6 +154,18 @@ class Blank:
 
 
 Clusters = NDArray[np.intp]
+# In half of the resamples the cluster more is at the other bound: with a power of log 0.025 / log 0.05 of a uniform
+# number the interval is that of Clopper and Pearson all the same, where all clusters agree.
+POWER_OF_SHARE = float(np.log(0.025) / np.log(0.05))
+
+
+def _one_more(clusters: int, seed: int, resamples: int) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Draws how much one cluster more weighs in each resample, as a part of all others, and whether it is at the upper
+    bound. Its share of the whole has a beta distribution, as in the Bayesian bootstrap [D. B. Rubin, Annals of
+    Statistics 9 (1981), 130-134]."""
+    generator = np.random.default_rng(seed)
+    weights = generator.random(resamples) ** (-POWER_OF_SHARE / clusters) - 1
+    return weights, generator.random(resamples) < 0.5
 
 
 @dataclass(frozen=True)
@@ -157,10 +174,11 @@ class Resampler:
     each is there, as measured, then as drawn in each resample, shape (1 + resamples, clusters)."""
 
     weights: FloatArray
+    seed: int = 0
 
     @classmethod
     def of(cls, count: int, seed: int = 0) -> Self:
-        return cls(np.concatenate([np.ones((1, count)), cluster_weights(count, seed, RESAMPLES)]))
+        return cls(np.concatenate([np.ones((1, count)), cluster_weights(count, seed, RESAMPLES)]), seed)
 
     @property
     def count(self) -> int:
@@ -171,10 +189,22 @@ class Resampler:
         sums: FloatArray = self.weights @ np.bincount(clusters, weights=values, minlength=self.count)
         return sums
 
-    def means(self, values: FloatArray, clusters: Clusters) -> FloatArray:
-        """Averages a number of each answer: shape (1 + resamples,); NaN where none of their clusters is drawn."""
+    def means(
+        self, values: FloatArray, clusters: Clusters, bounds: tuple[float, float] | None = None, name: str = ""
+    ) -> FloatArray:
+        """Averages a number of each answer: shape (1 + resamples,); NaN where none of their clusters is drawn.
+
+        Where all clusters agree, their resamples do too, which says nothing of other clusters. Values between
+        ``bounds`` therefore meet one cluster more in each resample, all at one of the bounds; ``name``: of what is
+        averaged, whose cluster is one and the same wherever it is averaged again."""
+        sums, counts = self.sums(values, clusters), self.sums(np.ones(len(values)), clusters)
+        if bounds is not None and self.count > 1:
+            weights, at_top = _one_more(self.count, task_seed(self.seed, name), len(sums) - 1)
+            weights = weights * counts[1:]
+            sums[1:] += weights * np.where(at_top, bounds[1], bounds[0])
+            counts[1:] += weights
         with np.errstate(invalid="ignore"):
-            means: FloatArray = self.sums(values, clusters) / self.sums(np.ones(len(values)), clusters)
+            means: FloatArray = sums / counts
         return means
 
     def estimate_of(self, means: FloatArray, n: int) -> Estimate:

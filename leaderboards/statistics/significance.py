@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 import numpy as np
 from scipy.special import ndtr, stdtr, stdtrit
 
-from leaderboards.statistics.bootstrap import FLAT, RESAMPLES, FloatArray
+from leaderboards.statistics.bootstrap import DIGITS, FLAT, RESAMPLES, FloatArray
 
 ALPHA = 0.05
 LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
@@ -108,6 +108,17 @@ class StudentTest:
             return cls(mean, 0.0, float(min(map(len, values)) - 1), 2.0 ** (1 - differing))
         freedom = total**2 / float(sum(variances**2 / [len(task) - 1 for task in values]))
         return cls(mean, error, freedom, 2.0 ** (1 - differing))
+
+    @classmethod
+    def of_pairs(cls, one: Sequence[FloatArray], other: Sequence[FloatArray]) -> Self | None:
+        """Takes the differences of two policies on the same contexts, an array for each task; None where a task has, or
+        the two differ in, too few contexts for any test, and where not both have a value of each."""
+        if [len(task) for task in one] != [len(task) for task in other]:
+            return None
+        differences = [np.round(first - second, DIGITS) for first, second in zip(one, other, strict=True)]
+        differing = sum(int(np.count_nonzero(task)) for task in differences)
+        enough = min(differing, *map(len, differences)) >= fewest_clusters()
+        return cls.of_tasks(differences, differing) if enough else None
 
     @property
     def p(self) -> float:

@@ -10,7 +10,6 @@ from rich.text import Text
 from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, first_shown, lead_of, mark_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
-    FEW_CONTEXTS,
     LEAKAGE,
     NEXT_TOKENS,
     OBEYED,
@@ -20,7 +19,9 @@ from leaderboards.aggregate.row import (
     WRONG_OF_ANSWERED,
     SummaryRow,
 )
+from leaderboards.boards.safe_ratio import contexts_line
 from leaderboards.metrics import Measure
+from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level, names_of
 from policies.declaration.names import CONTROLS
@@ -49,15 +50,13 @@ def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     return next(filter(None, known), list(TELLING[QUESTIONS]))
 
 
-def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
-    fewest = {row.task: row.fewest_contexts for row in rows if row.task != ALL_TASKS and row.few_contexts}
-    if not fewest:
-        return []
-    counts = ", ".join(f"{count} of {task}" for task, count in fewest.items())
-    return [
-        f"few contexts ({counts}): intervals may be too narrow, and what looks safe may be chance with fewer than "
-        f"{FEW_CONTEXTS} different contexts: give a file so many, or generated tasks --limit {FEW_CONTEXTS}"
-    ]
+def few_contexts(rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) -> list[str]:
+    """Says what the contexts of some rows exclude, where they are too few to show anything to be safe."""
+    fewest = {row.task: row.fewest_contexts for row in rows if row.task != ALL_TASKS and row.fewest_contexts}
+    needed = contexts_that_agree(tolerance / 100)
+    few = {task: count for task, count in fewest.items() if count < needed}
+    advice = f"give --limit {needed}, a file of so many, or a greater --tolerance"
+    return [f"{contexts_line(few.values(), tolerance)}: {advice}"] if few else []
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = RIGHT) -> ResultTable:

@@ -48,6 +48,15 @@ def test_a_copy_is_not_distinguished() -> None:
     assert found.verdict == "not distinguished"
 
 
+def test_where_nothing_differs_the_interval_says_what_so_many_contexts_exclude() -> None:
+    """Of twelve alike a difference of 26 points could be missed: 1 - 0.025 ** (1 / 12)."""
+    found = cell([100.0, 0.0] * 12, [100.0, 0.0] * 12).lead.difference
+    assert (found.low, found.high) == pytest.approx((-26.4648, 26.4648), abs=1e-4)
+    assert found.text == "0 [-26, +26]"
+    better = cell(CLEAR, [0.0] * 20).lead.difference
+    assert better.low == 100, "what is told has the interval of its test"
+
+
 def test_too_few_contexts_tell_nothing() -> None:
     """Four contexts, all on one side: chance alone does that once in eight times."""
     found = cell([100.0] * 8, [0.0] * 6 + [50.0] * 2).lead

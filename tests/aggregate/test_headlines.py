@@ -27,7 +27,7 @@ from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import frame, record
 
 RATIOS = (0.3, 0.6, 0.9)
-CONTEXTS, QUESTIONS = 12, 5
+CONTEXTS, QUESTIONS = 72, 2  # as many as show that nothing is lost
 WORSE, SAME, BETTER = -1, 0, 1
 WRONG = {"f1": 0.0, "em": 0.0, "abstained": False, "hallucinated": True, "hallucination_kind": "confused"}
 SILENT = {"f1": 0.0, "em": 0.0, "abstained": True, "hallucinated": False, "output_text": "I don't know"}
@@ -217,15 +217,14 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, task: str
 
 # What few contexts say of a policy whose truth is known: it loses all right answers of one context in ten, which is 8
 # points and not safe, or nothing. By the number of contexts, and of those of them in which it loses: the text of
-# the cell, and whether it may be chance.
-FEW: dict[tuple[int, int], tuple[str, bool]] = {
-    (2, 0): ("0.5", True),
-    (9, 0): ("0.5", True),
-    (9, 1): ("not shown", False),
-    (10, 0): ("0.5", False),
-    (40, 0): ("0.5", False),
-    (12, 1): ("not shown", False),
-    (40, 4): ("not shown", False),
+# the cell, and what it says of the contexts.
+FEW: dict[tuple[int, int], tuple[str, str]] = {
+    (2, 0): ("not shown", "excludes a loss of 85\n70 more contexts needed"),
+    (9, 0): ("not shown", "excludes a loss of 34\n63 more contexts needed"),
+    (9, 1): ("not shown", "excludes a loss of 43"),
+    (12, 0): ("not shown", "excludes a loss of 27\n60 more contexts needed"),
+    (40, 4): ("not shown", "excludes a loss of 20"),
+    (72, 0): ("0.5", ""),
 }
 
 
@@ -244,7 +243,7 @@ def test_few_contexts_show_nothing_to_be_safe_and_say_what_they_leave_open(conte
     results = results_of(frame(made))
     matrix = use_matrix(results)
     cell = matrix.methods[0].cells[0]
-    assert (cell.text, cell.may_be_chance) == FEW[contexts, losing]
+    assert (cell.text, cell.detail) == FEW[contexts, losing]
 
 
 def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> None:

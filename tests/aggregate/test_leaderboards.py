@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from pandas import DataFrame
 
+from leaderboards.aggregate.by_context import ByContext, intervals_of
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, intervals_of, summarise
+from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, summarise
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
 from policies import at_ratios
@@ -140,8 +141,16 @@ def test_tasks_weigh_the_same_however_many_questions_they_have() -> None:
 def test_the_interval_over_tasks_resamples_each_task_on_its_own() -> None:
     records = realistic_records(policies=["snapkv"], ratios=[0.5], contexts=40)
     base = records[records["task"] == "base"]
+    base = base.assign(delta_nll=base["f1"] / 100)
     rows = summarise(pd.concat([base, base.assign(task="hops")], ignore_index=True))
-    widths = {row.task: (row.f1_high or 0) - (row.f1_low or 0) for row in rows}
+    # One has an interval of a share, and the other, which nothing bounds, a bootstrap.
+    for low, high in (("f1_low", "f1_high"), ("delta_nll_low", "delta_nll_high")):
+        widths = {row.task: getattr(row, high) - getattr(row, low) for row in rows}
+        assert widths["base"] > 0
+        _check_widths(widths)
+
+
+def _check_widths(widths: dict[str, float]) -> None:
     # Two independent means: the variance of their average is a quarter of the sum of theirs. Resampled together, two
     # equal tasks would have as wide a mean as each.
     expected = (widths["base"] ** 2 + widths["hops"] ** 2) ** 0.5 / 2
@@ -251,4 +260,9 @@ def test_a_ratio_has_no_interval_where_resamples_often_have_nothing_to_divide_by
     assert seldom is not None
     assert often is not None
     assert 0 < np.isnan(seldom).mean() < 0.05 < np.isnan(often).mean()
-    assert intervals_of({"seldom": seldom, "often": often}) == {"seldom_low": 0.0, "seldom_high": 1.0}
+    held = {
+        name: intervals_of({"perplexity": [ByContext(values, resampled=array)]})
+        for name, array in (("seldom", seldom), ("often", often))
+    }
+    assert held["often"] == {}
+    assert held["seldom"] == {"perplexity_low": 1.0, "perplexity_high": pytest.approx(np.e)}

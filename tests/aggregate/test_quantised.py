@@ -1,5 +1,6 @@
 """What has no levels, such as int8, is judged at the one point where it stands: safe or not, and at how many bytes."""
 
+from math import ceil
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from leaderboards.rendering.style import line_styles
 from tests.support.browsing.pages import build_pages, results_of
 from tests.support.records.synthetic_records import frame, record
 
-TASKS = {"base": 12, "hops": 12}
+TASKS = {"base": 72, "hops": 72}  # which show that nothing is lost where all agree
 # By policy: the bytes that it holds of 1000, and what it loses of 80 % right in each of three contexts in turn.
 QUANTISED = {"int8": (530, (0, 0, 0)), "int4": (280, (0, 12, 0)), "int2": (160, (30, 40, 35))}
 
@@ -63,7 +64,11 @@ def test_it_is_safe_or_not_with_its_bytes_and_the_interval_of_its_loss(results: 
     assert (downloaded["safe_ratio"], downloaded["safe_ratio_kind"]) == (None, None)
     assert (downloaded["safe_ratio_loss_low"], downloaded["safe_ratio_loss_high"]) == (loss.low, loss.high)
     cell = SAFE_RATIO.cell_of(safe["int4"])
-    assert (cell.text, cell.detail) == ("not shown", f"28 % of bytes\nloses {loss.low:.0f} to {loss.high:.0f}\nn = 12")
+    assert loss.low is not None
+    assert loss.high is not None
+    bytes_and_loss = ["28 % of bytes", f"loses {loss.low:.0f} to {loss.high:.0f}".replace("-", "−"), "n = 72"]
+    needed = [f"excludes a loss of {ceil(loss.high)}", f"{safe['int4'].more} more contexts needed"]
+    assert (cell.text, cell.detail.split("\n")) == ("not shown", [*bytes_and_loss, *needed])
 
 
 def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:
@@ -75,9 +80,9 @@ def test_the_matrix_of_the_first_page_judges_it(results: Results) -> None:
         ("unsafe", "unsafe"),
     ]
     assert [cells[policy].detail.split("\n") for policy in QUANTISED] == [
-        ["loses nothing", "53 % of bytes"],
-        ["loses 0 to 8", "28 % of bytes"],
-        ["loses 32 to 38", "16 % of bytes"],
+        ["loses −5 to 4.99", "53 % of bytes"],
+        ["loses 1 to 7", "28 % of bytes", "excludes a loss of 8", "212 more contexts needed"],
+        ["loses 32 to 37", "16 % of bytes"],
     ]
 
 

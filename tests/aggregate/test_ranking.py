@@ -82,9 +82,11 @@ def test_nobody_is_best_by_the_raw_rate_which_falls_with_silence() -> None:
 
 
 def test_controls_and_a_single_context_are_not_ranked() -> None:
-    hard, nothing = [10.0, 60.0, 90.0, 30.0], [0.0] * 4
-    rows = found(answers(hard, oracle=[5.0] * 4, random=[2.0] * 4, tova=nothing, knorm=[-1.0] * 4), "base")
+    hard, nothing = [10.0, 60.0, 90.0, 30.0, 20.0, 50.0], [0.0] * 6
+    rows = found(answers(hard, oracle=[5.0] * 6, random=[2.0] * 6, tova=nothing, knorm=[-1.0] * 6), "base")
     told = {name: mark_of(row, RIGHT) for name, row in rows.items()}
     assert told == {"oracle": None, "random": None, "tova": "best", "knorm": None}
+    few = found(answers(hard[:5], tova=nothing[:5], knorm=[-1.0] * 5), "base")
+    assert {mark_of(row, RIGHT) for row in few.values()} == {"tie"}, "five contexts tell nobody apart"
     single = found(answers([10.0], snapkv=[5.0], tova=[0.0]), "base")
     assert all(not row.best_in and not row.tied_in for row in single.values())

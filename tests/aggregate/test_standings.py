@@ -1,5 +1,6 @@
 """From records to the standings of a board: blanks with their reasons, and intervals that hold what they promise."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,14 +8,16 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.area import AREA, BEATS, area_under_curve, areas
+from leaderboards.boards.area import AREA, BEATS, area_under_curve
 from leaderboards.boards.board import DERIVED, FIRST_COLUMNS, Standing, all_standings, boards_of
+from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profiles
-from leaderboards.boards.rank import RANK, RankInterval, rank_intervals
+from leaderboards.boards.rank import RANK, RankInterval, ranks
 from leaderboards.boards.safe_ratio import SAFE_RATIO, safe_ratio
 from leaderboards.downloads.tables import board_sheet
 from leaderboards.pages.definitions import chapters
-from leaderboards.statistics.bootstrap import Blank, percentile_interval
+from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.intervals import mean_interval
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import failing, realistic_records, summary_row
 
@@ -23,18 +26,21 @@ RANDOM, RECENCY = BEATS
 # Profiles
 
 
-def test_a_profile_is_what_the_rows_say_and_resamples_as_they_do() -> None:
+def test_a_profile_is_what_the_rows_say_and_has_their_intervals() -> None:
     records = realistic_records(policies=["full", "snapkv", "random"], ratios=[0.3, 0.6, 0.9])
-    rows = summarise(records, seed=3, resamples=500)
-    profiles = Profiles.of(records, rows, seed=3, resamples=500)
+    rows = summarise(records)
+    profiles = Profiles.of(records, rows)
     for row in rows:
         found = profiles.profile(row.mode, row.task, row.policy)
         place = found.levels.index(row.at)
-        assert value(found.realised_ratio)[0, place] == pytest.approx(row.realised_ratio)
-        lead = value(found.lead)[:, place]
-        assert (len(lead), lead[0]) == (501, pytest.approx(100 * row.right))
-        interval = percentile_interval(lead[1:])
-        assert interval == pytest.approx((100 * row.right_low, 100 * row.right_high))
+        assert value(found.realised_ratio)[place] == pytest.approx(row.realised_ratio)
+        assert value(found.lead)[place] == pytest.approx(100 * row.right)
+        if row.task != "all":
+            ((lead,),) = value(found.leads)
+            low, high = mean_interval(lead.heights[place] / 100)
+            assert (low, high) == pytest.approx((row.right_low, row.right_high))
+            lost = (lead.lost - lead.gained)[place].mean()
+            assert 100 * lost == pytest.approx(lead.means[0] - lead.means[place])
 
 
 def standings_of(records: pd.DataFrame, task: str = "base") -> dict[str, Standing]:
@@ -150,7 +156,7 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
         summary_row(str(policy), float(ratio), n=len(group), fewest_contexts=contexts, right=0, realised_ratio=0)
         for (policy, ratio), group in records.groupby(["policy", "ratio"], sort=False)
     ]
-    return Profiles.of(records, rows, seed=seed, resamples=400)
+    return Profiles.of(records, rows)
 
 
 def true_area(policy: str) -> float:
@@ -166,8 +172,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         profiles = simulated(seed)
         one, other = (profiles.profile("agnostic", "base", name) for name in TRUTH)
         area = value(area_under_curve(one)).height
-        lead = value(areas(one)) - value(areas(other))
-        rank = rank_intervals({"snapkv": {"snapkv": 0 * lead, "random": lead}})["snapkv"]
+        rank = value(ranks(BoardProfiles({"snapkv": one, "knorm": replace(other, policy="knorm")}))["snapkv"])
         for name, low, truth, high in (
             ("area", area.low, true_area("snapkv"), area.high),
             ("rank", rank.low, 1, rank.high),
@@ -176,7 +181,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
             assert high is not None
             hits[name] += low <= truth <= high
         too_safe += value(safe_ratio(one)).ratio > 0.25
-    assert 90 <= hits["area"] <= 99, hits
+    assert hits["area"] >= 90, hits
     assert hits["rank"] >= 90
     assert too_safe <= 3, "0.5 loses 20 points"
 

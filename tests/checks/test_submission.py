@@ -167,6 +167,17 @@ def test_a_forged_or_damaged_run_is_one_clear_line(cli: CommandLine, run: Path) 
         assert "(scores" in cli.error("check-submission", run, "--replay", 0)
 
 
+def test_intervals_of_another_version_are_no_forgery(run: Path) -> None:
+    """They follow from the records by the methods of a version, and are told."""
+    path = run / "summary.json"
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([row | {"right_low": 0.25, "best_in": ["right"]} for row in rows]))
+    assert "scores" not in wrong(run)
+    assert "scores" in unchecked(run)
+    path.write_text(json.dumps([row | {"right": 0.25} for row in rows]))
+    assert "right is 0.25" in wrong(run)["scores"]
+
+
 def test_what_was_not_checked_is_not_called_sound(cli: CommandLine, run: Path) -> None:
     assert cli("check-submission", run, "--replay", "0") == 0
     assert "nothing wrong found, but not checked: replay" in cli.out

@@ -15,6 +15,7 @@ import kvbench.experiments.catalogue
 import kvbench.experiments.suites
 import kvbench.run.local
 from datasets_gen import TASKS
+from kvbench.store.run_file import Job, tolerance_of
 from kvbench.store.store import Store
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import POLICIES, REFERENCES
@@ -146,6 +147,22 @@ def test_the_forecast_of_a_study_has_two_ends(cli: CommandLine, monkeypatch: pyt
     monkeypatch.setattr(kvbench.estimate.plan.RunCost, "ends", (60.0, 480.0))
     assert cli(*cli.words("--policies", "full", "--observe", "states")) == 0
     assert "forecast: 1.2 min to 8.2 min on this machine, its studies and the page included" in cli.err
+    assert "72 contexts of a task show a loss below 5 points if all answers agree; here " in cli.err
+
+
+def test_a_tolerance_is_stored_with_the_run_and_named_on_its_page(cli: CommandLine) -> None:
+    assert "a number of points above 0 and below 100, such as 5, not 0" in cli.error("run", "--tolerance", 0)
+    assert cli(*cli.words("--policies", "full,knorm", "--tolerance", "10")) == 0
+    assert "36 contexts of a task show a loss below 10 points" in cli.err
+    run = cli.folder / "runs/x"
+    assert tolerance_of([Store.open(run).run.job]) == 10
+    for given, points in (((), 10), (("--tolerance", "20"), 20)):
+        assert cli("site", run, "--site", cli.folder / "again", *given) == 0
+        page = (cli.folder / "again/index.html").read_text()
+        assert f"up to which less than {points} points" in page
+    assert "--tolerance 10" in (cli.folder / "again/method.html").read_text()
+    assert tolerance_of([None, Job(tolerance=20), Job(tolerance=10)]) == 10, "of several runs the lowest"
+    assert (tolerance_of([None, Job()]), tolerance_of([Job(tolerance=10)], 3)) == (5, 3)
 
 
 def test_a_model_that_cannot_do_a_task_is_told_so_before_the_table(cli: CommandLine) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
-from leaderboards.statistics.bootstrap import RESAMPLES, cluster_weights, percentile_interval, task_seed
+from leaderboards.statistics.intervals import mean_interval
 from tests.support.records.synthetic_records import frame, record
 
 HARM = ("wrong_of_answered", "new_wrong", "lost")
@@ -75,20 +75,21 @@ def test_where_nothing_is_answered_or_nothing_was_right_there_is_no_share_and_a_
     assert failing.reason == "the full cache has no question right"
 
 
-def test_intervals_resample_contexts() -> None:
-    """The ratio of two sums, each over the contexts that are drawn."""
+def ends(values: np.ndarray) -> Any:
+    low, high = mean_interval(values)
+    return pytest.approx((float(low), float(high)))
+
+
+def test_intervals_are_over_contexts_however_many_answers_each_gives() -> None:
+    """The ratio of two sums: to first order a context moves it by what it has beyond the ratio of its answers."""
     kinds = ["right", "wrong", "silent", "right"] * 3 + ["wrong", "wrong", "wrong", "right"] * 3 + ["right"] * 24
     row = row_of("snapkv", answers("full", ["right"] * 48, 4), answers("snapkv", kinds, 4))
-    # Contexts are numbered by name, base-10 and base-11 after base-1.
-    order = np.argsort([f"base-{number}" for number in range(12)])
-    wrong = np.array([1, 1, 1, 3, 3, 3, 0, 0, 0, 0, 0, 0])[order]
-    silent = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])[order]
-    weights = cluster_weights(12, task_seed(0, "base"), RESAMPLES)
-    for name, over in (("wrong_of_answered", 4 - silent), ("new_wrong", np.full(12, 4))):
-        expected = percentile_interval(weights @ wrong / (weights @ over))
-        assert (getattr(row, f"{name}_low"), getattr(row, f"{name}_high")) == pytest.approx(expected)
-    expected = percentile_interval(weights @ silent / (weights @ np.full(12, 4)))
-    assert (row.lost_low, row.lost_high) == pytest.approx(expected)
+    wrong, silent = np.array([1, 1, 1, 3, 3, 3, *[0] * 6]), np.array([1, 1, 1, *[0] * 9])
+    ratio = 12 / 45
+    moved = ratio + (wrong - ratio * (4 - silent)) / (45 / 12)
+    assert (row.wrong_of_answered_low, row.wrong_of_answered_high) == ends(moved)
+    for name, counts in (("new_wrong", wrong), ("lost", silent)):
+        assert (getattr(row, f"{name}_low"), getattr(row, f"{name}_high")) == ends(counts / 4)
 
 
 def test_perplexity_is_that_of_the_mean_nats_and_no_mean_of_perplexities() -> None:

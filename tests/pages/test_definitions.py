@@ -22,5 +22,10 @@ def test_what_a_paper_defines_names_it_and_has_a_formula() -> None:
         assert DEFINITIONS[name].formula, name
     for name in ("GER, the Global Eviction Ratio", "Protection gain", "Leakage, and defence leakage"):
         assert "arXiv" in DEFINITIONS[name].source, name
-    for name in ("Rank, and rank interval", "Better than another policy", "Means of subsets", "Interval"):
+    for name in (
+        "Rank, and rank interval",
+        "Better than another policy",
+        "Means of subsets",
+        "Interval of a paired loss",
+    ):
         assert re.search(r"\d{4}", DEFINITIONS[name].source), name

@@ -235,10 +235,10 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
     assert telling(both) == [RIGHT, WRONG_OF_ANSWERED, UNANSWERED, OBEYED, LEAKAGE]
     assert "mean over tasks" in printed(both, RIGHT)
     assert "Directives obeyed, percent, mean over instructions" in printed(both, OBEYED)
-    assert few_contexts(both) == []
+    assert few_contexts(both, tolerance=30) == []
     assert few_contexts([*both, *alone]) == [
-        "few contexts (4 of instructions): intervals may be too narrow, and what looks safe may be chance with fewer "
-        "than 10 different contexts: give a file so many, or generated tasks --limit 10"
+        "72 contexts of a task show a loss below 5 points if all answers agree; here 4 to 12 exclude a loss of 61 to "
+        "27 at best: give --limit 72, a file of so many, or a greater --tolerance"
     ]
 
 

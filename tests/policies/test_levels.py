@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from kvpress import BasePress
@@ -13,6 +14,7 @@ from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
 from leaderboards.aggregate.summary import summarise
+from leaderboards.statistics.intervals import mean_interval
 from policies import POLICIES, LevelKind, Policy, Situation
 from policies.declaration.levels import parse_numbers
 from tests.support.models.toy import toy_prompt, treat
@@ -96,4 +98,6 @@ def test_repeats_are_averaged_by_question_and_counted_once() -> None:
     rows = summarise(frame([*repeated(0, [0.0, 100.0, 50.0]), *repeated(2, [100.0, 100.0, 100.0])]))
     cell = next(row for row in rows if row.task == "base")
     assert (cell.n, cell.repeats, cell.f1) == (2, 3, 75.0)
-    assert (cell.f1_low, cell.f1_high) == (50.0, 100.0), "contexts are resampled, and not draws"
+    low, high = mean_interval(np.array([0.5, 1.0]))
+    ends = pytest.approx((100 * float(low), 100 * float(high)))
+    assert (cell.f1_low, cell.f1_high) == ends, "that of two contexts, and not of draws"

@@ -1,9 +1,7 @@
 """The statistics of a board: against published and hand-computed values, and by what has to hold whatever the data."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm, t
 
-from leaderboards.boards.area import area_under_curve, areas
+from leaderboards.boards.area import area_under_curve, height_of
 from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profile
-from leaderboards.boards.rank import RankInterval, rank_intervals, ranks
+from leaderboards.boards.rank import Ahead, RankInterval, rank_intervals, ranks
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, safe_ratio
 from leaderboards.statistics.bootstrap import (
     COVERAGE,
-    DIGITS,
     Blank,
-    FloatArray,
+    Resampler,
     cluster_weights,
     draws_of,
     percentile_interval,
@@ -56,7 +53,7 @@ def test_the_area_is_that_of_a_hand() -> None:
 def test_what_has_no_levels_is_safe_or_not_and_has_neither_area_nor_rank() -> None:
     """Nothing asks int4 for a level, and one point is no curve."""
     twice = (Level("ratio", 0.0),) * 2
-    alone = profile([(80, 78)] * 3, (0, 0), levels=twice, policy="int4")
+    alone = profile([(80, 78)] * 100, (0, 0), levels=twice, policy="int4")
     area = area_under_curve(alone)
     assert isinstance(area, Blank)
     assert area.short == "one level"
@@ -80,7 +77,7 @@ def test_levels_of_different_kinds_are_neither_ranked_nor_compared_together() ->
 
 def test_an_area_ends_between_two_points_where_it_is_asked_to() -> None:
     """100 at 0, 80 at a quarter, and 70 halfway to 60 at a half: 22.5 and 9.375 over 0.375."""
-    assert value(areas(profile(), np.array([0.375]))) == pytest.approx([31.875 / 0.375])
+    assert height_of(profile(), 0.375) == pytest.approx(31.875 / 0.375)
 
 
 @given(
@@ -94,65 +91,72 @@ def test_the_area_lies_between_the_lowest_and_the_highest_f1(
     ratios, heights = ([first, *(point[axis] for point in points)] for axis, first in enumerate((0.0, full)))
     levels = tuple(Level("ratio", number / 10) for number in range(len(ratios)))
     one = profile(heights, ratios, levels)
-    for to in (None, np.array([end])):
-        (found,) = value(areas(one, to))
-        assert min(heights) - 1e-6 <= found <= max(heights) + 1e-6
+    for to in (max(ratios), min(end, max(ratios))):
+        assert min(heights) - 1e-6 <= height_of(one, to) <= max(heights) + 1e-6
 
 
-def losing(*losses: tuple[float, ...]) -> Profile:
-    """F1 of 100 less these, a row for each resample, the first as measured."""
-    return profile(percent_right=[(100, *(100 - loss for loss in row)) for row in losses])
+def losing(*losses: float, contexts: int = 200) -> Profile:
+    """Percent right of 100 less these, one for each level, in each of so many contexts."""
+    return profile(percent_right=[(100, *(100 - loss for loss in losses))] * contexts)
 
 
 def test_the_safe_ratio_is_that_of_a_hand() -> None:
-    # The upper end of 95 % of 41 equally spaced values is the 40th.
-    spread = np.linspace(-1, 1, 41)
-    rows = [(1.0, 3.0, 9.0), *((1 + wave, 3 + 2 * wave, 9 + wave) for wave in spread)]
-    found = value(safe_ratio(losing(*rows)))
-    assert found.ratio == 0.5
-    assert [loss.mean for loss in found.losses] == pytest.approx([1, 3, 9])
-    assert [loss.high for loss in found.losses] == pytest.approx([1.95, 4.9, 9.95])
+    """One question a context: of 200 contexts 1 is lost at 0.25, and 2 at 0.5. Gains are none of 200. The upper end
+    joins the distance of Clopper and Pearson's 2.75 % of 1, and 3.57 % of 2, and of 0 below."""
+    rows = [(100, 100 * (place > 0), 100 * (place > 1), 0.0) for place in range(200)]
+    found = value(safe_ratio(profile(percent_right=rows)))
+    assert (found.ratio, found.beyond, found.unsafe_from) == (0.5, "unsafe", 0.75)
+    assert [loss.mean for loss in found.losses] == pytest.approx([0.5, 1, 100])
+    assert [loss.high for loss in found.losses[:2]] == pytest.approx([2.754, 3.565], abs=0.002)
 
 
-def test_what_few_contexts_show_to_be_safe_may_be_chance() -> None:
-    """Nothing changes in any of them, so that the interval has no width, however few they are."""
-    found = {n: value(safe_ratio(replace(losing((0, 0, 9), (0, 0, 9)), contexts=n))) for n in (2, 9, 10)}
-    assert {n: (one.ratio, one.highest_sure, one.may_be_chance) for n, one in found.items()} == {
-        2: (0.5, 0.0, True),
-        9: (0.5, 0.0, True),
-        10: (0.5, inf, False),
-    }
-    assert SAFE_RATIO.cell_of(found[9]).detail == "may be chance\nunsafe from 0.75"
-    assert value(lowest({"base": found[10], "hops": found[2]})).may_be_chance
-    losses = {n: replace(losing((6, 9, 9), (3, 9, 9), (9, 9, 9)), contexts=n, policy="oracle") for n in (4, 12)}
-    for n, oracle in losses.items():
-        snapkv = replace(losing((0, 0, 0), (0, 0, 0)), contexts=n)
-        by_policy = SAFE_RATIO.of_board(BoardProfiles({"oracle": oracle, "snapkv": snapkv}))
-        assert value(by_policy["snapkv"]).may_be_chance, "the oracle is not shown to be safe either"
+def test_what_has_two_measures_is_safe_in_each() -> None:
+    whole, leaks = np.full((200, 4), 100.0), np.tile([100.0, 100.0, 80.0, 80.0], (200, 1))
+    found = value(safe_ratio(profile(leads=(whole, leaks))))
+    assert (found.ratio, found.unsafe_from) == (0.25, 0.5)
+
+
+def test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed() -> None:
+    """Of n contexts that lose nothing the upper end is 1 - 0.025 ** (1 / n): 26.5 points of 12, 5 of 72."""
+    few, almost, enough = (value(safe_ratio(losing(0, 0, 0, contexts=count))) for count in (12, 71, 72))
+    assert (few.outcome, almost.outcome, enough.outcome) == ("not shown", "not shown", "safe")
+    assert few.losses[0].high == pytest.approx(100 * (1 - 0.025 ** (1 / 12)))
+    assert (few.needed, few.more, almost.more, enough.needed) == (72, 60, 1, None)
+    assert SAFE_RATIO.cell_of(few).detail == "n = 12\nexcludes a loss of 27\n60 more contexts needed"
+    tolerant = value(safe_ratio(losing(0, 0, 0, contexts=40), tolerance=10))
+    assert (tolerant.outcome, tolerant.ratio, tolerant.tolerance) == ("safe", 0.75, 10)
+    doubtful = value(safe_ratio(losing(5, 5, 5)))
+    assert (doubtful.needed, doubtful.more) == (None, None), "what loses 5 points is safe by no number of contexts"
+
+
+def test_what_is_safe_where_the_oracle_is_not_shown_to_be_may_be_chance() -> None:
+    for oracle, may_be_chance in ((losing(5, 9, 9), True), (losing(0, 0, 0), False)):
+        board = BoardProfiles({"oracle": replace(oracle, policy="oracle"), "snapkv": losing(0, 0, 9)})
+        found = value(SAFE_RATIO.of_board(board)["snapkv"])
+        assert (found.ratio, found.may_be_chance) == (0.5, may_be_chance)
+    assert (found.highest_sure, SAFE_RATIO.cell_of(found).detail) == (inf, "unsafe from 0.75")
 
 
 def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:
-    assert value(safe_ratio(losing((0, 0, 0), (6, 0, 0), (6, 0, 0)))).ratio == 0
-    assert value(safe_ratio(losing((0, 9, 0), (0, 9, 0), (0, 9, 0)))).ratio == 0.25
-    assert value(safe_ratio(losing((0, 5, 0), (0, 5, 0)))).ratio == 0.25, "5 points are not below 5"
+    assert value(safe_ratio(losing(6, 0, 0))).ratio == 0
+    assert value(safe_ratio(losing(0, 9, 0))).ratio == 0.25
+    assert value(safe_ratio(losing(0, 5, 0))).ratio == 0.25, "5 points are not below 5"
 
 
 def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap() -> None:
-    gap = value(safe_ratio(losing((0, 6, 9), (0, 3, 9), (0, 9, 9))))
+    gap = value(safe_ratio(losing(0, 5, 9)))
     assert (gap.ratio, gap.beyond, gap.unsafe_from) == (0.25, "not shown", 0.75)
     assert SAFE_RATIO.cell_of(gap).detail == "unsafe from 0.75"
-    unsafe = value(safe_ratio(losing((9, 9, 9), (8, 9, 9), (9, 9, 9))))
+    unsafe = value(safe_ratio(losing(9, 9, 9)))
     assert (unsafe.outcome, unsafe.unsafe_from) == ("unsafe", 0.25)
     assert SAFE_RATIO.cell_of(unsafe).detail == "", "it says so already"
-    whole = value(safe_ratio(losing((0, 0, 0), (0, 0, 0))))
+    whole = value(safe_ratio(losing(0, 0, 0)))
     assert (whole.beyond, whole.unsafe_from) == ("not tried", None)
 
 
 def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_named() -> None:
-    safe = value(safe_ratio(losing((0, 0, 0), (0, 0, 0))))
-    half = value(safe_ratio(losing((0, 0, 9), (0, 0, 9))))
-    doubtful = value(safe_ratio(losing((6, 9, 9), (3, 9, 9), (9, 9, 9))))
-    unsafe = value(safe_ratio(losing((9, 9, 9), (8, 9, 9), (9, 9, 9))))
+    safe, half = value(safe_ratio(losing(0, 0, 0))), value(safe_ratio(losing(0, 0, 9)))
+    doubtful, unsafe = value(safe_ratio(losing(5, 9, 9))), value(safe_ratio(losing(9, 9, 9)))
 
     def told(**by_task: SafeRatio) -> tuple[str, float | None, tuple[str, ...]]:
         found = value(lowest(by_task))
@@ -165,26 +169,36 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
     assert SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail == "in base +1\nunsafe from 0.75 in base"
     fewer = replace(doubtful, contexts=2)
     detail = SAFE_RATIO.cell_of(lowest({"base": doubtful, "hops": fewer})).detail
-    assert detail == "in hops (n = 2) +1\nunsafe from 0.5 in base\nloses 6 at 0.25", (
+    assert detail == "in hops (n = 2) +1\nexcludes a loss of 6\nunsafe from 0.5 in base\nloses 5 at 0.25", (
         "n is that of the task that is named, and so is each ratio"
     )
     assert lowest({"base": safe, "hops": Blank("failed")}) == Blank("hops: failed")
 
 
-def ahead(values: Mapping[str, Any]) -> dict[str, dict[str, FloatArray]]:
-    """By how much each is ahead of each, where all are compared over one span."""
-    return {
-        one: {other: np.round(np.subtract(values[one], values[other], dtype=np.float64), DIGITS) for other in values}
-        for one in values
-    }
-
-
 def test_ranks_and_their_intervals_are_those_of_a_hand() -> None:
-    best, second, third = [9, 9, 9, 4], [5, 5, 5, 5], [1, 1, 1, 1]
-    found = rank_intervals(ahead({"a": best, "b": second, "c": third}))
+    """The first is told from the third alone, so that the second may be either of the first two."""
+    nothing, told, tied = Ahead(0.0, False), Ahead(4.0, True), Ahead(2.0, False)
+    found = rank_intervals(
+        {
+            "a": {"a": nothing, "b": tied, "c": told},
+            "b": {"a": Ahead(-2.0, False), "b": nothing, "c": told},
+            "c": {"a": Ahead(-4.0, True), "b": Ahead(-4.0, True), "c": nothing},
+        }
+    )
     assert found["a"] == RankInterval(1, 1, 2, ("b",), 3)
     assert found["b"] == RankInterval(2, 1, 2, ("a",), 3)
     assert found["c"] == RankInterval(3, 3, 3, (), 3)
+
+
+def test_areas_that_differ_alike_in_enough_contexts_are_told_apart() -> None:
+    """By 20 points in each of six contexts, of which five are one fewer than any test takes."""
+    for contexts, is_told in ((5, False), (6, True)):
+        rows = [(100, 90 + place, 60, 0) for place in range(contexts)]
+        better = profile(percent_right=rows)
+        worse = profile(percent_right=[(full, first - 20, *others) for full, first, *others in rows], policy="knorm")
+        found = ranks(BoardProfiles({"snapkv": better, "knorm": worse}))
+        assert (value(found["snapkv"]).rank, value(found["snapkv"]).tied) == (1, () if is_told else ("knorm",))
+        assert (value(found["knorm"]).low, value(found["knorm"]).high) == ((2, 2) if is_told else (None, None))
 
 
 def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
@@ -208,6 +222,23 @@ def test_where_no_resample_is_on_the_other_side_p_is_the_tail_of_a_normal_distri
     assert bootstrap_p(np.array([0.1, 1.0, 1.9])) == pytest.approx(2 * norm.sf(1 / np.std([0.1, 1.0, 1.9])))
     assert bootstrap_p(np.linspace(0.01, 2, 50)) == pytest.approx(2 / 51)
     assert 0 < bootstrap_p(np.ones(99)) < 1e-9
+
+
+@pytest.mark.parametrize("contexts", [12, 24, 96])
+def test_resamples_of_contexts_that_agree_have_the_width_of_as_many_answers(contexts: int) -> None:
+    """A share, and the difference of two of them, of which each meets a context more of its own."""
+    resampler = Resampler.of(contexts, seed=1)
+    whole = np.ones(contexts), np.arange(contexts), (0.0, 1.0)
+    one, other = (resampler.means(*whole, name) for name in ("full", "snapkv"))
+    assert (one[0], other[0]) == (1, 1)
+    low, high = percentile_interval(one[1:])
+    assert low == pytest.approx(0.025 ** (1 / contexts), abs=0.3 / contexts)
+    assert high == 1
+    low, high = percentile_interval((one - other)[1:])
+    assert high == pytest.approx(-low, abs=0.6 / contexts)
+    assert high > 0.7 * (1 - 0.025 ** (1 / contexts))
+    assert np.array_equal(one, resampler.means(*whole, "full")), "the same wherever it is averaged again"
+    assert np.ptp(resampler.means(*whole[:2])) == 0, "of what has no bounds nothing is known beyond it"
 
 
 def coverage(contexts: int, tasks: int = 1) -> float:

@@ -1,8 +1,8 @@
 """A committed run of the reference model, and what it adds up to, as literal numbers.
 
-They were computed without kvbench, from ``records.parquet`` alone: means by a pandas ``groupby``; intervals by going
-through all 27 resamples of three contexts, whose 2.5th and 97.5th percentiles are the worst and the best of them, as
-each of these has a probability of 1/27 or more; areas by ``numpy.trapezoid``, and Holm's correction by hand.
+They were computed without kvbench, from ``records.parquet`` alone: means by a pandas ``groupby``; intervals by loops
+over the three contexts and one more, with the quantiles of ``scipy.stats.beta``; areas by ``numpy.trapezoid``, and
+Holm's correction by hand.
 """
 
 from pathlib import Path
@@ -90,12 +90,47 @@ def test_means(
 @pytest.mark.parametrize(
     ("task", "policy", "ratio", "right", "f1", "hallucination"),
     [
-        ("base", "full", 0.0, (2 / 3, 1.0), (200 / 3, 100.0), (0.0, 1 / 3)),
-        ("base", "snapkv", 0.5, (1 / 6, 2 / 3), (50 / 3, 700 / 9), (0.0, 1 / 6)),
-        ("base", "snapkv", 0.9, (0.0, 1 / 3), (0.0, 100 / 3), (0.0, 0.0)),
-        ("hops", "full", 0.0, (0.75, 0.9375), (75.0, 93.75), (0.0625, 0.25)),
-        ("hops", "snapkv", 0.5, (0.25, 0.625), (28.125, 62.5), (0.125, 0.5625)),
-        ("hops", "knorm", 0.5, (0.125, 0.3125), (18.75, 34.375), (0.125, 0.25)),
+        (
+            "base",
+            "full",
+            0.0,
+            (0.2950344024, 0.9949801841),
+            (29.5034402418, 99.4980184134),
+            (0.0050198159, 0.7049655976),
+        ),
+        (
+            "base",
+            "snapkv",
+            0.5,
+            (0.1446266638, 0.8044256021),
+            (13.9807400308, 84.3317178867),
+            (0.0287959934, 0.6791693992),
+        ),
+        ("base", "snapkv", 0.9, (0.0339631718, 0.6953150984), (3.3963171797, 69.5315098422), (0.0, 0.7075982262)),
+        (
+            "hops",
+            "full",
+            0.0,
+            (0.3196446031, 0.9678325058),
+            (31.9644603115, 96.7832505798),
+            (0.0321674942, 0.6803553969),
+        ),
+        (
+            "hops",
+            "snapkv",
+            0.5,
+            (0.1576862943, 0.7673315323),
+            (16.8056024449, 76.6699692671),
+            (0.0894172813, 0.7437657294),
+        ),
+        (
+            "hops",
+            "knorm",
+            0.5,
+            (0.0958479078, 0.6847247195),
+            (11.7962729972, 68.7951286433),
+            (0.0843623345, 0.673927014),
+        ),
     ],
 )
 def test_intervals(
@@ -114,15 +149,14 @@ def test_intervals(
 
 
 def test_the_mean_over_tasks(rows: dict[tuple[str, str, float], SummaryRow]) -> None:
-    """Of three contexts a resample draws one: the interval of both tasks together goes from the mean of their lowest
-    contexts to that of their highest."""
+    """The distances of the ends of both tasks from their means are joined as the sides of a right angle, and halved."""
     full, snapkv = rows["all", "full", 0.0], rows["all", "snapkv", 0.5]
     assert (full.right, snapkv.right) == pytest.approx((0.881944444444, 0.430555555556))
-    assert (full.right_low, full.right_high) == pytest.approx((0.708333333333, 0.96875))
-    assert (snapkv.right_low, snapkv.right_high) == pytest.approx((0.208333333333, 0.645833333333))
+    assert (full.right_low, full.right_high) == pytest.approx((0.475409462, 0.952430679))
+    assert (snapkv.right_low, snapkv.right_high) == pytest.approx((0.2324636988, 0.6818284559))
     assert (full.f1, snapkv.f1) == pytest.approx((88.1944444444, 45.4282407407))
-    assert (full.f1_low, full.f1_high) == pytest.approx((70.8333333333, 96.875))
-    assert (snapkv.f1_low, snapkv.f1_high) == pytest.approx((22.3958333333, 70.1388888889))
+    assert (full.f1_low, full.f1_high) == pytest.approx((47.5409461955, 95.2430679022))
+    assert (snapkv.f1_low, snapkv.f1_high) == pytest.approx((23.9901715358, 70.2407548935))
 
 
 def test_areas_and_ranks(board: dict[tuple[str, str], Standing]) -> None:
@@ -149,9 +183,10 @@ def test_areas_and_ranks(board: dict[tuple[str, str], Standing]) -> None:
 
 
 def test_safe_ratio(board: dict[tuple[str, str], Standing]) -> None:
-    """The paired loss of random tokens at 0.5 is 0 in every context of base, and that of SnapKV up to 50 points."""
+    """Three contexts show nothing: neither random tokens, which lose nothing at 0.5 on base, nor SnapKV, which loses 72
+    points at 0.9."""
     safe = {key: one[SAFE_RATIO] for key, one in board.items()}
-    expected = {("base", "snapkv"): 0.0, ("base", "random"): 0.5, ("hops", "random"): 0.0, ("hops", "snapkv"): 0.0}
+    expected = {("base", "snapkv"): 0.0, ("base", "random"): 0.0, ("hops", "random"): 0.0, ("hops", "snapkv"): 0.0}
     for key, ratio in expected.items():
         found = safe[key]
         assert not isinstance(found, Blank)
@@ -159,7 +194,13 @@ def test_safe_ratio(board: dict[tuple[str, str], Standing]) -> None:
     losses = safe["base", "snapkv"]
     assert not isinstance(losses, Blank)
     assert [loss.mean for loss in losses.losses] == pytest.approx([44.4444444444, 72.2222222222])
-    assert [loss.high for loss in losses.losses] == pytest.approx([50.0, 100.0])
+    assert [loss.high for loss in losses.losses] == pytest.approx([74.993289507, 92.041051344])
+    assert [loss.low for loss in losses.losses] == pytest.approx([-24.773510286, -28.367933788])
+    unchanged = safe["base", "random"]
+    assert not isinstance(unchanged, Blank)
+    assert unchanged.losses[0].mean == 0
+    assert unchanged.losses[0].high == pytest.approx(70.759822618), "1 - 0.025 ** (1/3)"
+    assert (unchanged.outcome, unchanged.more) == ("not shown", 69)
 
 
 def test_right_against_wrong(records: pd.DataFrame) -> None:
@@ -180,8 +221,10 @@ def test_right_against_wrong(records: pd.DataFrame) -> None:
 def test_the_site_of_it_shows_and_gives_out_these_numbers(small_site: Path) -> None:
     cells = pd.read_csv(small_site / "data/cells.csv", float_precision="round_trip")
     cell = cells.set_index(["task", "policy", "ratio"]).loc[("base", "snapkv", 0.5)]
-    assert cell[["f1", "f1_low", "f1_high", "n"]].tolist() == pytest.approx([48.1481481481, 50 / 3, 700 / 9, 18])
-    assert cell[["right", "right_low", "right_high"]].tolist() == pytest.approx([8 / 18, 1 / 6, 2 / 3])
+    assert cell[["f1", "f1_low", "f1_high", "n"]].tolist() == pytest.approx(
+        [48.1481481481, 13.9807400308, 84.3317178867, 18]
+    )
+    assert cell[["right", "right_low", "right_high"]].tolist() == pytest.approx([8 / 18, 0.1446266638, 0.8044256021])
     assert len(pd.read_parquet(small_site / "data/records.parquet")) == 726
     method = (small_site / "method.html").read_text()
     assert "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --context-tokens" in method

@@ -14,7 +14,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import estimate_of, listing_of_fields
+from leaderboards.studies.parts import estimate_of, listing_of_fields, share_of
 
 TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
 CACHE, NULL = "cache", "chunks"
@@ -151,7 +151,7 @@ def free_of(table: DataFrame) -> list[Free]:
             dtype,
             way,
             pairs=len(group),
-            differ=estimate_of([step is not None for step in flips], group["draw_id"]),
+            differ=share_of([step is not None for step in flips], group["draw_id"]),
             first_flip=float(np.median(steps)) if steps else None,
             kl_before=_mean(before) if len(before) else None,
             kl_after=_mean(after) if len(after) else None,

@@ -18,7 +18,7 @@ from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import estimate_of, full_last, in_percent, listing_of_fields, over_levels
+from leaderboards.studies.parts import full_last, in_percent, listing_of_fields, over_levels, share_of
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -102,8 +102,8 @@ def telling_epsilon(joined: DataFrame) -> float:
 
 
 def shares(outcomes: Sequence[FailureClass], contexts: Sequence[str]) -> Shares:
-    """Returns the share of each class; all together are 1. Contexts are resampled."""
-    return {outcome: estimate_of([one is outcome for one in outcomes], contexts) for outcome in FailureClass}
+    """Returns the share of each class; all together are 1."""
+    return {outcome: share_of([one is outcome for one in outcomes], contexts) for outcome in FailureClass}
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def reach_curves(joined: DataFrame, epsilon: float) -> Iterator[Reached]:
         width = float(group["answer_width"].astype(float).mean())
         reached = reaches(group["answer_width"], epsilon)
         chance = float(by_chance[:, EPSILONS.index(epsilon)].mean())
-        rates = [estimate_of(flags, group[CONTEXT]) for flags in (reached, reached & ~alive, group["right"])]
+        rates = [share_of(flags, group[CONTEXT]) for flags in (reached, reached & ~alive, group["right"])]
         yield Reached(str(task), str(policy), level, epsilon, rates[0], chance, rates[1], rates[2], width)
 
 
