@@ -3,17 +3,19 @@
 Texts are compared as :func:`~leaderboards.metrics.judges.spoken.plain` leaves them.
 """
 
-import re
-import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from leaderboards.metrics.judges.abstention import abstains
-from leaderboards.metrics.judges.naming import names, rivals, values_said
+import regex
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation + "‘’“”")
+from datasets_gen.texts.folding import FLAGS
+from datasets_gen.texts.numbers import read_digits, DIGITS
+from datasets_gen.texts.unknown import says_no_answer
+from leaderboards.metrics.judges.abstention import abstains
+from leaderboards.metrics.judges.naming import is_twin, names, names_gold, rivals, values_said
+from leaderboards.metrics.judges.normalising import normalise, says_something, words_of_pair
 
 HallucinationKind = Literal["confused", "fabricated"]
 
@@ -37,21 +39,18 @@ def marked_answer(output: str, marker: str) -> str:
     """Returns the number behind the last marker that has one, of an output that shows its steps; nothing if there is
     none.
 
-    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####")
-    '7'
+    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####"), marked_answer("#### -$1,234.50", "####")
+    ('7', '-1234.5')
     """
-    numbers = re.findall(rf"{re.escape(marker)}[\s*$€£]*([-+]?\d[\d,]*(?:\.\d+)?)", output)
+    numbers = regex.findall(rf"{regex.escape(marker)}[\s*]*([-−+]?)[\s*\p{{Sc}}]*([-−+]?)({DIGITS})", output, _OF_NUMBERS)
     if not numbers:
         return ""
-    # A word for the sign and for the point: normalisation takes punctuation away.
-    return f"{float(numbers[-1].replace(',', '')):.15g}".replace("-", "minus ").replace(".", " point ")
+    before, sign, digits = numbers[-1]
+    value, *_ = read_digits(digits).values or ("",)
+    return "-" * ((before or sign) in ("-", "−")) + value if value else ""
 
 
-def normalise(text: str) -> str:
-    """Normalises as SQuAD does: lower case, without punctuation, articles and extra white space (arXiv 1606.05250); and
-    without "and", which would be a third of a wrong list of two."""
-    plain = text.lower().translate(_PUNCTUATION)
-    return " ".join(re.sub(r"\b(a|an|the|and)\b", " ", plain).split())
+_OF_NUMBERS = FLAGS | regex.VERBOSE
 
 
 def without_words_of_directives(output: str, target: str, gold: str) -> str:
@@ -64,8 +63,9 @@ def without_words_of_directives(output: str, target: str, gold: str) -> str:
     added = Counter(normalise(target).split()) - Counter(normalise(gold).split())
     left = []
     for word in output.split():
-        if added[normalise(word)]:
-            added[normalise(word)] -= 1
+        pieces = Counter(normalise(word).split())
+        if pieces and pieces <= added:
+            added -= pieces
         else:
             left.append(word)
     return " ".join(left)
@@ -73,14 +73,13 @@ def without_words_of_directives(output: str, target: str, gold: str) -> str:
 
 def exact_match(output: str, golds: Sequence[str]) -> float:
     """Returns 100 if the normalised output is a normalised gold, else 0."""
-    return 100.0 * any(normalise(output) == normalise(gold) for gold in golds)
+    pairs = (words_of_pair(output, gold) for gold in golds)
+    return 100.0 * any(said == wanted for said, wanted in pairs)
 
 
 def token_f1(output: str, gold: str) -> float:
     """Computes SQuAD's token F1 of one gold, in percent."""
-    output_words, gold_words = normalise(output).split(), normalise(gold).split()
-    if not output_words + gold_words:
-        return 100.0
+    output_words, gold_words = words_of_pair(output, gold)
     common = sum((Counter(output_words) & Counter(gold_words)).values())
     # As precision and recall are common / said and common / wanted; in this form a half is 50 and nothing just below.
     return 100.0 * 2 * common / (len(output_words) + len(gold_words))
@@ -103,7 +102,8 @@ def score_text(
 
     An answer is right if it names a gold and no rival. An unanswerable question is right only when abstained from, in
     full, as in SQuAD 2.0 (arXiv 1806.03822): part of an abstention is not half an answer. An output that says nothing
-    is wrong but no hallucination. A refusal that is the gold is an answer.
+    is wrong but no hallucination. A refusal that is the gold is an answer; where all golds say that there is no answer,
+    who abstains is right.
     """
     said = answer if output is None else output
     worked_out = output is not None and bool(answer)  # who ends in a number abstains from nothing
@@ -115,16 +115,21 @@ def score_text(
         else:
             f1 = max(token_f1(answer, gold) for gold in golds)
             em = exact_match(answer, golds)
-        named = (names(answer, gold) for gold in golds)
+        as_written = any(is_twin(gold, value) for gold in golds for value in (*stated_values, *others))
+        named = (names_gold(answer, gold, question, as_written) for gold in golds)
         right = (all(named) if every_gold else any(named)) and not any(
-            names(answer, value) for value in rivals(golds, stated_values, others, question)
+            names(answer, value, as_written)
+            for value in rivals(golds, stated_values, others, question, every_gold)
         )
-        abstained &= not (right and any(abstains(gold) for gold in golds))
-        right &= not abstained
+        if all(map(says_no_answer, golds)):
+            right = abstained
+        else:
+            abstained &= not (right and any(abstains(gold) for gold in golds))
+            right &= not abstained
     else:
         f1 = em = 100.0 * abstained
         right = abstained
-    answered = (bool(normalise(said)) or right) and not abstained
+    answered = (says_something(said) or right) and not abstained
     hallucinated = answered and not right
     kind: HallucinationKind | None = None
     if hallucinated:

@@ -1,0 +1,229 @@
+"""Finds a value in a text: the one matcher for the evidence of an answer in its context, and for answers.
+
+A value is found as whole words where its script sets spaces, and else as a part of the text; numbers as numbers, dates
+as dates, and a single letter where it stands for itself. A clause may end within it, as in "Paris, France".
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import regex
+
+from datasets_gen.texts.folding import FLAGS, composed
+from datasets_gen.texts.tokens import Token, scan, tokens_of
+
+Place = tuple[int, int]  # of the first character, and of the first behind
+
+_CURRENCY = regex.compile(r"[\p{Sc}%]", FLAGS)
+_LIST = regex.compile(r", |;|&|\band\b|[、，；،؛]", FLAGS | regex.IGNORECASE)
+_SINGLE_LETTER = regex.compile(r"[\s(\[\"']*(?:(?:option|answer|choice|letter)\b[\s:]*)?\(?([\p{Lu}\p{Ll}])[\s).:\]\"']*", FLAGS | regex.IGNORECASE)  # fmt: skip  # noqa: E501
+_YES_OR_NO = frozenset(
+    "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır hayir 是 否 はい いいえ 예 아니요 아니오 "
+    "نعم لا हाँ नहीं".split()
+)
+
+
+class TextTokens:
+    """Holds the tokens of a text in one of the two views of :func:`~datasets_gen.texts.tokens.tokens_of`."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Sequence[int]]:
+        places: dict[str, list[int]] = {}
+        for number, token in enumerate(self.tokens):
+            for key in token.keys:
+                places.setdefault(key, []).append(number)
+        return places
+
+
+@lru_cache(maxsize=8192)
+def read(text: str, by_worth: bool) -> TextTokens:
+    return TextTokens(tokens_of(text, by_worth))
+
+
+@dataclass(frozen=True)
+class Item:
+    """Describes what has to stand in a text, one after the other."""
+
+    keys: tuple[str, ...]
+    by_worth: bool  # whether it is a number or date, and compared by its worth
+    joints: tuple[bool, ...]  # whether each is a number that a dash ties to the one before, as in "10-20"
+    currency: str = ""  # of a number, or a percent sign: it may be missing, and may be no other
+    is_letter: bool = False
+    is_yes_or_no: bool = False
+
+    def places(self, text: TextTokens) -> list[tuple[int, int]]:
+        """Finds the item; returns the numbers of its first and its last token."""
+        if not self.keys or not all(key in text.by_key for key in self.keys):
+            return []
+        ends = ((first, self._end_from(text.tokens, first)) for first in text.by_key[self.keys[0]])
+        return [(first, last) for first, last in ends if last is not None]
+
+    def _end_from(self, tokens: Sequence[Token], first: int) -> int | None:
+        """Returns the number of the last token of the item if it begins with a token."""
+        if tokens[first].is_glued or (self.is_letter and not tokens[first].is_option):
+            return None
+        if self.is_yes_or_no and not _is_clause(tokens, first):
+            return None
+        place = first
+        for key, is_joint in zip(self.keys[1:], self.joints[1:], strict=True):
+            place += 1
+            while place < len(tokens) and tokens[place].is_end:
+                place += 1
+            if place == len(tokens) or key not in tokens[place].keys or (is_joint and not tokens[place].is_glued):
+                return None
+        if place + 1 < len(tokens) and tokens[place + 1].is_glued:
+            return None
+        return place if self._has_currency(tokens, first) else None
+
+    def _has_currency(self, tokens: Sequence[Token], number: int) -> bool:
+        if not self.currency:
+            return True
+        beside = {one.keys[0] for one in (*tokens[max(0, number - 1) : number], *tokens[number + 1 : number + 2])}
+        signs = {key for key in beside if _CURRENCY.fullmatch(key)}
+        return not signs or self.currency in signs
+
+
+def _is_clause(tokens: Sequence[Token], place: int) -> bool:
+    """Tells whether a token begins its text or is all of a clause: there, "no" answers."""
+    begins = place == 0 or tokens[place - 1].is_end or tokens[place - 1].keys[0] in ("is", "answer")
+    ends = place + 1 == len(tokens) or tokens[place + 1].is_end
+    return begins and (ends or place == 0)
+
+
+def is_quantity(value: str) -> bool:
+    """Tells whether a value is nothing but a number, date or time, with or without a currency.
+
+    >>> is_quantity("$1,234"), is_quantity("5 March 1964"), is_quantity("agent 7"), is_quantity("5 km")
+    (True, True, False, False)
+    """
+    words = _words(value, True)
+    return bool(words) and words[0].is_number and len(words) == 1
+
+
+def is_measure(value: str) -> bool:
+    """Tells whether a value begins with a number, as "5 km" does and "Python 3.1" does not."""
+    words = _words(value, True)
+    return bool(words) and words[0].is_number and not any(word.is_number for word in words[1:])
+
+
+def _words(value: str, by_worth: bool) -> list[Token]:
+    """Returns the tokens of a value without ends of clauses, currencies, and the years beside full dates."""
+    words: list[Token] = []
+    for token in tokens_of(value.strip(), by_worth):
+        is_year = words and token.start == words[-1].start and token.is_number
+        if not token.is_end and not is_year and not _CURRENCY.fullmatch(token.keys[0]):
+            words.append(token)
+    return words
+
+
+def single_letter(value: str) -> str:
+    """Returns the letter that a value is, such as that of an option, in small letters; empty if it is another value.
+
+    >>> single_letter("B."), single_letter("(b)"), single_letter("Answer: B"), single_letter("Bo")
+    ('b', 'b', 'b', '')
+    """
+    letter = _SINGLE_LETTER.fullmatch(composed(value))
+    return letter[1].lower() if letter else ""
+
+
+def is_yes_or_no(value: str) -> bool:
+    return value.strip(" .!。").casefold() in _YES_OR_NO
+
+
+@lru_cache(maxsize=16384)
+def item_of(value: str, as_written: bool = False) -> Item:
+    """Reads a value as one item. ``as_written``: a number is compared as it is written: 3.10 is not 3.1."""
+    if letter := single_letter(value):
+        return Item((letter,), False, (False,), is_letter=True)
+    by_worth = is_measure(value)
+    tokens = tokens_of(value.strip(), by_worth)
+    words = _words(value, by_worth)
+    if not words:  # a currency alone
+        words = [token for token in tokens if not token.is_end]
+    currency = ""
+    if by_worth:
+        currency = next((one.keys[0] for one in tokens if _CURRENCY.fullmatch(one.keys[0])), "")
+    keys = tuple(_written_key(word) if as_written and word.is_number else word.keys[0] for word in words)
+    joints = tuple(word.is_number and word.is_glued for word in words)
+    return Item(keys, by_worth, joints, currency, is_yes_or_no=is_yes_or_no(value))
+
+
+def _written_key(word: Token) -> str:
+    return next((key for key in word.keys if key.startswith("=")), word.keys[0])
+
+
+@lru_cache(maxsize=16384)
+def items_of(value: str, as_written: bool = False) -> tuple[Item, ...]:
+    """Reads a value as a list, each item of which has to stand in a text, in any order."""
+    parts = [value] if is_measure(value) else _LIST.split(value)
+    items = (item_of(part, as_written) for part in parts)
+    return tuple(item for item in items if item.keys)
+
+
+def words_of_value(value: str) -> frozenset[str]:
+    """Returns all that has to stand in a text that names a value; adjacent characters of a script without spaces are
+    one word."""
+    words = set()
+    for item in items_of(value):
+        text = read(value, item.by_worth)
+        is_spaceless = any(token.is_spaceless for token in text.tokens)
+        words |= {"".join(item.keys)} if is_spaceless else set(item.keys)
+    return frozenset(words)
+
+
+def is_part(value: str, whole: str) -> bool:
+    """Tells whether a value says nothing beside another one: it is the same in another form, or a part of it."""
+    words, of_whole = words_of_value(value), words_of_value(whole)
+    return words <= of_whole or bool(words) and all(_is_inside(word, of_whole) for word in words)
+
+
+def _is_inside(word: str, words: Iterable[str]) -> bool:
+    """Tells whether a word of a script without spaces stands in one of several."""
+    return any(token.is_spaceless for token in tokens_of(word, False)) and any(word in whole for whole in words)
+
+
+class Context:
+    """Finds values in a text that is long and read once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = composed(text)
+
+    @cached_property
+    def _views(self) -> tuple[TextTokens, TextTokens]:
+        return TextTokens(scan(self.text, False)), TextTokens(scan(self.text, True))
+
+    def places_of(self, value: str, as_written: bool = False) -> tuple[Place, ...]:
+        """Finds where a value stands, as one item, or else each item of a list. Places where it stands in the same
+        letters, capital and small, go before all others: "us" is not "US"."""
+        value = composed(value)
+        items: Sequence[Item] = (item_of(value, as_written),)
+        places = self._places(items[0])
+        if not places:
+            items = items_of(value, as_written)
+            of_items = [self._places(item) for item in items]
+            places = [place for of_item in of_items for place in of_item] if all(of_items) else []
+        in_same_letters = [(start, end) for start, end in places if self.text[start:end] == value]
+        return tuple(dict.fromkeys(in_same_letters or places))
+
+    def _places(self, item: Item) -> list[Place]:
+        view = self._views[item.by_worth]
+        return [
+            (_start(view.tokens[first], item.keys[0]), _end(view.tokens[last], item.keys[-1]))
+            for first, last in item.places(view)
+        ]
+
+
+def _start(token: Token, key: str) -> int:
+    """Returns where a key begins in its token: behind a preposition that is written at it."""
+    shorter = token.keys.index(key) > 0 and not token.is_number and token.keys[0].endswith(key)
+    return max(token.start, token.end - len(key)) if shorter else token.start
+
+
+def _end(token: Token, key: str) -> int:
+    """Returns where a key ends in its token: before a particle that is written at it."""
+    shorter = token.keys.index(key) > 0 and not token.is_number and token.keys[0].startswith(key)
+    return min(token.end, token.start + len(key)) if shorter else token.end
