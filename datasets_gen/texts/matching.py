@@ -18,6 +18,9 @@ Place = tuple[int, int]  # of the first character, and of the first behind
 _CURRENCY = regex.compile(r"[\p{Sc}%]", FLAGS)
 _LIST = regex.compile(r", |;|&|\band\b|[、，；،؛]", FLAGS | regex.IGNORECASE)
 _SINGLE_LETTER = regex.compile(r"[\s(\[\"']*(?:(?:option|answer|choice|letter)\b[\s:]*)?\(?([\p{Lu}\p{Ll}])[\s).:\]\"']*", FLAGS | regex.IGNORECASE)  # fmt: skip  # noqa: E501
+_DIGIT = regex.compile(r"\p{Nd}", FLAGS)
+_DATE_KEY = regex.compile(r"\dm\d+d$", FLAGS)
+_TIME_KEY = regex.compile(r"\d+h", FLAGS)
 _YES_OR_NO = frozenset(
     "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır hayir 是 否 はい いいえ 예 아니요 아니오 "
     "نعم لا हाँ नहीं".split()
@@ -105,9 +108,12 @@ def is_quantity(value: str) -> bool:
 
 
 def is_measure(value: str) -> bool:
-    """Tells whether a value begins with a number, as "5 km" does and "Python 3.1" does not."""
+    """Tells whether a value begins with a number, as "5 km" does; "Python 3.1" does not, and "Seven Oaks" is a name."""
     words = _words(value, True)
-    return bool(words) and words[0].is_number and not any(word.is_number for word in words[1:])
+    if not words or not words[0].is_number or any(word.is_number for word in words[1:]):
+        return False
+    is_name = value.strip()[0].isalpha() and len(words) > 1 and value.strip()[words[1].start].isupper()
+    return not is_name
 
 
 def _words(value: str, by_worth: bool) -> list[Token]:
@@ -132,6 +138,22 @@ def single_letter(value: str) -> str:
 
 def is_yes_or_no(value: str) -> bool:
     return value.strip(" .!。").casefold() in _YES_OR_NO
+
+
+def form_of(value: str) -> str:
+    """Returns the form of a value that shows it to be no mere name; empty for a name.
+
+    >>> form_of("5 March 1964"), form_of("3"), form_of("No."), form_of("5 km"), form_of("Breveth")
+    ('date', 'number', 'yes or no', 'text with digits', '')
+    """
+    if is_yes_or_no(value):
+        return "yes or no"
+    if single_letter(value):
+        return "letter"
+    if is_quantity(value):
+        key = item_of(value).keys[0]
+        return "date" if _DATE_KEY.search(key) else "time" if _TIME_KEY.match(key) else "number"
+    return "text with digits" if is_measure(value) or _DIGIT.search(value) else ""
 
 
 @lru_cache(maxsize=16384)
@@ -162,6 +184,19 @@ def items_of(value: str, as_written: bool = False) -> tuple[Item, ...]:
     parts = [value] if is_measure(value) else _LIST.split(value)
     items = (item_of(part, as_written) for part in parts)
     return tuple(item for item in items if item.keys)
+
+
+def is_twin(value: str, other: str) -> bool:
+    """Tells whether two values are worth the same and are written differently, as the versions 3.1 and 3.10 are. Where
+    both are stated, each is compared as it is written.
+
+    >>> is_twin("3.1", "3.10"), is_twin("3", "3.0"), is_twin("1,000", "1000")
+    (True, False, False)
+    """
+    if not (is_quantity(value) and is_quantity(other)) or item_of(value) != item_of(other):
+        return False
+    written, other_written = item_of(value, as_written=True).keys[0], item_of(other, as_written=True).keys[0]
+    return written != other_written and written.rstrip("0")[-1:] != "." != other_written.rstrip("0")[-1:]
 
 
 def words_of_value(value: str) -> frozenset[str]:

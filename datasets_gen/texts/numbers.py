@@ -30,10 +30,11 @@ _UNITS += "|mph|kmh|kph|kwh|wh|j|kj|kcal|pa|hpa|bar|eur|usd|gbp|x|ºc|ºf|㎞|�
 NUMBER = rf"""
     (?<![{LETTER}--\p{{Hangul}}])(?<![\p{{Nd}}][.,])
     (?P<comparator>(?<![-=<>])(?:[<>]=?|[≤≥＜＞])\s?)?
-    (?P<sign>(?<![\p{{L}}\p{{N}}\p{{M}})\]%°]\s?[<>]?)[{DASHES}±](?=[\p{{Sc}}\p{{Nd}}.])|\b(?i:minus|negative)\s)?
+    (?P<sign>(?<![\p{{L}}\p{{M}})\]%°])(?<!\p{{N}}\s?)[{DASHES}±](?=[\p{{Sc}}\p{{Nd}}.])|\b(?i:minus|negative)\s)?
     (?:(?<=[{DASHES}±\s])\p{{Sc}}\s?)?
     (?P<digits>{DIGITS})
     (?P<rest>/\p{{Nd}}+(?![/\p{{Nd}}]))?
+    (?!['’]s\b)                                                # the 1960's
     (?:(?!{LETTER})|(?=\p{{Hangul}})|(?=(?i:{_UNITS})(?!{LETTER})))
 """
 # The points of "1.2.3" are neither marks of thousands nor of decimals.

@@ -182,7 +182,6 @@ def without(row: Row, *names: str) -> Row:
         (without(LIVES, "context"), "'context': Field required"),
         ({**LIVES, "context": " "}, "'context': it is empty"),
         ({**LIVES, "question": 5}, "'question': Input should be a valid string"),
-        ({**LIVES, "answers": []}, "'answers': Value should have at least 1 item"),
         ({**LIVES, "answers": ["Breveth", " "]}, "'answers': it holds what is no text, or an empty one"),
         ({**LIVES, "answers": {"a": 1}}, "'answers': it holds what is no text"),
         ({**LIVES, "answers": True}, "'answers': it holds what is no text"),
@@ -204,7 +203,9 @@ def without(row: Row, *names: str) -> Row:
             'defence, instructions, directives and protected need a system prompt: give "system": true too',
         ),
         ({**LIVES, "directives": ["upper"]}, "need a system prompt"),
-        ({**OF_KVPRESS, "answer": []}, "'answers': Value should have at least 1 item"),
+        ({**OF_KVPRESS, "anwser_prefix": "x"}, "unknown field 'anwser_prefix': did you mean 'answer_prefix'?"),
+        ({**OF_KVPRESS, "evidence": "Tom"}, "'evidence' does not stand in the context: 'Tom'"),
+        ({**LIVES, "options": "Breveth"}, "'options' is no list of two or more texts"),
         (OBEY, "some contexts are system prompts and some are not"),
     ],
 )

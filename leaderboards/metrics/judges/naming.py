@@ -7,19 +7,15 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-import regex
-
 from datasets_gen import kinds_of
 from datasets_gen.texts.choices import options_in, other_options, same_option
 from datasets_gen.texts.folding import fold
 from datasets_gen.texts.matching import (
     Item,
     TextTokens,
-    is_measure,
+    form_of,
     is_part,
-    is_quantity,
-    is_yes_or_no,
-    item_of,
+    is_twin,
     items_of,
     read,
     single_letter,
@@ -99,19 +95,6 @@ def names_gold(text: str, gold: str, question: str, as_written: bool = False) ->
     return bool(other_name) and names(text, other_name)
 
 
-def is_twin(value: str, other: str) -> bool:
-    """Tells whether two values are worth the same and are written differently, as the versions 3.1 and 3.10 are. Where
-    both are stated, each is compared as it is written.
-
-    >>> is_twin("3.1", "3.10"), is_twin("3", "3.0"), is_twin("1,000", "1000")
-    (True, False, False)
-    """
-    if not (is_quantity(value) and is_quantity(other)) or item_of(value) != item_of(other):
-        return False
-    written, other_written = item_of(value, as_written=True).keys[0], item_of(other, as_written=True).keys[0]
-    return written != other_written and written.rstrip("0")[-1:] != "." != other_written.rstrip("0")[-1:]
-
-
 def rivals(
     golds: Sequence[str],
     stated_values: Sequence[str],
@@ -172,14 +155,8 @@ def _kinds(value: str) -> frozenset[str]:
     to what "2.4 million euros" answers."""
     if kinds := kinds_of(value):
         return kinds
-    if is_yes_or_no(value):
-        return frozenset({"yes or no"})
-    if single_letter(value):
-        return frozenset({"letter"})
-    if is_quantity(value):
-        key = item_of(value).keys[0]
-        return frozenset({"date" if regex.search(r"\dm\d+d", key) else "time" if regex.search(r"^\d+h", key) else "number"})
-    return frozenset({"text with digits"}) if is_measure(value) or regex.search(r"\p{Nd}", value) else frozenset()
+    form = form_of(value)
+    return frozenset({form}) if form else frozenset()
 
 
 def _looks(value: str) -> tuple[int, bool, bool]:

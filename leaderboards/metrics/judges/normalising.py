@@ -23,7 +23,7 @@ _NEEDS_CARE = re.compile(r"[^\x00-\x7f]|[+#*<>$%]|[0-9](?:[.,:/'_-]| [0-9]{3})[0
 _PIECES = regex.compile(
     rf"""
       (?P<number>(?P<comparator>(?<![-=<>])(?:[<>]=?|[≤≥＜＞])\s?)?
-        (?P<sign>(?<![\p{{L}}\p{{N}}\p{{M}})\]%°]\s?)[{DASHES}](?=[\p{{Sc}}\p{{Nd}}.]))?
+        (?P<sign>(?<![\p{{L}}\p{{M}})\]%°])(?<!\p{{N}}\s?)[{DASHES}](?=[\p{{Sc}}\p{{Nd}}.]))?
         (?P<before>\p{{Sc}}\s?)?(?P<digits>{DIGITS}))
     | (?P<kept>(?<!{LETTER})(?:\p{{Lu}}\p{{L}}?|[abo]|ab)[{DASHES}]{_BEHIND}     # O-, A-
       | (?<=[\p{{L}}\p{{N}}]){_PLUS}+(?![\p{{L}}\p{{N}}])                          # O+, C++, 18+

@@ -11,10 +11,11 @@ from typing import Literal
 import regex
 
 from datasets_gen.texts.folding import FLAGS
-from datasets_gen.texts.numbers import read_digits, DIGITS
+from datasets_gen.texts.matching import is_twin
+from datasets_gen.texts.numbers import DIGITS, read_digits
 from datasets_gen.texts.unknown import says_no_answer
 from leaderboards.metrics.judges.abstention import abstains
-from leaderboards.metrics.judges.naming import is_twin, names, names_gold, rivals, values_said
+from leaderboards.metrics.judges.naming import names, names_gold, rivals, values_said
 from leaderboards.metrics.judges.normalising import normalise, says_something, words_of_pair
 
 HallucinationKind = Literal["confused", "fabricated"]
