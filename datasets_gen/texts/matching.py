@@ -97,6 +97,7 @@ def _is_clause(tokens: Sequence[Token], place: int) -> bool:
     return begins and (ends or place == 0)
 
 
+@lru_cache(maxsize=16384)
 def is_quantity(value: str) -> bool:
     """Tells whether a value is nothing but a number, date or time, with or without a currency.
 
@@ -107,6 +108,7 @@ def is_quantity(value: str) -> bool:
     return bool(words) and words[0].is_number and len(words) == 1
 
 
+@lru_cache(maxsize=16384)
 def is_measure(value: str) -> bool:
     """Tells whether a value begins with a number, as "5 km" does; "Python 3.1" does not, and "Seven Oaks" is a name."""
     words = _words(value, True)
@@ -140,6 +142,7 @@ def is_yes_or_no(value: str) -> bool:
     return value.strip(" .!。").casefold() in _YES_OR_NO
 
 
+@lru_cache(maxsize=16384)
 def form_of(value: str) -> str:
     """Returns the form of a value that shows it to be no mere name; empty for a name.
 
@@ -186,6 +189,7 @@ def items_of(value: str, as_written: bool = False) -> tuple[Item, ...]:
     return tuple(item for item in items if item.keys)
 
 
+@lru_cache(maxsize=16384)
 def is_twin(value: str, other: str) -> bool:
     """Tells whether two values are worth the same and are written differently, as the versions 3.1 and 3.10 are. Where
     both are stated, each is compared as it is written.
@@ -199,6 +203,7 @@ def is_twin(value: str, other: str) -> bool:
     return written != other_written and written.rstrip("0")[-1:] != "." != other_written.rstrip("0")[-1:]
 
 
+@lru_cache(maxsize=16384)
 def words_of_value(value: str) -> frozenset[str]:
     """Returns all that has to stand in a text that names a value; adjacent characters of a script without spaces are
     one word."""
@@ -210,6 +215,7 @@ def words_of_value(value: str) -> frozenset[str]:
     return frozenset(words)
 
 
+@lru_cache(maxsize=16384)
 def is_part(value: str, whole: str) -> bool:
     """Tells whether a value says nothing beside another one: it is the same in another form, or a part of it."""
     words, of_whole = words_of_value(value), words_of_value(whole)

@@ -39,6 +39,7 @@ _ALTERNATIVES = rf"""
 | (?P<sharp>(?<!{LETTER})(?P<tone>[A-G])(?P<way>[\ -][Ss]harp|\ [Pp]lus\ [Pp]lus)(?!{LETTER}))
 | (?P<negative>(?<!{LETTER})(?:\p{{Lu}}\p{{L}}?|[abo]|ab)[{DASHES}]{_BEHIND})
 | (?P<grade>(?<!{LETTER})\p{{Lu}}\*(?![\p{{L}}\p{{N}}*]))
+| (?P<initials>(?<!{LETTER})(?:\p{{L}}\.){{2,}}(?:\p{{L}}(?!{LETTER}))?)
 | (?P<hangul>\p{{Hangul}}[\p{{Hangul}}\p{{M}}]*)
 | (?P<word>(?P<point>(?<!\S)\.(?=\p{{Lu}}{{2}}))?
     [{LETTER}--\p{{Hangul}}]+(?:['’ʼ]{LETTER}+)*
@@ -183,6 +184,10 @@ def _read_negative(match: Match, _: bool) -> list[Token]:
     return [Token((fold(match[0][:-1]) + "-",), *match.span())]
 
 
+def _read_initials(match: Match, _: bool) -> list[Token]:
+    return [Token((fold(match[0].replace(".", "")),), *match.span())]
+
+
 def _read_hangul(match: Match, _: bool) -> list[Token]:
     return [Token(korean_stems(fold(match[0])), *match.span())]
 
@@ -217,7 +222,8 @@ def _read_currency(match: Match, _: bool) -> list[Token]:
 
 def _read_symbol(match: Match, _: bool) -> list[Token]:
     """Reads a symbol: an emoji, or one that stands for letters, such as "㎞"."""
-    return [Token((fold(match[0]),), *match.span())] if fold(match[0]) else []
+    folded = fold(match[0]).strip("°")
+    return [Token((folded,), *match.span())] if folded else []
 
 
 _READERS: Mapping[str, Callable[[Match, bool], list[Token]]] = {
@@ -231,6 +237,7 @@ _READERS: Mapping[str, Callable[[Match, bool], list[Token]]] = {
     "sharp": _read_sharp,
     "negative": _read_negative,
     "grade": _read_symbol,
+    "initials": _read_initials,
     "hangul": _read_hangul,
     "word": _read_word,
     "end": _read_end,

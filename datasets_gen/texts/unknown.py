@@ -1,5 +1,7 @@
 """Tells a gold that says that there is no answer from one that is an answer."""
 
+from functools import lru_cache
+
 import regex
 
 from datasets_gen.texts.folding import FLAGS, fold
@@ -30,6 +32,7 @@ _NO_ANSWER = regex.compile(
 _AROUND = " \t\n.!。\"'“”«»"
 
 
+@lru_cache(maxsize=4096)
 def says_no_answer(gold: str) -> bool:
     """Tells whether all of a gold says that nothing answers its question.
 

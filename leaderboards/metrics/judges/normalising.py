@@ -19,7 +19,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _PLUS = "[+＋⁺]"
 _BEHIND = r"(?=$|\s|[\p{P}])"
 # A text that has none of these is normalised by deleting its punctuation.
-_NEEDS_CARE = re.compile(r"[^\x00-\x7f]|[+#*<>$%]|[0-9](?:[.,:/'_-]| [0-9]{3})[0-9]|[-.][0-9]|\b[A-Za-z]{1,2}-(?![A-Za-z0-9])|(?:^|\s)\.[A-Z]{2}")  # fmt: skip  # noqa: E501
+_NEEDS_CARE = re.compile(r"[^\x00-\x7f]|[+#*<>$%]|[0-9](?:[.,:/'_-][0-9]| [0-9]{3})|[-.][0-9]|\b[A-Za-z]{1,2}-(?![A-Za-z0-9])|(?:^|\s)\.[A-Z]{2}")  # fmt: skip  # noqa: E501
 _PIECES = regex.compile(
     rf"""
       (?P<number>(?P<comparator>(?<![-=<>])(?:[<>]=?|[≤≥＜＞])\s?)?

@@ -47,9 +47,10 @@ _MARKDOWN = (
     (re.compile(r"^[ \t]*[-*+•][ \t]+", re.MULTILINE), ""),  # items of a list
     (re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)"), r"\1"),  # links and images
     (re.compile(r"</[A-Za-z][^<>]*>|<br\s*/?>|(?<!\w)<[A-Za-z][^<>]*>|\|"), " "),  # tags of HTML, columns of tables
-    # Emphasis and code; a single star behind a letter, as in the grade A*, is none unless another one opens it.
-    (re.compile(r"(?<!\w)(\*)(?=\S)([^*\n]+?)(?<=\S)\1(?!\w)"), r"\2"),
-    (re.compile(r"\*{2,}|`+|~~|(?<![A-Z])\*|(?<=\w\w)\*|(?<!\w)_+|_+(?!\w)"), ""),
+    (re.compile(r"\*{2,}|`+|~~|(?<!\w)_+|_+(?!\w)"), ""),  # emphasis and code
+    # A star behind one letter, as in the grade A*, is no emphasis unless another one opens it.
+    (re.compile(r"(?<!\w)\*(?=\S)([^*\n]+?)(?<=\S)\*(?!\w)"), r"\1"),
+    (re.compile(r"(?<!\b[A-Z])\*"), ""),
 )
 
 

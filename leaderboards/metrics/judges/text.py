@@ -6,6 +6,7 @@ Texts are compared as :func:`~leaderboards.metrics.judges.spoken.plain` leaves t
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import regex
@@ -86,6 +87,9 @@ def token_f1(output: str, gold: str) -> float:
     return 100.0 * 2 * common / (len(output_words) + len(gold_words))
 
 
+_gold_abstains = lru_cache(maxsize=4096)(abstains)
+
+
 def score_text(
     answer: str,
     golds: Sequence[str],
@@ -125,7 +129,7 @@ def score_text(
         if all(map(says_no_answer, golds)):
             right = abstained
         else:
-            abstained &= not (right and any(abstains(gold) for gold in golds))
+            abstained &= not (right and any(map(_gold_abstains, golds)))
             right &= not abstained
     else:
         f1 = em = 100.0 * abstained
