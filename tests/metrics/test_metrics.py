@@ -24,7 +24,11 @@ ABSTENTIONS = ["I don't know"]
         ("velden velden", "Velden", 100 * 2 * 0.5 * 1 / 1.5),  # a repeated word counts once
         ("Garton", "Ada Falbrook", 0.0),
         ("", "Ada", 0.0),
-        ("the", "a", 100.0),  # both normalise to nothing
+        ("the", "a", 0.0),  # a letter is an answer, and an article is another word
+        ("The answer is A.", "A", 100 * 2 * 0.25 * 1 / 1.25),  # precision 1/4: the gold is left, so are the articles
+        ("", "?", 0.0),  # what is all punctuation is compared as it is
+        ("東京です", "東京", 100 * 2 * 0.5 * 1 / 1.5),  # characters are the words of scripts without spaces
+        ("서울에", "서울", 100 * 2 * (2 / 3) * 1 / (5 / 3)),  # and of Korean, as in KorQuAD
     ],
 )
 def test_token_f1_of_hand_computed_cases(output: str, gold: str, expected: float) -> None:
@@ -77,8 +81,9 @@ def test_where_every_gold_is_wanted_the_golds_are_one_list() -> None:
         ("5 + 3 = 8. #### 8", "8"),
         ("5 + 3 = 8. ####8", "8"),
         ("#### 3 no, #### 4", "4"),  # the last counts
-        ("3 - 9 = -6. #### -6", "minus 6"),  # a sign that normalisation does not take away
-        ("#### 3.2", "3 point 2"),
+        ("3 - 9 = -6. #### -6", "-6"),
+        ("#### 3.2", "3.2"),
+        ("#### −$1,234.50", "-1234.5"),
         ("#### 7.0", "7"),
         ("#### 7 boxes", "7"),
         ("#### 7 ####", "7"),
