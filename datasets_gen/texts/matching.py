@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 
 import regex
 
-from datasets_gen.texts.folding import FLAGS, composed
+from datasets_gen.texts.folding import FLAGS, composed, fold
 from datasets_gen.texts.tokens import Token, scan, tokens_of
 
 Place = tuple[int, int]  # of the first character, and of the first behind
@@ -22,8 +22,11 @@ _DIGIT = regex.compile(r"\p{Nd}", FLAGS)
 _DATE_KEY = regex.compile(r"\dm\d+d$", FLAGS)
 _TIME_KEY = regex.compile(r"\d+h", FLAGS)
 _YES_OR_NO = frozenset(
-    "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır hayir 是 否 はい いいえ 예 아니요 아니오 "
-    "نعم لا हाँ नहीं".split()
+    fold(word)
+    for word in (
+        "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır ναι όχι 是 否 はい いいえ 예 네 아니요 아니오 "
+        "نعم لا हाँ नहीं"
+    ).split()
 )
 
 
@@ -139,7 +142,7 @@ def single_letter(value: str) -> str:
 
 
 def is_yes_or_no(value: str) -> bool:
-    return value.strip(" .!。").casefold() in _YES_OR_NO
+    return fold(value.strip(" .!。")) in _YES_OR_NO
 
 
 @lru_cache(maxsize=16384)

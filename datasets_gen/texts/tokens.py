@@ -60,7 +60,7 @@ _WORTH = regex.compile(
 )
 _LETTER = regex.compile(r"[\p{Lu}\p{Ll}]", FLAGS)
 # How the letter of an option is marked, what announces it, and what follows the capital A of no article.
-_MARKED = regex.compile(r"\s*(?:[).:\]]|$)(?!\w)", FLAGS)
+_MARKED = regex.compile(r"""\s*(?:[).:\]!?。．、！？：」』）"”’»।؟]|$)(?!\w)""", FLAGS)
 _ANNOUNCED = regex.compile(r"(?i)(?:\b(?:option|answer|choice|letter|grade|group|type|section|answer\sis)\s*[:(\"']?\s*|\(\s*)$", FLAGS)
 _GOES_ON = regex.compile(r"\s*(?:[,;/|\-–—\n]|(?:is|was|and|or|because|since)\b)", FLAGS)
 _SENTENCE_BEFORE = regex.compile(r"[.!?:;\n\"“]\s*$", FLAGS)

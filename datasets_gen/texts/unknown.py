@@ -25,7 +25,7 @@ _NO_ANSWER = regex.compile(
     | ich\ weiß\ (?:es\ )?nicht|ich\ weiss\ (?:es\ )?nicht|unbekannt|nicht\ beantwortbar|keine\ antwort
     | je\ ne\ sais\ pas|inconnu|pas\ de\ réponse|sans\ réponse|no\ (?:lo\ )?s[eé]|desconocido|sin\ respuesta|no\ hay\ respuesta
     | non\ (?:lo\ )?so|sconosciuto|nessuna\ risposta|não\ sei|desconhecido|sem\ resposta|не\ знаю|неизвестно|нет\ ответа
-    | لا\ أعرف|لا\ أعلم|غير\ معروف|لا\ إجابة|पता\ नहीं|मुझे\ नहीं\ पता|अज्ञात|bilmiyorum|bilinmiyor|cevap\ yok
+    | لا\ أعرف|لا\ أعلم|غير\ معروف|لا\ إجابة|पता\ नहीं|मुझे\ नहीं\ पता|अज्ञात|δεν\ (?:γνωριζω|ξερω)|αγνωστο|bilmiyorum|bilinmiyor|cevap\ yok
     )""",  # noqa: E501
     FLAGS | regex.VERBOSE,
 )

@@ -23,6 +23,8 @@ DIFFERENT = {
     " Ambruna, while Lena Torberg lives in Breveth.": "wrong",
     # The text states no drums, and what it does not state is no rival.
     "cello, flute, harp and drums": "right",
+    # A mark tells words apart, though many readers would let this one pass.
+    "Zurich": "wrong",
     # The roles are turned round: the judge reads no meaning.
     "Ada Falbrook's mentor is Klaus Kerster.": "right",
 }

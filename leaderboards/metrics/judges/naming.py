@@ -26,7 +26,7 @@ from datasets_gen.texts.tokens import tokens_of
 _ONLY = r"(?! (?:only|just|merely)\b)"
 _NOT = (
     r"not|never|nor|neither|no longer|instead of|unlike|(?<! other )than"
-    r"|nicht|kein|keine|nie|pas|jamais|nunca|jamás|non è|não|не|нет|niet|geen|inte|ikke|δεν|όχι|ليس|ليست|لا|לא"
+    r"|nicht|kein|keine|nie|pas|jamais|nunca|jamás|non è|não|не|нет|niet|geen|inte|ikke|δεν|οχι|ليس|ليست|لا|לא"
 )
 _DENIES = re.compile(rf" (?:{_NOT}){_ONLY} ")
 _DENIED = re.compile(

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import regex
 
-from datasets_gen.texts.folding import DASHES, FLAGS, LETTER, SPACELESS, fold
+from datasets_gen.texts.folding import DASHES, FLAGS, LETTER, SPACELESS, composed, fold
 from datasets_gen.texts.numbers import DIGITS, read_digits
 
 ARTICLES = frozenset({"a", "an", "the", "and"})  # "and" would be a third of a wrong list of two
@@ -85,7 +85,7 @@ _SIGNS = regex.compile(r"\p{Sc}|[%％٪]", FLAGS)
 def _words_at_once(text: str) -> tuple[str, ...]:
     if _NEEDS_CARE.search(text) is None:
         return tuple(text.lower().translate(_PUNCTUATION).split())
-    return tuple(fold(_PIECES.sub(_piece, text)).split())
+    return tuple(fold(_PIECES.sub(_piece, composed(text))).split())
 
 
 def _words(text: str) -> list[str]:
