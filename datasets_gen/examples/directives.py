@@ -108,7 +108,7 @@ def _without(word: str, text: str) -> str:
     """Takes a word out of a text, as a whole word where its script sets spaces."""
     letter = rf"[{LETTER}]"
     pattern = rf"(?<!{letter}){regex.escape(composed(word))}(?!{letter})"
-    return regex.sub(pattern, " ", composed(text), flags=FLAGS | regex.IGNORECASE)
+    return str(regex.sub(pattern, " ", composed(text), flags=FLAGS | regex.IGNORECASE))
 
 
 def _is_titled(word: str, output: str) -> bool:

@@ -13,10 +13,9 @@ from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.jsonl import golds_in
 
 # What data sets tell of their rows, and nothing is made of.
-METADATA = frozenset(
-    "_id id index idx title task dataset language length all_classes token_position_answer domain sub_domain difficulty "
-    "is_impossible plausible_answers subject".split()
-)
+_METADATA = "_id id index idx title task dataset language length all_classes token_position_answer domain sub_domain "
+_METADATA += "difficulty is_impossible plausible_answers subject"
+METADATA = frozenset(_METADATA.split())
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Where the question begins at the end of RULER's prompts: a line of its own, or what it says behind the last full stop
 # where line ends were taken out.
@@ -84,8 +83,8 @@ def _with_options(fields: dict[str, Any], where: str) -> dict[str, Any]:
     lines = [f"{letter}) {text}" for letter, text in options.items()]
     fields["question"] = "\n".join([str(fields.get("question", "")).rstrip(), *lines])
     answer = fields.get("answer")
-    is_number = isinstance(answer, int) and not isinstance(answer, bool) and str(answer) not in options.values()
-    if is_number and 0 <= answer < len(options):
+    is_text = isinstance(answer, bool) or str(answer) in options.values()
+    if isinstance(answer, int) and not is_text and 0 <= answer < len(options):
         fields["answer"] = LETTERS[answer]
     return fields
 

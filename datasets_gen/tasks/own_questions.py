@@ -2,8 +2,8 @@
 
 A line has ``context``, ``question`` (or ``questions``) and ``answers``, any one of which is right; with a system prompt
 also what has to be obeyed and what must not leak. Rows of public data sets are turned into such lines
-(:mod:`datasets_gen.examples.foreign_rows`). Lines of one context are one example. What carries an answer is the sentence
-in which it stands. Texts are read in Unicode's composed form.
+(:mod:`datasets_gen.examples.foreign_rows`). Lines of one context are one example. What carries an answer is the
+sentence in which it stands. Texts are read in Unicode's composed form.
 """
 
 import math
@@ -23,15 +23,16 @@ from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.foreign_rows import converted
 from datasets_gen.examples.jsonl import mapping_of, read_entries
+from datasets_gen.examples.notes import notes_on
 from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.texts.choices import options_in, same_option
 from datasets_gen.texts.folding import composed
-from datasets_gen.texts.matching import Context, Place, form_of, is_twin, items_of, single_letter
+from datasets_gen.texts.matching import Context, Place, form_of, is_twin, single_letter
 from datasets_gen.texts.question_words import question_word
 from datasets_gen.texts.sentences import Sentences
 from datasets_gen.texts.tokens import tokens_of
-from datasets_gen.texts.unknown import I_DO_NOT_KNOW, says_no_answer
+from datasets_gen.texts.unknown import says_no_answer
 from datasets_gen.writing.questions import answerable, unanswerable
 
 QUICK = 100  # contexts
@@ -42,7 +43,6 @@ MOST_LEAKED = 512  # and no more
 SPLITS_OF_RULER = ("validation", "test")  # files of one of its tasks, each task in a folder of its own
 NO_GOLDS = "[]"  # stands for an empty list of golds: there is no answer
 RIVAL_FORMS = ("number", "date", "time", "yes or no")  # one answers what another one does
-MOST_NAMED = 3  # in a note
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -129,6 +129,8 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         by_context.setdefault(row.row.context, []).append(row)
     drafts = tuple(_draft(context, of_context) for context, of_context in by_context.items())
     begun = any(question.answer_prefix for draft in drafts for question in draft.questions)
+    questions = [question for draft in drafts for question in draft.questions]
+    golds = [one.answers or () for row in rows for one in row.row.questions]
     return Task(
         name=name,
         version="2.0.0",
@@ -143,41 +145,8 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         variant=digest_of((is_system, drafts)),
         most=len(drafts),
         answer_end="line",
-        notes=_notes(rows, drafts),
+        notes=notes_on(questions, golds),
     )
-
-
-def _notes(rows: Sequence[ReadRow], drafts: Sequence[Draft]) -> tuple[str, ...]:
-    """Says what of the answers may surprise whoever wrote them."""
-    questions = [question for draft in drafts for question in draft.questions]
-    answered = [question for question in questions if question.answerable and question.golds]
-    notes = []
-    if lost := sum(not question.spans for question in answered):
-        stand = "do not stand in their context" if lost > 1 else "does not stand in its context"
-        notes.append(f"{lost} of {len(answered)} answers {stand}: no evidence is measured for {'them' if lost > 1 else 'it'}")
-    golds = [one.answers or () for row in rows for one in row.row.questions]
-    silent = [of_one for of_one in golds if of_one and all(map(says_no_answer, of_one))]
-    if unusual := [of_one for of_one in silent if not all(map(I_DO_NOT_KNOW.fullmatch, of_one))]:
-        phrases = dict.fromkeys(gold for of_one in unusual for gold in of_one if not I_DO_NOT_KNOW.fullmatch(gold))
-        named = ", ".join(f"'{phrase}'" for phrase in [*phrases][:MOST_NAMED])
-        count = "1 question counts" if len(unusual) == 1 else f"{len(unusual):,} questions count"
-        notes.append(f"{count} as unanswerable, since the answer that is given says so: {named}")
-    if equal := _equal_golds(answered):
-        pairs = "; ".join(f"'{gold}' and '{other}'" for gold, other in equal[:MOST_NAMED])
-        more = f", and {len(equal) - MOST_NAMED} more" if len(equal) > MOST_NAMED else ""
-        notes.append(f"golds that are compared as equal: {pairs}{more}")
-    return tuple(notes)
-
-
-def _equal_golds(questions: Sequence[Question]) -> list[tuple[str, str]]:
-    """Lists golds of different questions that are written differently and compared as equal."""
-    by_items: dict[object, dict[str, None]] = {}
-    for question in questions:
-        for gold in question.golds:
-            by_items.setdefault(items_of(gold), {}).setdefault(gold)
-    together = {frozenset(pair) for question in questions for pair in combinations(question.golds, 2)}
-    pairs = [pair for golds in by_items.values() for pair in combinations(golds, 2)]
-    return [pair for pair in pairs if frozenset(pair) not in together and not is_twin(*pair)]
 
 
 def _take(drafts: Sequence[Draft], rng: random.Random, request: Request) -> Draft:
@@ -199,7 +168,9 @@ def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
     return Draft(context, stated, tuple(_with_others(question, questions) for question in located), spans)
 
 
-def _located(question: Question, places: Mapping[str, Sequence[Place]], finder: Context, sentences: Sentences) -> Question:
+def _located(
+    question: Question, places: Mapping[str, Sequence[Place]], finder: Context, sentences: Sentences
+) -> Question:
     """Marks where the golds of a question stand: in its evidence alone where any does, as elsewhere they carry nothing.
     Without evidence, the sentences around them are that."""
     if not question.answerable or not question.golds:
@@ -207,7 +178,9 @@ def _located(question: Question, places: Mapping[str, Sequence[Place]], finder: 
     of_answer = [place for gold in question.golds for place in places[gold]]
     listed = options_in(question.text)
     if listed:  # the text of an option stands in the context, and its letter only by chance
-        texts = [same_option(gold, single_letter(gold), listed) if single_letter(gold) else gold for gold in question.golds]
+        texts = [
+            same_option(gold, single_letter(gold), listed) if single_letter(gold) else gold for gold in question.golds
+        ]
         of_answer = [place for text in texts if text for place in finder.places_of(text)]
     facts = [span for span in question.spans if span.kind == "fact"]
     inside = [

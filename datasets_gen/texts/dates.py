@@ -52,7 +52,7 @@ def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
         next((match[f"{part}{way}"] for way in range(1, 6) if match[f"{part}{way}"]), "")
         for part in ("day", "month", "year")
     )
-    if not year and (month in _ALSO_WORDS or match["day1"] and len(month) < 3):
+    if not year and (month in _ALSO_WORDS or (match["day1"] and len(month) < 3)):
         return (), ""
     by_name = _MONTH_OF.get(fold(month))
     numbers = [int(ascii_digits(day)), by_name or int(ascii_digits(month))]

@@ -1,6 +1,7 @@
 """Takes from a word what its language writes at it: contractions, possessives, articles, particles.
 
-What is taken off is no part of a name or value: "서울에" says "in Seoul", "l'eau" "the water", "İstanbul'da" "in Istanbul".
+What is taken off is no part of a name or value: "서울에" says "in Seoul", "l'eau" says "the water", and "İstanbul'da"
+says "in Istanbul".
 """
 
 import re
@@ -24,11 +25,14 @@ _TURKISH = regex.compile(
 )
 # Particles, copulas and titles that follow a Korean noun without a space.
 _PARTICLES = (
-    "은 는 이 가 을 를 에 에서 에게 에게서 께 께서 한테 으로 로 으로서 로서 와 과 의 도 만 까지 부터 보다 처럼 같이 마다 조차 "
-    "마저 밖에 이나 나 이랑 랑 하고 이며 며 이고 고 입니다 이다 다 예요 이에요 였습니다 이었습니다 이었다 였다 인 이라고 라고 이라는 "
-    "라는 이란 란 이야 야 님 씨 쯤 정도 들 년 월 일 이죠 죠 이네요 네요 이어서 여서 이지만 지만 이라 라"
-).split()
-_LONGEST_FIRST = sorted(_PARTICLES, key=len, reverse=True)
+    "은 는 이 가 을 를 에 에서 에게 에게서 께 께서 한테 으로 로 으로서 로서 와 과 의 도 만 까지 부터 보다 처럼 같이 "
+)
+_PARTICLES += "마다 조차 마저 밖에 이나 나 이랑 랑 하고 이며 며 이고 고 입니다 이다 다 예요 이에요 였습니다 이었습니다 "
+_PARTICLES += (
+    "이었다 였다 인 이라고 라고 이라는 라는 이란 란 이야 야 님 씨 쯤 정도 들 년 월 일 이죠 죠 이네요 네요 이어서 "
+)
+_PARTICLES += "여서 이지만 지만 이라 라"
+_LONGEST_FIRST = sorted(_PARTICLES.split(), key=len, reverse=True)
 _MOST_PARTICLES = 3  # one behind the other, as in "까지만은"
 # Conjunctions and prepositions that Arabic and Hebrew write before a noun without a space.
 _ARABIC = regex.compile(r"^(?:[وف]?[بلك]|[وف])(?=\p{Arabic}{3})", FLAGS)
@@ -65,9 +69,8 @@ def without_apostrophes(word: str, folded: str) -> tuple[str, ...]:
     word = word.replace("’", "'").replace("ʼ", "'")
     if elided := _ELISION.match(word):
         forms.append(folded[elided.end() :].replace("'", ""))
-    if suffix := _TURKISH.search(word):
+    if _TURKISH.search(word):
         forms.append(folded.replace("’", "'").replace("ʼ", "'").rpartition("'")[0])
-        forms = forms if suffix else forms
     return tuple(forms)
 
 

@@ -21,13 +21,11 @@ _SINGLE_LETTER = regex.compile(r"[\s(\[\"']*(?:(?:option|answer|choice|letter)\b
 _DIGIT = regex.compile(r"\p{Nd}", FLAGS)
 _DATE_KEY = regex.compile(r"\dm\d+d$", FLAGS)
 _TIME_KEY = regex.compile(r"\d+h", FLAGS)
-_YES_OR_NO = frozenset(
-    fold(word)
-    for word in (
-        "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır ναι όχι 是 否 はい いいえ 예 네 아니요 아니오 "
-        "نعم لا हाँ नहीं"
-    ).split()
+_YES_AND_NO = (
+    "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır ναι όχι 是 否 はい いいえ 예 네 "
 )
+_YES_AND_NO += "아니요 아니오 نعم لا हाँ नहीं"
+_YES_OR_NO = frozenset(map(fold, _YES_AND_NO.split()))
 
 
 class TextTokens:
@@ -77,13 +75,16 @@ class Item:
         place = first
         for key, is_joint in zip(self.keys[1:], self.joints[1:], strict=True):
             place += 1
-            while place < len(tokens) and tokens[place].is_end:
+            while place < len(tokens) and self._is_passed_over(tokens[place]):
                 place += 1
             if place == len(tokens) or key not in tokens[place].keys or (is_joint and not tokens[place].is_glued):
                 return None
         if place + 1 < len(tokens) and tokens[place + 1].is_glued:
             return None
         return place if self._has_currency(tokens, first) else None
+
+    def _is_passed_over(self, token: Token) -> bool:
+        return token.is_end or (bool(self.currency) and token.keys[0] == self.currency)
 
     def _has_currency(self, tokens: Sequence[Token], number: int) -> bool:
         if not self.currency:
@@ -122,11 +123,13 @@ def is_measure(value: str) -> bool:
 
 
 def _words(value: str, by_worth: bool) -> list[Token]:
-    """Returns the tokens of a value without ends of clauses, currencies, and the years beside full dates."""
+    """Returns the tokens of a value without ends of clauses, and of a number without currencies and the years beside
+    full dates."""
     words: list[Token] = []
     for token in tokens_of(value.strip(), by_worth):
         is_year = words and token.start == words[-1].start and token.is_number
-        if not token.is_end and not is_year and not _CURRENCY.fullmatch(token.keys[0]):
+        is_beside = by_worth and (is_year or _CURRENCY.fullmatch(token.keys[0]))
+        if not token.is_end and not is_beside:
             words.append(token)
     return words
 
@@ -138,7 +141,7 @@ def single_letter(value: str) -> str:
     ('b', 'b', 'b', '')
     """
     letter = _SINGLE_LETTER.fullmatch(composed(value))
-    return letter[1].lower() if letter else ""
+    return fold(letter[1]) if letter and len(fold(letter[1])) == 1 else ""
 
 
 def is_yes_or_no(value: str) -> bool:
@@ -222,7 +225,7 @@ def words_of_value(value: str) -> frozenset[str]:
 def is_part(value: str, whole: str) -> bool:
     """Tells whether a value says nothing beside another one: it is the same in another form, or a part of it."""
     words, of_whole = words_of_value(value), words_of_value(whole)
-    return words <= of_whole or bool(words) and all(_is_inside(word, of_whole) for word in words)
+    return words <= of_whole or (bool(words) and all(_is_inside(word, of_whole) for word in words))
 
 
 def _is_inside(word: str, words: Iterable[str]) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import regex
 
-from datasets_gen.texts.folding import DASHES, FLAGS, LETTER, ascii_digits
+from datasets_gen.texts.folding import DASHES, LETTER, ascii_digits
 
 _VULGAR = "¼½¾⅐-⅞"
 _VALUE_OF_VULGAR = {"¼": ".25", "½": ".5", "¾": ".75", "⅓": ".3333333333", "⅔": ".6666666667", "⅛": ".125"}

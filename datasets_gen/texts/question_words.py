@@ -33,8 +33,8 @@ _SPACELESS = regex.compile(
 )
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)?", FLAGS)
 # Behind these, "what" asks for anything; else for what the next word names, as in "what colour" and "which town".
-_AUXILIARIES = frozenset(
-    "is are was were do does did has have had can could will would should may might s 's of the a an in on at to".split()
+_AUXILIARIES = (
+    "is are was were do does did has have had can could will would should may might s of the a an in on at to"
 )
 
 
@@ -49,7 +49,7 @@ def question_word(question: str) -> str:
     words = [fold(word).replace("’", "'").partition("'")[0] for word in _WORD.findall(question)]
     for word, following in zip(words, [*words[1:], ""], strict=False):
         if word in ("what", "which"):
-            return word if following in _AUXILIARIES or not following else f"which {following}"
+            return word if following in _AUXILIARIES.split() or not following else f"which {following}"
         if word == "how":
             return f"how {following}"
         if word in _SPACED:

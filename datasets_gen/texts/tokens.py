@@ -7,7 +7,7 @@ is looked for goes by it alone. The text is in Unicode's composed form.
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import regex
 
@@ -15,7 +15,7 @@ from datasets_gen.texts import dates, numbers
 from datasets_gen.texts.folding import DASHES, FLAGS, LETTER, SPACELESS, ascii_digits, composed, fold
 from datasets_gen.texts.inflection import korean_stems, semitic_stems, without_apostrophes
 
-Match = regex.Match[str]
+Match: TypeAlias = regex.Match[str]
 END = "|"  # the key of what ends a clause
 
 _CURRENCIES = {
@@ -54,14 +54,16 @@ _DIGITS = rf"(?P<number>{numbers.NUMBER}(?P<plus>{_PLUS}(?![\p{{L}}\p{{N}}]))?{{
 _WRITTEN = regex.compile(
     f"{_NUMBERS}|{_DIGITS.replace('{scale}', '(?P<scale>(?!))?')}|{_ALTERNATIVES}", FLAGS | regex.VERBOSE
 )
+_IN_WORDS = f"(?P<number_words>{numbers.IN_WORDS}{numbers.SCALE.replace('<scale>', '<times>')})"
 _WORTH = regex.compile(
-    f"{_NUMBERS}|{_DIGITS.replace('{scale}', numbers.SCALE)}|(?P<number_words>{numbers.IN_WORDS}{numbers.SCALE.replace('<scale>', '<times>')})|{_ALTERNATIVES}",
-    FLAGS | regex.VERBOSE,
+    f"{_NUMBERS}|{_DIGITS.replace('{scale}', numbers.SCALE)}|{_IN_WORDS}|{_ALTERNATIVES}", FLAGS | regex.VERBOSE
 )
 _LETTER = regex.compile(r"[\p{Lu}\p{Ll}]", FLAGS)
 # How the letter of an option is marked, what announces it, and what follows the capital A of no article.
 _MARKED = regex.compile(r"""\s*(?:[).:\]!?。．、！？：」』）"”’»।؟]|$)(?!\w)""", FLAGS)
-_ANNOUNCED = regex.compile(r"(?i)(?:\b(?:option|answer|choice|letter|grade|group|type|section|answer\sis)\s*[:(\"']?\s*|\(\s*)$", FLAGS)
+_ANNOUNCED = regex.compile(
+    r"(?i)(?:\b(?:option|answer|choice|letter|grade|group|type|section|answer\sis)\s*[:(\"']?\s*|\(\s*)$", FLAGS
+)
 _GOES_ON = regex.compile(r"\s*(?:[,;/|\-–—\n]|(?:is|was|and|or|because|since)\b)", FLAGS)
 _SENTENCE_BEFORE = regex.compile(r"[.!?:;\n\"“]\s*$", FLAGS)
 _HALF = regex.compile(r"\s?([ap])\.?m\b", FLAGS | regex.IGNORECASE)
@@ -114,10 +116,10 @@ def _read_date(match: Match, by_worth: bool) -> list[Token]:
     if not keys:
         # Part by part: "2 May" at the beginning of "2 may be enough" is no date.
         return scan_part(match[0], match.start(), by_worth)
-    tokens = [Token(keys, *match.span(), is_number=True)]
+    tokens = [Token(keys, match.start(), match.end(), is_number=True)]
     if year and by_worth:
         # Who tells a date tells its year.
-        tokens.append(Token((f"#{year}",), *match.span(), is_number=True))
+        tokens.append(Token((f"#{year}",), match.start(), match.end(), is_number=True))
     return tokens
 
 
@@ -133,7 +135,7 @@ def scan_part(text: str, start: int, by_worth: bool) -> list[Token]:
 
 
 def _read_time(match: Match, _: bool) -> list[Token]:
-    return [Token(dates.read_time(match), *match.span(), is_number=True)]
+    return [Token(dates.read_time(match), match.start(), match.end(), is_number=True)]
 
 
 def _read_version(match: Match, by_worth: bool) -> list[Token]:
@@ -141,7 +143,7 @@ def _read_version(match: Match, by_worth: bool) -> list[Token]:
     number = numbers.read_digits(match["version"])
     written = f"={ascii_digits(match['version'])}"
     keys = (written, *_keys_of(number, by_worth)) if by_worth else (written,)
-    return [Token(keys, *match.span(), is_number=True)]
+    return [Token(keys, match.start(), match.end(), is_number=True)]
 
 
 def _read_number(match: Match, by_worth: bool) -> list[Token]:
@@ -152,11 +154,11 @@ def _read_number(match: Match, by_worth: bool) -> list[Token]:
         keys += tuple(f"{hour}h00" for hour in hours)
     if match["plus"]:  # "18+" is another answer than 18, which it names
         keys = (f"{keys[0]}+", *keys)
-    return [Token(keys, *match.span(), is_number=True)]
+    return [Token(keys, match.start(), match.end(), is_number=True)]
 
 
 def _read_number_words(match: Match, _: bool) -> list[Token]:
-    return [Token(_keys_of(numbers.read_words(match), True), *match.span(), is_number=True)]
+    return [Token(_keys_of(numbers.read_words(match), True), match.start(), match.end(), is_number=True)]
 
 
 def _keys_of(number: numbers.Number, by_worth: bool) -> tuple[str, ...]:
@@ -166,30 +168,30 @@ def _keys_of(number: numbers.Number, by_worth: bool) -> tuple[str, ...]:
 
 
 def _read_spaceless(match: Match, _: bool) -> list[Token]:
-    return [Token((fold(match[0]),), *match.span(), is_spaceless=True)]
+    return [Token((fold(match[0]),), match.start(), match.end(), is_spaceless=True)]
 
 
 def _read_rhesus(match: Match, _: bool) -> list[Token]:
     group = regex.match(r"[ABO]+", match[0])
     sign = "+" if match["factor"] == "positive" else "-"
-    return [Token((f"{group[0].lower() if group else ''}{sign}",), *match.span())]
+    return [Token((f"{group[0].lower() if group else ''}{sign}",), match.start(), match.end())]
 
 
 def _read_sharp(match: Match, _: bool) -> list[Token]:
     sign = "#" if match["way"].lower().endswith("sharp") else "++"
-    return [Token((match["tone"].lower() + sign,), *match.span())]
+    return [Token((match["tone"].lower() + sign,), match.start(), match.end())]
 
 
 def _read_negative(match: Match, _: bool) -> list[Token]:
-    return [Token((fold(match[0][:-1]) + "-",), *match.span())]
+    return [Token((fold(match[0][:-1]) + "-",), match.start(), match.end())]
 
 
 def _read_initials(match: Match, _: bool) -> list[Token]:
-    return [Token((fold(match[0].replace(".", "")),), *match.span())]
+    return [Token((fold(match[0].replace(".", "")),), match.start(), match.end())]
 
 
 def _read_hangul(match: Match, _: bool) -> list[Token]:
-    return [Token(korean_stems(fold(match[0])), *match.span())]
+    return [Token(korean_stems(fold(match[0])), match.start(), match.end())]
 
 
 def _read_word(match: Match, by_worth: bool) -> list[Token]:
@@ -212,18 +214,18 @@ def _read_word(match: Match, by_worth: bool) -> list[Token]:
 
 
 def _read_end(match: Match, _: bool) -> list[Token]:
-    return [Token((END,), *match.span())]
+    return [Token((END,), match.start(), match.end())]
 
 
 def _read_currency(match: Match, _: bool) -> list[Token]:
     sign = "%" if match[0] in _PERCENT else fold(match[0])
-    return [Token((sign,), *match.span())]
+    return [Token((sign,), match.start(), match.end())]
 
 
 def _read_symbol(match: Match, _: bool) -> list[Token]:
     """Reads a symbol: an emoji, or one that stands for letters, such as "㎞"."""
     folded = fold(match[0]).strip("°")
-    return [Token((folded,), *match.span())] if folded else []
+    return [Token((folded,), match.start(), match.end())] if folded else []
 
 
 _READERS: Mapping[str, Callable[[Match, bool], list[Token]]] = {

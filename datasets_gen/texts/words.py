@@ -19,7 +19,7 @@ def words_as_written(text: str) -> list[str]:
     >>> words_as_written("Well-known, isn't it? दिल्ली 東京")
     ['Well-known', "isn't", 'it', 'दिल्ली', '東', '京']
     """
-    return _WORD.findall(text)
+    return list(_WORD.findall(text))
 
 
 def words_in(text: str) -> list[str]:

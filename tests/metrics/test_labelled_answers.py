@@ -31,8 +31,8 @@ DIFFERENT = {
 
 
 def scores(row: dict[str, Any]) -> TextScores:
-    """What the judge says. A derived gold, such as initials, stands in the context in no such words, nor do others. Of a
-    user's own questions the reader of the file tells what else answers the like."""
+    """What the judge says. A derived gold, such as initials, stands in the context in no such words, nor do others. Of
+    a user's own questions the reader of the file tells what else answers the like."""
     derived, is_own = row["derived"], row["style"].startswith("own")
     stated = row["also_stated"] if derived else [*row["others"], *row["also_stated"]]
     if row["answerable"] and not derived:

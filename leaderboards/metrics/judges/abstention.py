@@ -123,9 +123,8 @@ def abstains(output: str, abstentions: Sequence[str] = ()) -> bool:
         return True
     apologised = False
     for sentence in _STOPS.split(output):
-        if not sentence.isascii() or _MAY_BE_FOREIGN.search(sentence):
-            if abstains_abroad(sentence):
-                return True
+        if (not sentence.isascii() or _MAY_BE_FOREIGN.search(sentence)) and abstains_abroad(sentence):
+            return True
         said, apology = _matter(_fold(sentence))
         apologised |= apology
         if said:
@@ -164,7 +163,7 @@ def _matter(sentence: str) -> tuple[str, bool]:
 def _bare(text: str) -> str:
     if text.isascii():
         return re.sub(r"[^\w ]", "", " ".join(_fold(text).split()))
-    return _NO_WORD.sub("", " ".join(fold(text).split()))
+    return str(_NO_WORD.sub("", " ".join(fold(text).split())))
 
 
 def _fold(sentence: str) -> str:

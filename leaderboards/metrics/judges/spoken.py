@@ -7,6 +7,8 @@ have opened it in the prompt; and thinking that is never closed leaves nothing (
 
 import re
 
+from datasets_gen.texts.folding import composed
+
 _TAGS = "(?:seed:)?(?:think|thinking|thought|thoughts|reasoning)"
 _OPENS = re.compile(
     rf"<{_TAGS}>|\[THINK\]|◁think▷|<\|START_THINKING\|>|<\|channel\|>(?:analysis|commentary)<\|message\|>",
@@ -30,8 +32,8 @@ _ENDS = re.compile(
 )
 # A model that was not trained to chat goes on with another question.
 _NEXT = re.compile(
-    r"\n\s*(?:#+ *|\*\*)?(?:question|q|user|human|context|instructions?|frage|pregunta|domanda|pergunta|vraag|вопрос|问题|問題"
-    r"|質問|질문)\b(?:\*\*)? *[:：]",
+    r"\n\s*(?:#+ *|\*\*)?(?:question|q|user|human|context|instructions?|frage|pregunta|domanda|pergunta|vraag|вопрос"
+    r"|问题|問題|質問|질문)\b(?:\*\*)? *[:：]",
     re.IGNORECASE,
 )
 # No "A": it may be the letter of an option, and is an article to all that counts words.
@@ -86,7 +88,7 @@ def plain(output: str) -> str:
     >>> plain("### Answer\\n\\n**Ambrova**\\n\\nQuestion: Who lives in Breveth?")
     'Ambrova'
     """
-    text = until_next_question(spoken(output))
+    text = composed(until_next_question(spoken(output)))
     for mark, left in _MARKDOWN:
         text = mark.sub(left, text)
     label = _LABEL.match(text)

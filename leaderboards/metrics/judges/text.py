@@ -44,7 +44,8 @@ def marked_answer(output: str, marker: str) -> str:
     >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####"), marked_answer("#### -$1,234.50", "####")
     ('7', '-1234.5')
     """
-    numbers = regex.findall(rf"{regex.escape(marker)}[\s*]*([-−+]?)[\s*\p{{Sc}}]*([-−+]?)({DIGITS})", output, _OF_NUMBERS)
+    number = rf"[\s*]*([-−+]?)[\s*\p{{Sc}}]*([-−+]?)({DIGITS})"
+    numbers = regex.findall(regex.escape(marker) + number, output, _OF_NUMBERS)
     if not numbers:
         return ""
     before, sign, digits = numbers[-1]
@@ -123,11 +124,10 @@ def score_text(
         as_written = any(is_twin(gold, value) for gold in golds for value in (*stated_values, *others))
         named = (names_gold(answer, gold, question, as_written) for gold in golds)
         right = (all(named) if every_gold else any(named)) and not any(
-            names(answer, value, as_written)
-            for value in rivals(golds, stated_values, others, question, every_gold)
+            names(answer, value, as_written) for value in rivals(golds, stated_values, others, question, every_gold)
         )
         if all(map(says_no_answer, golds)):
-            right = abstained
+            right = abstained = abstained or says_no_answer(answer)
         else:
             abstained &= not (right and any(map(_gold_abstains, golds)))
             right &= not abstained
