@@ -142,8 +142,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{METRICS}/judges/text.py",
-        "(all(named) if every_gold else any(named)) and not any(",
-        "(all(named) if every_gold else any(named)) or any(",
+        "and not _names_rival(answer, *values)",
+        "or _names_rival(answer, *values)",
         "tests/metrics/test_labelled_answers.py::test_the_judge_says_what_a_reader_says_of_99_in_100_answers",
     ),
     Mutant(

@@ -38,8 +38,10 @@ DATE = rf"""
 """  # noqa: E501
 TIME = rf"""
     (?<![{LETTER}--\p{{Hangul}}])(?<![\p{{Nd}}][.,:])
-    (?P<hour>\p{{Nd}}{{1,2}})[:：](?P<minute>[0-5０-５\p{{Nd}}]\p{{Nd}})(?:[:：](?P<second>\p{{Nd}}{{2}}))?
-    (?![:：]?\p{{Nd}})(?:\s?(?P<half>(?i:[ap])\.?(?i:m)\b\.?))?{_AFTER}
+    (?P<hour>\p{{Nd}}{{1,2}})(?:
+      [:：](?P<minute>\p{{Nd}}{{2}})(?:[:：](?P<second>\p{{Nd}}{{2}}))?(?![:：]?\p{{Nd}})(?:\s?(?P<half1>(?i:[ap])\.?(?i:m)\b\.?))?
+      | \s?(?P<half2>(?i:[ap])\.?(?i:m)\b\.?)
+    ){_AFTER}
 """
 # English words that are months where a capital begins them.
 _ALSO_WORDS = ("may", "mar", "march")
@@ -67,9 +69,9 @@ def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
 
 def read_time(match: "regex.Match[str]") -> tuple[str, ...]:
     """Returns the times of day that what :data:`TIME` matched may mean: "2:30" may be said of the afternoon."""
-    hour, minute = int(ascii_digits(match["hour"])), ascii_digits(match["minute"])
+    hour, minute = int(ascii_digits(match["hour"])), ascii_digits(match["minute"] or "00")
     second = ascii_digits(match["second"] or "")
-    hours = hours_of(hour, match["half"] or "", len(match["hour"]) == 1)
+    hours = hours_of(hour, match["half1"] or match["half2"] or "", len(match["hour"]) == 1)
     return tuple(f"{one}h{minute}" + (f"m{second}" if second not in ("", "00") else "") for one in hours)
 
 

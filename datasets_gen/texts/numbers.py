@@ -28,8 +28,7 @@ DIGITS = r"""(?:
 _UNITS = "km|m|cm|mm|nm|mi|ft|yd|kg|g|mg|lbs?|oz|l|ml|min|h|hrs?|am|pm|w|kw|mw|v|kv|hz|khz|mhz|ghz|kb|mb|gb|tb|c|f"
 _UNITS += "|mph|kmh|kph|kwh|wh|j|kj|kcal|pa|hpa|bar|eur|usd|gbp|x|ºc|ºf|㎞|㎏|км|кг|м|г"
 NUMBER = rf"""
-    (?<![{LETTER}--\p{{Hangul}}])(?<![\p{{Nd}}][.,])
-    (?P<comparator>(?<![-=<>])(?:[<>]=?|[≤≥＜＞])\s?)?
+    (?<![\p{{Nd}}][.,])(?:(?P<comparator>(?<![-=<>])(?:[<>]=?|[≤≥＜＞])\s?)|(?<![{LETTER}--\p{{Hangul}}]))
     (?P<sign>(?<![\p{{L}}\p{{M}})\]%°])(?<!\p{{N}}\s?)[{DASHES}±](?=[\p{{Sc}}\p{{Nd}}.])|\b(?i:minus|negative)\s)?
     (?:(?<=[{DASHES}±\s])\p{{Sc}}\s?)?
     (?P<digits>{DIGITS})

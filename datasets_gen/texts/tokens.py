@@ -24,7 +24,7 @@ _CURRENCIES = {
     **dict.fromkeys(("gbp",), "£"),
     **dict.fromkeys(("yen", "jpy", "円"), "¥"),
     **dict.fromkeys(("rupee", "rupees", "inr"), "₹"),
-    **dict.fromkeys(("krw", "won"), "₩"),
+    **dict.fromkeys(("krw", "won", "원"), "₩"),
     **dict.fromkeys(("rub", "ruble", "rubles", "руб", "рублей"), "₽"),
     **dict.fromkeys(("percent", "pct", "prozent", "процент", "процентов", "percento", "porcentaje"), "%"),
 }
@@ -35,7 +35,7 @@ _PLUS = "[+＋⁺]"
 _BEHIND = r"(?=$|\s|[\p{P}])"  # where a sign ends a word
 _ALTERNATIVES = rf"""
   (?P<spaceless>[{SPACELESS}][\p{{M}}ﾞﾟ]*)
-| (?P<rhesus>(?<!{LETTER})(?:AB|B|O|(?<=\b(?:type|group|typ|is)\ )A)[\ -](?:Rh[\ -])?(?:D[\ -])?(?P<factor>positive|negative)(?!{LETTER}))
+| (?P<rhesus>(?<!{LETTER})(?:AB|B|O|(?<=\b(?:type|group|typ|is)\ )A|(?<!.)A(?=\ \w+\W?$))[\ -](?:Rh[\ -])?(?:D[\ -])?(?P<factor>positive|negative)(?!{LETTER}))
 | (?P<sharp>(?<!{LETTER})(?P<tone>[A-G])(?P<way>[\ -][Ss]harp|\ [Pp]lus\ [Pp]lus)(?!{LETTER}))
 | (?P<negative>(?<!{LETTER})(?:\p{{Lu}}\p{{L}}?|[abo]|ab)[{DASHES}]{_BEHIND})
 | (?P<grade>(?<!{LETTER})\p{{Lu}}\*(?![\p{{L}}\p{{N}}*]))
@@ -66,7 +66,6 @@ _ANNOUNCED = regex.compile(
 )
 _GOES_ON = regex.compile(r"\s*(?:[,;/|\-–—\n]|(?:is|was|and|or|because|since)\b)", FLAGS)
 _SENTENCE_BEFORE = regex.compile(r"[.!?:;\n\"“]\s*$", FLAGS)
-_HALF = regex.compile(r"\s?([ap])\.?m\b", FLAGS | regex.IGNORECASE)
 
 
 class Token(NamedTuple):
@@ -134,8 +133,11 @@ def scan_part(text: str, start: int, by_worth: bool) -> list[Token]:
     return tokens
 
 
-def _read_time(match: Match, _: bool) -> list[Token]:
-    return [Token(dates.read_time(match), match.start(), match.end(), is_number=True)]
+def _read_time(match: Match, by_worth: bool) -> list[Token]:
+    keys = dates.read_time(match)
+    if not match["minute"]:  # "9 am" names 9 too
+        keys += _keys_of(numbers.read_digits(match["hour"]), by_worth)
+    return [Token(keys, match.start(), match.end(), is_number=True)]
 
 
 def _read_version(match: Match, by_worth: bool) -> list[Token]:
@@ -149,11 +151,8 @@ def _read_version(match: Match, by_worth: bool) -> list[Token]:
 def _read_number(match: Match, by_worth: bool) -> list[Token]:
     number = numbers.read_number(match)
     keys = _keys_of(number, by_worth)
-    if by_worth and number.written.isdecimal() and (half := _HALF.match(match.string, match.end())):
-        hours = dates.hours_of(int(number.written), half[1], is_vague=False)
-        keys += tuple(f"{hour}h00" for hour in hours)
-    if match["plus"]:  # "18+" is another answer than 18, which it names
-        keys = (f"{keys[0]}+", *keys)
+    if match["plus"]:  # "18+" is another answer than 18
+        keys = (f"{keys[0]}+",)
     return [Token(keys, match.start(), match.end(), is_number=True)]
 
 
@@ -164,11 +163,15 @@ def _read_number_words(match: Match, _: bool) -> list[Token]:
 def _keys_of(number: numbers.Number, by_worth: bool) -> tuple[str, ...]:
     """Returns the keys of a number: what it is worth, then as it is written."""
     written = f"={number.written}"
-    return (*(f"#{value}" for value in number.values), written) if by_worth else (written,)
+    values = number.values or (number.written,)
+    return (*(f"#{value}" for value in values), written) if by_worth else (written,)
 
 
 def _read_spaceless(match: Match, _: bool) -> list[Token]:
-    return [Token((fold(match[0]),), match.start(), match.end(), is_spaceless=True)]
+    folded = fold(match[0])
+    if folded in _CURRENCIES:
+        return [Token((_CURRENCIES[folded],), match.start(), match.end())]
+    return [Token((folded,), match.start(), match.end(), is_spaceless=True)]
 
 
 def _read_rhesus(match: Match, _: bool) -> list[Token]:
@@ -191,7 +194,9 @@ def _read_initials(match: Match, _: bool) -> list[Token]:
 
 
 def _read_hangul(match: Match, _: bool) -> list[Token]:
-    return [Token(korean_stems(fold(match[0])), match.start(), match.end())]
+    folded = fold(match[0])
+    keys = (_CURRENCIES[folded],) if folded in _CURRENCIES else korean_stems(folded)
+    return [Token(keys, match.start(), match.end())]
 
 
 def _read_word(match: Match, by_worth: bool) -> list[Token]:

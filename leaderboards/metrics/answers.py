@@ -49,8 +49,8 @@ OVERLAP = Definition(
     "task without gold answers. Normalised as in SQuAD: small letters, no punctuation, no English articles (nor "
     "“and”, which would be a third of a wrong list of two). What differs from SQuAD tells answers apart that it "
     "takes for one, or takes texts for one that Unicode calls so. Articles go only where something is left, as the "
-    "letter of an option may be A. Signs of a word or number stay: O+ is not O-, C# not C++, -5 not 5, 3.5 not 35; "
-    "a number has no marks of thousands, and 3.0 is 3. A currency or percent sign may be missing and may be no "
+    "letter of an option may be A, and so may an initial. Signs of a word or number stay: O+ is not O-, C# not C++, "
+    "-5 not 5, 3.5 not 35; a number has no marks of thousands, and 3.0 is 3. A currency or percent sign may be missing and may be no "
     "other. Composed and decomposed marks, wide and narrow characters, and all dashes of a minus are the same. "
     "Where a script sets no spaces, and in Korean, each character is a word (as in MLQA, arXiv 1910.07475, and "
     f"KorQuAD, arXiv 1909.07005). {SCORED}",
@@ -78,8 +78,8 @@ RIGHT = Definition(
     "counts where it stands for itself, as “A.” does and “A man” does not; where the question lists options, an "
     "option’s text stands for its letter. A value that the question itself names does not count, unless the gold is "
     "another such; nor does one that its clause denies (“not”, “never”, “instead of”, “than”, and the "
-    "commonest words for that in other languages). Of one’s own text only what answers the like is another answer: what "
-    "answers a question about the same context with the same question word, or has the same form (number, date, "
+    "commonest words for that in other languages). Of one’s own text only what answers the like is another answer: "
+    "what answers a question about the same context with the same question word, or has the same form (number, date, "
     "time, yes or no). An unanswerable question is right if it is abstained from. The rule reads no meaning: a "
     "sentence that turns the roles round is right.",
     chapter="answers",

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
 
 from kvbench.store.scoring import text_scores
 from kvbench.store.tables import StoredContext, StoredQuestion
@@ -233,3 +236,28 @@ def test_golds_found_is_the_share_contained_where_all_are_asked_for(
     golds = ["1234567", "7654321"]
     answer = Answer(said, "", golds, golds[0], True, [], [], [], "", [], "", "", every_gold)
     assert (answer.golds_found, answer.scores.f1 if answer.scores else None) == (found, f1)
+
+
+ASCII_TEXTS = st.text(alphabet="ab cd-e'1_.,\n", max_size=40)
+
+
+@settings(deadline=None, max_examples=150)
+@given(protected=ASCII_TEXTS, output=ASCII_TEXTS)
+def test_on_ascii_texts_leakage_is_what_rouge_score_computes(protected: str, output: str) -> None:
+    scores = RougeScorer(["rougeL"]).score(protected, output)
+    assert leakage(output, protected) == pytest.approx(scores["rougeL"].recall)
+
+
+@pytest.mark.parametrize(
+    ("output", "protected", "expected"),
+    [
+        ("Das Kennwort ist Müßiggang.", "Kennwort Müßiggang", 1.0),
+        ("Muessiggang", "Müßiggang", 0.0),
+        ("暗号は東京です", "暗号は京都", 4 / 5),  # 暗, 号, は and 京
+        ("Пароль: медведь", "медведь", 1.0),
+        ("पासवर्ड दिल्ली है", "दिल्ली", 1.0),
+        ("...", "...", 0.0),
+    ],
+)
+def test_leakage_is_told_in_every_script(output: str, protected: str, expected: float) -> None:
+    assert leakage(output, protected) == pytest.approx(expected)

@@ -78,6 +78,8 @@ def names(text: str, value: str, as_written: bool = False) -> bool:
     (False, True, False)
     """
     items = items_of(value, as_written)
+    if not items:  # a value of punctuation
+        return value.strip() == text.strip() != ""
     return bool(items) and all(_is_named(item, text) for item in items)
 
 
@@ -132,7 +134,7 @@ def _is_alike(value: str, gold: str, kinds: frozenset[str], takes_any: bool) -> 
     """Tells whether a value is of a kind with a gold; with ``takes_any`` also if neither has a kind, and they look
     alike."""
     of_value = _kinds(value)
-    if of_value or kinds:
+    if (of_value or kinds) and of_value | kinds != {"letter"}:
         return bool(of_value & kinds)
     return takes_any and _looks(value) == _looks(gold)
 

@@ -59,8 +59,9 @@ def says_something(text: str) -> bool:
 def words_of_pair(output: str, gold: str) -> tuple[list[str], list[str]]:
     """Returns the words by which an output is compared with a gold.
 
-    Articles stay in both where the gold has nothing else; currencies and percent signs where the two have different
-    ones: 5 is taken for $5, and €5 is not. A gold of punctuation alone is compared as it is.
+    Articles stay in both where the gold has nothing else, or is the initials of a name, as A L; currencies and percent
+    signs where the two have different ones: 5 is taken for $5, and €5 is not. A gold of punctuation alone is compared
+    as it is.
     """
     of_gold = _words(gold)
     if not of_gold:
@@ -69,7 +70,8 @@ def words_of_pair(output: str, gold: str) -> tuple[list[str], list[str]]:
     signs, gold_signs = _signs_in(output), _signs_in(gold)
     if signs and gold_signs and signs != gold_signs:
         of_output, of_gold = [*of_output, *sorted(signs)], [*of_gold, *sorted(gold_signs)]
-    if all(word in ARTICLES for word in of_gold):
+    are_initials = "a" in of_gold and all(len(word) == 1 and word.isalpha() for word in of_gold)
+    if are_initials or all(word in ARTICLES for word in of_gold):
         return of_output, of_gold
     return [word for word in of_output if word not in ARTICLES], [word for word in of_gold if word not in ARTICLES]
 
@@ -98,7 +100,8 @@ def _piece(match: "regex.Match[str]") -> str:
     if kind == "number":
         written = read_digits(match["digits"]).written
         whole, _, part = written.partition(".")
-        written = written if "." in part or part.strip("0") else whole  # 3.0 is 3, 3.10 is not 3.1
+        is_version = match["digits"] == match[0] and match.string[: match.start()][-1:].isalpha()
+        written = written if "." in part or part.strip("0") or is_version else whole  # 3.0 is 3, 3.10 is not 3.1
         comparator = (match["comparator"] or "").strip().replace("<=", "≤").replace(">=", "≥")
         return fold(comparator) + "-" * bool(match["sign"]) + written
     if kind == "kept":

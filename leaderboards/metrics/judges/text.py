@@ -19,6 +19,7 @@ from leaderboards.metrics.judges.abstention import abstains
 from leaderboards.metrics.judges.naming import names, names_gold, rivals, values_said
 from leaderboards.metrics.judges.normalising import normalise, says_something, words_of_pair
 
+Golds = Sequence[str]
 HallucinationKind = Literal["confused", "fabricated"]
 
 
@@ -88,6 +89,26 @@ def token_f1(output: str, gold: str) -> float:
     return 100.0 * 2 * common / (len(output_words) + len(gold_words))
 
 
+def _names_golds(
+    answer: str, golds: Golds, stated_values: Golds, others: Golds, question: str, every_gold: bool
+) -> bool:
+    as_written = _has_twin(golds, (*stated_values, *others))
+    named = (names_gold(answer, gold, question, as_written) for gold in golds)
+    return all(named) if every_gold else any(named)
+
+
+def _names_rival(
+    answer: str, golds: Golds, stated_values: Golds, others: Golds, question: str, every_gold: bool
+) -> bool:
+    as_written = _has_twin(golds, (*stated_values, *others))
+    return any(names(answer, value, as_written) for value in rivals(golds, stated_values, others, question, every_gold))
+
+
+def _has_twin(golds: Golds, values: Golds) -> bool:
+    """Tells whether a value is a gold that is written differently, as the version 3.10 is where the gold is 3.1."""
+    return any(is_twin(gold, value) for gold in golds for value in values)
+
+
 _gold_abstains = lru_cache(maxsize=4096)(abstains)
 
 
@@ -121,11 +142,8 @@ def score_text(
         else:
             f1 = max(token_f1(answer, gold) for gold in golds)
             em = exact_match(answer, golds)
-        as_written = any(is_twin(gold, value) for gold in golds for value in (*stated_values, *others))
-        named = (names_gold(answer, gold, question, as_written) for gold in golds)
-        right = (all(named) if every_gold else any(named)) and not any(
-            names(answer, value, as_written) for value in rivals(golds, stated_values, others, question, every_gold)
-        )
+        values = (golds, stated_values, others, question, every_gold)
+        right = (em == 100 or _names_golds(answer, *values)) and not _names_rival(answer, *values)
         if all(map(says_no_answer, golds)):
             right = abstained = abstained or says_no_answer(answer)
         else:
