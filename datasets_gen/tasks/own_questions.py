@@ -27,8 +27,9 @@ from datasets_gen.examples.notes import notes_on
 from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.texts.choices import options_in, same_option
+from datasets_gen.texts.context import Context
 from datasets_gen.texts.folding import composed
-from datasets_gen.texts.matching import Context, Place, form_of, is_twin, single_letter
+from datasets_gen.texts.matching import Place, form_of, is_twin, single_letter
 from datasets_gen.texts.question_words import question_word
 from datasets_gen.texts.sentences import Sentences
 from datasets_gen.texts.tokens import tokens_of

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 import regex
 
 from datasets_gen.texts.folding import FLAGS, composed, fold
-from datasets_gen.texts.tokens import Token, scan, tokens_of
+from datasets_gen.texts.tokens import Token, tokens_of
 
 Place = tuple[int, int]  # of the first character, and of the first behind
 
@@ -231,46 +231,3 @@ def is_part(value: str, whole: str) -> bool:
 def _is_inside(word: str, words: Iterable[str]) -> bool:
     """Tells whether a word of a script without spaces stands in one of several."""
     return any(token.is_spaceless for token in tokens_of(word, False)) and any(word in whole for whole in words)
-
-
-class Context:
-    """Finds values in a text that is long and read once."""
-
-    def __init__(self, text: str) -> None:
-        self.text = composed(text)
-
-    @cached_property
-    def _views(self) -> tuple[TextTokens, TextTokens]:
-        return TextTokens(scan(self.text, False)), TextTokens(scan(self.text, True))
-
-    def places_of(self, value: str, as_written: bool = False) -> tuple[Place, ...]:
-        """Finds where a value stands, as one item, or else each item of a list. Places where it stands in the same
-        letters, capital and small, go before all others: "us" is not "US"."""
-        value = composed(value)
-        items: Sequence[Item] = (item_of(value, as_written),)
-        places = self._places(items[0])
-        if not places:
-            items = items_of(value, as_written)
-            of_items = [self._places(item) for item in items]
-            places = [place for of_item in of_items for place in of_item] if all(of_items) else []
-        in_same_letters = [(start, end) for start, end in places if self.text[start:end] == value]
-        return tuple(dict.fromkeys(in_same_letters or places))
-
-    def _places(self, item: Item) -> list[Place]:
-        view = self._views[item.by_worth]
-        return [
-            (_start(view.tokens[first], item.keys[0]), _end(view.tokens[last], item.keys[-1]))
-            for first, last in item.places(view)
-        ]
-
-
-def _start(token: Token, key: str) -> int:
-    """Returns where a key begins in its token: behind a preposition that is written at it."""
-    shorter = token.keys.index(key) > 0 and not token.is_number and token.keys[0].endswith(key)
-    return max(token.start, token.end - len(key)) if shorter else token.start
-
-
-def _end(token: Token, key: str) -> int:
-    """Returns where a key ends in its token: before a particle that is written at it."""
-    shorter = token.keys.index(key) > 0 and not token.is_number and token.keys[0].startswith(key)
-    return min(token.end, token.start + len(key)) if shorter else token.end

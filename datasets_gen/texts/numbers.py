@@ -60,6 +60,10 @@ _WORTH_OF_SCALE = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _WORTH_OF_SCALE |= dict.fromkeys("万萬만", 4) | dict.fromkeys("亿億억", 8)
 
 
+# Words that a number in words may begin with.
+WORDS_OF_NUMBERS = (*_WORTH, "a hundred", "a thousand", "minus")
+
+
 class Number(NamedTuple):
     """A number as it is written, in ASCII digits without marks of thousands, and what it may be worth."""
 

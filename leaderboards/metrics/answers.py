@@ -50,10 +50,10 @@ OVERLAP = Definition(
     "“and”, which would be a third of a wrong list of two). What differs from SQuAD tells answers apart that it "
     "takes for one, or takes texts for one that Unicode calls so. Articles go only where something is left, as the "
     "letter of an option may be A, and so may an initial. Signs of a word or number stay: O+ is not O-, C# not C++, "
-    "-5 not 5, 3.5 not 35; a number has no marks of thousands, and 3.0 is 3. A currency or percent sign may be missing and may be no "
-    "other. Composed and decomposed marks, wide and narrow characters, and all dashes of a minus are the same. "
-    "Where a script sets no spaces, and in Korean, each character is a word (as in MLQA, arXiv 1910.07475, and "
-    f"KorQuAD, arXiv 1909.07005). {SCORED}",
+    "-5 not 5, 3.5 not 35; a number has no marks of thousands, and 3.0 is 3. A currency or percent sign may be "
+    "missing and may be no other. Composed and decomposed marks, wide and narrow characters, and all dashes of a "
+    "minus are the same. Where a script sets no spaces, and in Korean, each character is a word (as in MLQA, arXiv "
+    f"1910.07475, and KorQuAD, arXiv 1909.07005). {SCORED}",
     "F1 = 2 · precision · recall / (precision + recall), over the words of output and gold",
     "SQuAD, arXiv 1606.05250",
     chapter="answers",

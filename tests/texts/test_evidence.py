@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from datasets_gen import DatasetError, Question, Task
 from datasets_gen.tasks.own_questions import own_questions
-from datasets_gen.texts.matching import Context
+from datasets_gen.texts.context import Context
+from datasets_gen.texts.matching import Item
 from datasets_gen.texts.sentences import MOST_CHARACTERS, Sentences
 from leaderboards.metrics.judges.text import score_text
 
@@ -64,6 +67,32 @@ def test_a_text_without_full_stops_is_no_sentence() -> None:
     assert "Breveth" in context[start:end]
     assert MOST_CHARACTERS - 20 < end - start <= MOST_CHARACTERS + 5
     assert set(context[start:end].split()) == {"word", "Breveth"}
+
+
+class WholeContext(Context):
+    """Looks at all of its text, be there a candidate or not."""
+
+    def _windows(self, item: Item) -> list[tuple[int, int]]:
+        return [(0, len(self.text))]
+
+
+_PIECES = (
+    "Ada’s |O'Brien |Jean-Luc |U.S. |the US, |us |A man |grade A. |O- |O negative |C++ |C sharp, |12 |12,000 |twelve "
+)
+_PIECES += "|-5 °C |5km |10-20 |$5 |5 March 2024. |2024-03-05 |9 am |2:30 pm |東京。|大阪に|서울에서 |القاهرة |للقاهرة "
+_PIECES += "|İstanbul'da |STRASSE |ﬁn |½ |\n|"
+PIECES = [*_PIECES.split("|"), "word " * 30]
+_SOUGHT = (
+    "Ada|OBrien|Jean|us|A|O-|C++|C#|12|twelve|-5 °C|5 km|20|$5|2024-03-05|9|14:30|東京|서울|القاهرة|İstanbul|fin|0.5"
+)
+SOUGHT = [*_SOUGHT.split("|"), "Straße", "word"]
+
+
+@settings(deadline=None, max_examples=150)
+@given(pieces=st.lists(st.sampled_from(PIECES), max_size=12), value=st.sampled_from(SOUGHT))
+def test_nothing_is_missed_where_only_what_stands_around_a_candidate_is_read(pieces: list[str], value: str) -> None:
+    text = "".join(pieces)
+    assert Context(text).places_of(value) == WholeContext(text).places_of(value)
 
 
 def written(folder: Path, *rows: object) -> Path:
