@@ -166,7 +166,8 @@ def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
     stated = tuple(StatedValue(gold, *place) for gold in golds for place in places[gold])
     located = (_located(question, places, finder, sentences) for question in questions)
     spans = _instructions(context, rows) if rows[0].row.system else ()
-    return Draft(context, stated, tuple(_with_others(question, questions) for question in located), spans)
+    alike = _golds_by_what_they_answer(questions)
+    return Draft(context, stated, tuple(_with_others(question, alike) for question in located), spans)
 
 
 def _located(
@@ -195,20 +196,29 @@ def _located(
     return replace(question, spans=(*answers, *protected, *facts))
 
 
-def _with_others(question: Question, questions: Sequence[Question]) -> Question:
-    """Tells what would answer another question about the context that asks for the like: by the same question word, or
-    with an answer of the same form."""
+def _with_others(question: Question, alike: Mapping[str, Collection[str]]) -> Question:
+    """Tells what would answer another question about the context that asks for the like. ``alike``: the golds of all
+    questions, by what they answer."""
+    if not question.answerable:
+        return question
+    others = dict.fromkeys(gold for key in sorted(_asked_for(question)) for gold in alike[key])
+    return replace(question, others=tuple(gold for gold in others if gold not in question.golds))
+
+
+def _golds_by_what_they_answer(questions: Sequence[Question]) -> Mapping[str, Collection[str]]:
+    alike: dict[str, dict[str, None]] = {}
+    for question in questions:
+        for key in _asked_for(question) if question.answerable else ():
+            forms = (gold for gold in question.golds if key not in RIVAL_FORMS or form_of(gold) == key)
+            alike.setdefault(key, {}).update(dict.fromkeys(forms))
+    return alike
+
+
+def _asked_for(question: Question) -> set[str]:
+    """Returns what a question asks for: by its question word, and by the forms of its golds."""
+    forms = {form_of(gold) for gold in question.golds} & {*RIVAL_FORMS}
     word = question_word(question.text)
-    forms = {form_of(gold) for gold in question.golds}
-    others = {
-        gold: None
-        for other in questions
-        if question.answerable and other.answerable
-        for gold in other.golds
-        if gold not in question.golds
-        if (word and question_word(other.text) == word) or (form_of(gold) in RIVAL_FORMS and form_of(gold) in forms)
-    }
-    return replace(question, others=tuple(others))
+    return {*forms, f"word {word}"} if word else forms
 
 
 def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:

@@ -4,6 +4,8 @@ Two questions about a text ask for the like where they have the same word: what 
 answer to the other.
 """
 
+from functools import lru_cache
+
 import regex
 
 from datasets_gen.texts.folding import FLAGS, fold
@@ -38,6 +40,7 @@ _AUXILIARIES = (
 )
 
 
+@lru_cache(maxsize=4096)
 def question_word(question: str) -> str:
     """Returns what a question asks by; two questions with the same ask for the like. Empty where no word tells.
 
