@@ -6,14 +6,13 @@ from functools import cached_property
 import regex
 
 from datasets_gen.texts.folding import FLAGS, composed, fold
-from datasets_gen.texts.matching import Item, Place, TextTokens, item_of, items_of
+from datasets_gen.texts.matching import Item, Place, TextTokens, item_of, items_of, needle_of
 from datasets_gen.texts.numbers import WORDS_OF_NUMBERS
 from datasets_gen.texts.tokens import Token, scan
 
 BESIDE = 64  # characters on either side of a candidate, up to the next white space: enough for a date and its article
 _SKIPPED = "'’ʼ."  # may stand within a word, and are no letters of its key
 _MAY_BE_NUMBER = regex.compile(rf"[\p{{Nd}}\p{{No}}]+|\b(?:{'|'.join(WORDS_OF_NUMBERS)})", FLAGS)
-_SIGNS = "+-#*.="
 
 
 class Context:
@@ -88,9 +87,7 @@ class Context:
     def _rarest(self, keys: Sequence[str]) -> str:
         """Chooses of the keys of an item the one that fewest parts of the text hold."""
         folded, _ = self._folded
-        # A sign may be written as a word, and Arabic writes "for the" with one letter less.
-        needles = [key.lstrip("=#").strip(_SIGNS).removeprefix("ال") or key for key in keys]
-        return min(needles, key=folded.count)
+        return min(map(needle_of, keys), key=folded.count)
 
     def _widened(self, start: int, end: int, beside: int) -> Place:
         """Adds what stands beside a candidate, up to white space where there is any."""

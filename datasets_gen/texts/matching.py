@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 import regex
 
 from datasets_gen.texts.folding import FLAGS, composed, fold
+from datasets_gen.texts.numbers import WORDS_OF_NUMBERS
 from datasets_gen.texts.tokens import Token, tokens_of
 
 Place = tuple[int, int]  # of the first character, and of the first behind
@@ -46,6 +47,38 @@ class TextTokens:
 @lru_cache(maxsize=8192)
 def read(text: str, by_worth: bool) -> TextTokens:
     return TextTokens(tokens_of(text, by_worth))
+
+
+LONG = 100  # characters of a text that is read sentence by sentence, where it holds what is looked for
+_SENTENCE_ENDS = regex.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])|\n+", FLAGS)
+_MAY_BE_NUMBER = regex.compile(rf"\p{{Nd}}|\p{{No}}|\b(?:{'|'.join(WORDS_OF_NUMBERS)})", FLAGS)
+_SIGNS = "+-#*.="
+_SKIPPED = str.maketrans("", "", "'’ʼ.")  # may stand within a word, and are no letters of its key
+
+
+@lru_cache(maxsize=1024)
+def _sentences(text: str) -> tuple[tuple[str, str], ...]:
+    """Returns the sentences of a text, each with the ones beside it, and in the form in which keys are looked for."""
+    parts = [part for part in _SENTENCE_ENDS.split(composed(text)) if part]
+    groups = ("\n".join(parts[max(0, number - 1) : number + 2]) for number in range(len(parts)))
+    return tuple((group, fold(part).translate(_SKIPPED)) for group, part in zip(groups, parts, strict=True))
+
+
+def readings(text: str, item: "Item") -> Iterable[TextTokens]:
+    """Yields the tokens of a text, or of its sentences that may hold an item where it is long."""
+    if len(text) <= LONG:
+        yield read(text, item.by_worth)
+        return
+    needle = max((needle_of(key) for key in item.keys), key=len, default="")
+    for sentences, folded in _sentences(text):
+        if _MAY_BE_NUMBER.search(folded) if item.by_worth else needle in folded:
+            yield read(sentences, item.by_worth)
+
+
+def needle_of(key: str) -> str:
+    """Returns what a text holds that has a key: a sign may be written as a word, and Arabic writes "for the" with one
+    letter less."""
+    return key.lstrip("=#").strip(_SIGNS).removeprefix("ال") or key
 
 
 @dataclass(frozen=True)

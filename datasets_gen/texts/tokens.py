@@ -17,6 +17,7 @@ from datasets_gen.texts.inflection import korean_stems, semitic_stems, without_a
 
 Match: TypeAlias = regex.Match[str]
 END = "|"  # the key of what ends a clause
+NEAR = 32  # characters beside a single letter by which it is told from an article
 
 _CURRENCIES = {
     **dict.fromkeys(("dollar", "dollars", "usd", "us$"), "$"),
@@ -256,7 +257,7 @@ _READERS: Mapping[str, Callable[[Match, bool], list[Token]]] = {
 def _is_option(text: str, start: int, end: int) -> bool:
     """Tells whether a single letter stands for itself: "A" is the letter of an option, a grade or an initial, unless it
     is an article ("A man") or a pronoun ("I think")."""
-    before, after = text[:start], text[end:]
+    before, after = text[max(0, start - NEAR) : start], text[end : end + NEAR]
     if _MARKED.match(after) or _ANNOUNCED.search(before):
         return True
     if text[start].islower():

@@ -265,6 +265,18 @@ def test_a_run_asks_own_questions_and_others_can_read_it(cli: CommandLine, write
     assert cli("score", store.folder) == 0
 
 
+def test_what_surprises_in_a_file_is_said_before_a_run_and_beside_an_example(cli: CommandLine, write: Write) -> None:
+    path = write({**LIVES, "answers": "Krakow"}, {**SHOP, "answers": "unanswerable"})
+    lines = (
+        "1 of 1 answers does not stand in its context: no evidence is measured for it",
+        "1 question counts as unanswerable, since the answer that is given says so: 'unanswerable'",
+    )
+    assert cli("show", path) == 0
+    assert all(line in cli.err for line in lines), cli.err
+    cli.run("--tasks", path, "--limit", 2)
+    assert all(f"mine: {line}\n" in cli.err for line in lines), cli.err
+
+
 def test_a_row_of_ruler_is_split_before_its_question_and_all_outputs_are_asked_for(write: Write) -> None:
     task = own_questions(write(OF_RULER))
     example = task.example(0, 0)

@@ -11,13 +11,14 @@ from datasets_gen import kinds_of
 from datasets_gen.texts.choices import options_in, other_options, same_option
 from datasets_gen.texts.folding import fold
 from datasets_gen.texts.matching import (
+    LONG,
     Item,
     TextTokens,
     form_of,
     is_part,
     is_twin,
     items_of,
-    read,
+    readings,
     single_letter,
 )
 from datasets_gen.texts.tokens import tokens_of
@@ -38,14 +39,15 @@ _AFFIRMS_SPACELESS = re.compile(r"而是|而在|就是|ではなく|じゃなく
 _DENIED_SPACELESS = re.compile(r"(?:では|じゃ|で)な|ではあ|じゃあ|ไม่ใช่")
 
 
-def _places(item: Item, text: str) -> list[tuple[int, int]]:
-    return item.places(read(text, item.by_worth))
+def _stands(item: Item, text: str) -> bool:
+    return any(item.places(tokens) for tokens in readings(text, item))
 
 
 def _is_named(item: Item, text: str) -> bool:
     """Tells whether an item stands in a text and is not denied there."""
-    tokens = read(text, item.by_worth)
-    return any(not _is_denied(tokens, first, last) for first, last in item.places(tokens))
+    return any(
+        not _is_denied(tokens, first, last) for tokens in readings(text, item) for first, last in item.places(tokens)
+    )
 
 
 def _is_denied(text: TextTokens, first: int, last: int) -> bool:
@@ -86,7 +88,7 @@ def names(text: str, value: str, as_written: bool = False) -> bool:
 def mentions(text: str, value: str) -> bool:
     """Tells whether a value stands in a text, be it named or denied."""
     items = items_of(value)
-    return bool(items) and all(_places(item, text) for item in items)
+    return bool(items) and all(_stands(item, text) for item in items)
 
 
 def names_gold(text: str, gold: str, question: str, as_written: bool = False) -> bool:
@@ -147,6 +149,8 @@ def values_said(wrong: str, values: Sequence[str], question: str) -> list[str]:
 
 
 def _is_same(text: str, value: str) -> bool:
+    if len(text) > 4 * len(value) + LONG:  # it says more
+        return False
     said, stated = ([one.keys[0] for one in tokens_of(each, True) if not one.is_end] for each in (text, value))
     return said == stated
 
