@@ -27,13 +27,16 @@ def _without_evidence(answered: Sequence[Question]) -> str:
 
 def _unanswerable(golds: Sequence[Sequence[str]]) -> str:
     """Names the phrases that are taken to say that there is no answer, but for the one that is documented."""
-    silent = [of_one for of_one in golds if of_one and all(map(says_no_answer, of_one))]
-    unusual = [[gold for gold in of_one if not I_DO_NOT_KNOW.fullmatch(gold)] for of_one in silent]
-    number = sum(map(bool, unusual))
+    number = 0
+    phrases: dict[str, None] = {}
+    for of_one in golds:
+        unusual = [gold for gold in of_one if not I_DO_NOT_KNOW.fullmatch(gold)]
+        if unusual and all(map(says_no_answer, of_one)):
+            number += 1
+            phrases |= dict.fromkeys(unusual)
     if not number:
         return ""
-    phrases = [*dict.fromkeys(gold for of_one in unusual for gold in of_one)]
-    named = ", ".join(f"'{phrase}'" for phrase in phrases[:MOST_NAMED])
+    named = ", ".join(f"'{phrase}'" for phrase in [*phrases][:MOST_NAMED])
     count = "1 question counts" if number == 1 else f"{number:,} questions count"
     return f"{count} as unanswerable, since the answer that is given says so: {named}"
 

@@ -50,10 +50,7 @@ _ALSO_WORDS = ("may", "mar", "march")
 def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
     """Returns the forms of what :data:`DATE` matched, the most precise first, and its year; no forms if it is no date.
     A date with a year also is its day of any year."""
-    day, month, year = (
-        next((match[f"{part}{way}"] for way in range(1, 6) if match[f"{part}{way}"]), "")
-        for part in ("day", "month", "year")
-    )
+    day, month, year = (_part_of(match, part) for part in ("day", "month", "year"))
     if not year and (month in _ALSO_WORDS or (match["day1"] and len(month) < 3)):
         return (), ""
     by_name = _MONTH_OF.get(fold(month))
@@ -65,6 +62,12 @@ def read_date(match: "regex.Match[str]") -> tuple[tuple[str, ...], str]:
     of_year = f"{numbers[1]}m{numbers[0]}d"
     year = ascii_digits(year)
     return ((f"{year}y{of_year}", of_year) if year else (of_year,)), year
+
+
+def _part_of(match: "regex.Match[str]", part: str) -> str:
+    """Returns a part of a date in whichever of the forms it is written; empty where the form has none."""
+    ways = (match[f"{part}{way}"] for way in range(1, 6))
+    return next(filter(None, ways), "")
 
 
 def read_time(match: "regex.Match[str]") -> tuple[str, ...]:

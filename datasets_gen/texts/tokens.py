@@ -115,7 +115,7 @@ def _read_date(match: Match, by_worth: bool) -> list[Token]:
     keys, year = dates.read_date(match)
     if not keys:
         # Part by part: "2 May" at the beginning of "2 may be enough" is no date.
-        return scan_part(match[0], match.start(), by_worth)
+        return _scan_part(match[0], match.start(), by_worth)
     tokens = [Token(keys, match.start(), match.end(), is_number=True)]
     if year and by_worth:
         # Who tells a date tells its year.
@@ -123,7 +123,7 @@ def _read_date(match: Match, by_worth: bool) -> list[Token]:
     return tokens
 
 
-def scan_part(text: str, start: int, by_worth: bool) -> list[Token]:
+def _scan_part(text: str, start: int, by_worth: bool) -> list[Token]:
     """Cuts a part of a text that looks like a date and is none: a word and a number, or numbers with marks between."""
     parts = regex.finditer(r"\p{Nd}+|\p{L}[\p{L}\p{M}]*", text, FLAGS)
     tokens = []
