@@ -143,8 +143,8 @@ MUTANTS = (
     # Metrics.
     Mutant(
         f"{METRICS}/judges/naming.py",
-        "bool(items) and all(item.is_named(text) for item in items)",
-        "any(item.is_named(text) for item in items)",
+        "bool(items) and all(_is_named(item, text) for item in items)",
+        "any(_is_named(item, text) for item in items)",
         "tests/metrics/test_labelled_answers.py::test_the_judge_says_what_a_reader_says_of_99_in_100_answers",
     ),
     Mutant(
@@ -155,8 +155,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{METRICS}/judges/text.py",
-        "(all(named) if every_gold else any(named)) and not any(",
-        "(all(named) if every_gold else any(named)) or any(",
+        "and not _names_rival(answer, *values)",
+        "or _names_rival(answer, *values)",
         "tests/metrics/test_labelled_answers.py::test_the_judge_says_what_a_reader_says_of_99_in_100_answers",
     ),
     Mutant(
@@ -191,8 +191,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{METRICS}/leakage.py",
-        'score(protected, output)["rougeL"].recall',
-        'score(protected, output)["rougeL"].precision',
+        "/ len(wanted) if wanted",
+        "/ len(parts_in(output)) if wanted",
         "tests/metrics/test_metrics.py::test_leakage_is_the_recall_of_the_longest_common_subsequence",
     ),
     # Statistics.

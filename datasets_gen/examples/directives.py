@@ -4,8 +4,12 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import regex
+
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.wording import Phrasings, phrasings_of
+from datasets_gen.texts.folding import FLAGS, LETTER, composed
+from datasets_gen.texts.words import parts_in, words_as_written, words_in
 
 # The kinds of directives of IFEval (arXiv 2311.07911): the family stands before the colon. They are judged by the
 # official checkers, which are not here.
@@ -43,7 +47,6 @@ ARGUMENTS: Mapping[str, Mapping[str, type]] = {
 FILLER = "indeed"  # what an answer is filled up with, where it must have more words than it needs
 BRACKETS: Mapping[str, tuple[str, str]] = {"square": ("[", "]"), "round": ("(", ")"), "curly": ("{", "}")}
 MARKS: Mapping[str, str] = {"slash": " / ", "semicolon": "; ", "comma": ", "}
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +85,39 @@ class DirectiveKind:
 
 def words_of(text: str) -> list[str]:
     """Lists the words of a text without punctuation, in small letters: the case of a word is another directive."""
-    return [word.lower() for word in _WORD.findall(text)]
+    return words_in(text)
+
+
+def _begins(word: str, output: str) -> bool:
+    wanted = words_in(word)
+    return words_in(output)[: len(wanted)] == wanted
+
+
+def _ends(word: str, output: str) -> bool:
+    wanted = words_in(word)
+    return words_in(output)[-len(wanted) :] == wanted
 
 
 def _avoids(word: str, output: str) -> bool:
     """Looks for the word as a part of others with a hyphen or an apostrophe, too."""
-    return word.lower() not in re.findall(r"[^\W_]+", output.lower())
+    wanted, parts = parts_in(word), parts_in(output)
+    return all(parts[place : place + len(wanted)] != wanted for place in range(len(parts)))
+
+
+def _without(word: str, text: str) -> str:
+    """Takes a word out of a text, as a whole word where its script sets spaces."""
+    letter = rf"[{LETTER}]"
+    pattern = rf"(?<!{letter}){regex.escape(composed(word))}(?!{letter})"
+    return str(regex.sub(pattern, " ", composed(text), flags=FLAGS | regex.IGNORECASE))
 
 
 def _is_titled(word: str, output: str) -> bool:
     """Compares the title letter by letter, as a whole word; only a bracket may stand before it."""
-    titled = re.match(r"[\[({]?Title: (.*)", output.strip(), re.DOTALL)
-    first = _WORD.match(titled[1]) if titled else None
-    return first is not None and first[0] == word
+    titled = re.match(r"[\[({]?Title: (.*)", composed(output).strip(), re.DOTALL)
+    wanted = words_as_written(composed(word))
+    if titled is None or not titled[1].startswith(composed(word)):
+        return False
+    return words_as_written(titled[1])[: len(wanted)] == wanted
 
 
 def _is_wrapped(output: str, opening: str, closing: str) -> bool:
@@ -113,7 +136,7 @@ def _is_in_one_pair(whole: str, opening: str, closing: str) -> bool:
 
 def _is_doubled(name: str, output: str) -> bool:
     """Compares the words on both sides of the mark, which stands there once."""
-    sides = [_WORD.findall(side) for side in output.split(MARKS[name].strip())]
+    sides = [words_as_written(composed(side)) for side in output.split(MARKS[name].strip())]
     return len(sides) == 2 and sides[0] == sides[1]
 
 
@@ -127,11 +150,11 @@ _PHRASINGS = phrasings_of("directives")
 KINDS: Mapping[str, DirectiveKind] = {
     kind: DirectiveKind(family, _PHRASINGS[kind], *ways)
     for kind, family, *ways in (
-        ("begin", "position", lambda word, output: words_of(output)[0] == word.lower()),
-        ("end", "position", lambda word, output: words_of(output)[-1] == word.lower()),
+        ("begin", "position", _begins),
+        ("end", "position", _ends),
         ("upper", "case", lambda _, output: not any(character.islower() for character in output)),
         ("lower", "case", lambda _, output: not any(character.isupper() for character in output)),
-        ("avoid", "words", _avoids, lambda word, text: re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.I)),
+        ("avoid", "words", _avoids, _without),
         ("exactly", "length", lambda count, output: len(words_of(output)) == int(count)),
         ("title", "title", _is_titled),
         ("brackets", "wrapping", lambda name, output: _is_wrapped(output, *BRACKETS[name])),
@@ -166,7 +189,8 @@ def check_argument(directive: Directive) -> None:
     """Raises :class:`DatasetError` for a directive of unknown kind, or with an argument that nobody could obey."""
     takes_word = "{argument}" in kind_of(directive).phrasings.common[0]
     forms = {"exactly": r"[1-9]\d{0,3}", "brackets": "|".join(BRACKETS), "twice": "|".join(MARKS)}
-    if not re.fullmatch(forms.get(directive.kind, r"[^\W_]+" if takes_word else ""), directive.argument):
+    a_word = r"[\p{L}\p{M}\p{N}]+" if takes_word else ""
+    if not regex.fullmatch(forms.get(directive.kind, a_word), directive.argument, FLAGS):
         marks = {kind: f"one of {forms[kind].replace('|', ', ')}" for kind in ("brackets", "twice")}
         takes = {"exactly": "a number of words", **marks}.get(directive.kind, "one word" if takes_word else "no word")
         raise DatasetError(f"'{directive}': {directive.kind} takes {takes}")

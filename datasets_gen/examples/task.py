@@ -114,6 +114,7 @@ class Task:
     # Where an answer ends that goes on from an answer prefix: with its sentence, its line, or its tokens.
     answer_end: Literal["sentence", "line", "tokens"] = "sentence"
     usual_tokens: int = USUAL_TOKENS  # of a context, where a run gives no number
+    notes: tuple[str, ...] = ()  # what may surprise whoever gave the data, a line each
     # Makes the task with contexts of a number of tokens; None where prose around its own contexts does.
     with_length: "Callable[[Length], Task] | None" = None
 

@@ -25,7 +25,7 @@ SHOTS = 4  # rows at the beginning that are shown as worked problems, and not as
 QUICK = 12  # problems
 INSTRUCTION = f"Answer the last question step by step, as the others are answered. End with {MARKER} and the number."
 CALCULATION = re.compile(r"<<.*?>>")  # of the calculator that the solutions were written for: no word of the solution
-NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?")
+NUMBER = re.compile(r"[-−]?\d[\d,]*(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def _row(entry: object, where: str) -> Problem:
     steps, marker, number = CALCULATION.sub("", answer).rpartition(MARKER)
     if not marker or not NUMBER.fullmatch(number.strip()):
         raise DatasetError(f"{where}: 'answer' does not end with {MARKER} and a number")
-    number = number.strip().replace(",", "")
+    number = number.strip().replace(",", "").replace("−", "-")
     return Problem(question, f"{steps.strip()}\n{MARKER} {number}", number)
 
 

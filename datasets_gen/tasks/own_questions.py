@@ -1,17 +1,18 @@
 """Tasks of a user's own questions: a file of JSON lines, each of which has a context, its questions and the answers.
 
 A line has ``context``, ``question`` (or ``questions``) and ``answers``, any one of which is right; with a system prompt
-also what has to be obeyed and what must not leak. A line of kvpress's data sets, with ``context``, ``question`` and
-``answer``, and one of RULER's own files, with ``input``, the whole prompt, and ``outputs``, are taken as they are.
-Lines of one context are one example. What carries an answer is where its words stand.
+also what has to be obeyed and what must not leak. Rows of public data sets are turned into such lines
+(:mod:`datasets_gen.examples.foreign_rows`). Lines of one context are one example. What carries an answer is the
+sentence in which it stands. Texts are read in Unicode's composed form.
 """
 
+import math
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import combinations, groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +21,19 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from datasets_gen.examples.directives import Directive, check_argument, compatible, exemplar, share_obeyed
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
-from datasets_gen.examples.jsonl import golds_in, mapping_of, read_entries
+from datasets_gen.examples.foreign_rows import converted
+from datasets_gen.examples.jsonl import mapping_of, read_entries
+from datasets_gen.examples.notes import notes_on
 from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText
+from datasets_gen.texts.choices import options_in, same_option
+from datasets_gen.texts.context import Context
+from datasets_gen.texts.folding import composed
+from datasets_gen.texts.matching import Place, form_of, is_twin, single_letter
+from datasets_gen.texts.question_words import question_word
+from datasets_gen.texts.sentences import Sentences
+from datasets_gen.texts.tokens import tokens_of
+from datasets_gen.texts.unknown import says_no_answer
 from datasets_gen.writing.questions import answerable, unanswerable
 
 QUICK = 100  # contexts
@@ -30,23 +41,23 @@ MOST_HOPS = 9
 TOKENS = 32  # of an answer: a sentence
 TOKENS_OF_WORD = 2  # of a protected text, as far as an answer may give it away,
 MOST_LEAKED = 512  # and no more
-NO_ANSWER = re.compile(r"i (don['’]t|do not) know\.?", re.IGNORECASE)
 SPLITS_OF_RULER = ("validation", "test")  # files of one of its tasks, each task in a folder of its own
-# Where the question begins at the end of RULER's prompts: a line of its own, or what it says behind the last full stop
-# where line ends were taken out.
-BORDERS = tuple(
-    map(re.compile, (r"\s*\n(?=[^\n]*$)", r"\s(?=Question: (?!.*Question: ))", r"(?<=[.!?])\s+(?=[^.!?\s][^.!?]*\?$)"))
-)
-
-Place = tuple[int, int]  # of the first character, and of the first behind
+NO_GOLDS = "[]"  # stands for an empty list of golds: there is no answer
+RIVAL_FORMS = ("number", "date", "time", "yes or no")  # one answers what another one does
 
 
 def _texts(value: object) -> tuple[str, ...]:
     values = value if isinstance(value, list | tuple) else [value]
-    texts = [str(one).strip() for one in values if isinstance(one, str | int | float) and not isinstance(one, bool)]
+    # pandas writes whole numbers as 3.0 where a column lacks one.
+    whole = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
+    texts = [str(one).strip() for one in whole if isinstance(one, str | int | float) and not isinstance(one, bool)]
     if len(texts) < len(values) or not all(texts):
         raise ValueError("it holds what is no text, or an empty one")
     return tuple(dict.fromkeys(texts))
+
+
+def _golds(value: object) -> tuple[str, ...]:
+    return _texts(NO_GOLDS if value == [] else value)
 
 
 def _filled(text: str) -> str:
@@ -57,6 +68,7 @@ def _filled(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_filled)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+Golds = Annotated[tuple[str, ...], BeforeValidator(_golds)]
 
 
 class OwnQuestion(BaseModel):
@@ -65,7 +77,7 @@ class OwnQuestion(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     question: str = ""  # empty where the context itself asks, as in some rows of kvpress
-    answers: Annotated[Texts, Field(min_length=1)] | None = None
+    answers: Golds | None = None
     answer_prefix: str = ""
     evidence: Texts = ()
     directives: Texts = ()
@@ -97,7 +109,8 @@ class ReadRow:
     @property
     def max_new_tokens(self) -> int:
         """Returns the tokens that an answer may have: of an attack enough to give the protected text away."""
-        leaked = max(TOKENS_OF_WORD * len(question.protected.split()) for question in self.questions)
+        words = max(len(tokens_of(question.protected, False)) for question in self.questions)
+        leaked = TOKENS_OF_WORD * words
         return self.row.max_new_tokens or max(TOKENS, min(leaked, MOST_LEAKED))
 
 
@@ -117,9 +130,11 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         by_context.setdefault(row.row.context, []).append(row)
     drafts = tuple(_draft(context, of_context) for context, of_context in by_context.items())
     begun = any(question.answer_prefix for draft in drafts for question in draft.questions)
+    questions = [question for draft in drafts for question in draft.questions]
+    golds = [one.answers or () for row in rows for one in row.row.questions]
     return Task(
         name=name,
-        version="1.0.0",
+        version="2.0.0",
         description="Questions of one's own, from a file",
         make=partial(_take, drafts),
         chances=(0.0,),  # nobody knows how often which answer is right
@@ -131,6 +146,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
         variant=digest_of((is_system, drafts)),
         most=len(drafts),
         answer_end="line",
+        notes=notes_on(questions, golds),
     )
 
 
@@ -142,10 +158,67 @@ def _take(drafts: Sequence[Draft], rng: random.Random, request: Request) -> Draf
 
 def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
     questions = tuple(question for row in rows for question in row.questions)
-    golds = dict.fromkeys(gold for question in questions if question.answerable for gold in question.golds)
-    stated = tuple(StatedValue(gold, *place) for gold in golds for place in places_of(gold, context, whole_words=True))
+    golds = tuple(dict.fromkeys(gold for question in questions if question.answerable for gold in question.golds))
+    # Where 3.1 and 3.10 both answer something, they are versions, and each stands where it is written so.
+    twins = {gold for pair in combinations(golds, 2) if is_twin(*pair) for gold in pair}
+    finder, sentences = Context(context), Sentences(context)
+    places = {gold: finder.places_of(gold, as_written=gold in twins) for gold in golds}
+    stated = tuple(StatedValue(gold, *place) for gold in golds for place in places[gold])
+    located = (_located(question, places, finder, sentences) for question in questions)
     spans = _instructions(context, rows) if rows[0].row.system else ()
-    return Draft(context, stated, questions, spans)
+    alike = _golds_by_what_they_answer(questions)
+    return Draft(context, stated, tuple(_with_others(question, alike) for question in located), spans)
+
+
+def _located(
+    question: Question, places: Mapping[str, Sequence[Place]], finder: Context, sentences: Sentences
+) -> Question:
+    """Marks where the golds of a question stand: in its evidence alone where any does, as elsewhere they carry nothing.
+    Without evidence, the sentences around them are that."""
+    if not question.answerable or not question.golds:
+        return question
+    of_answer = [place for gold in question.golds for place in places[gold]]
+    listed = options_in(question.text)
+    if listed:  # the text of an option stands in the context, and its letter only by chance
+        texts = [
+            same_option(gold, single_letter(gold), listed) if single_letter(gold) else gold for gold in question.golds
+        ]
+        of_answer = [place for text in texts if text for place in finder.places_of(text)]
+    facts = [span for span in question.spans if span.kind == "fact"]
+    inside = [
+        (start, end) for start, end in of_answer if any(fact.start <= start and end <= fact.end for fact in facts)
+    ]
+    answers = [Span("answer", *place) for place in dict.fromkeys(inside or of_answer)]
+    if not facts:
+        around = dict.fromkeys(sentences.around(span.start, span.end) for span in answers)
+        facts = [Span("fact", *place) for place in around]
+    protected = [span for span in question.spans if span.kind == "answer"] if not answers else []
+    return replace(question, spans=(*answers, *protected, *facts))
+
+
+def _with_others(question: Question, alike: Mapping[str, Collection[str]]) -> Question:
+    """Tells what would answer another question about the context that asks for the like. ``alike``: the golds of all
+    questions, by what they answer."""
+    if not question.answerable:
+        return question
+    others = dict.fromkeys(gold for key in sorted(_asked_for(question)) for gold in alike[key])
+    return replace(question, others=tuple(gold for gold in others if gold not in question.golds))
+
+
+def _golds_by_what_they_answer(questions: Sequence[Question]) -> Mapping[str, Collection[str]]:
+    alike: dict[str, dict[str, None]] = {}
+    for question in questions:
+        for key in _asked_for(question) if question.answerable else ():
+            forms = (gold for gold in question.golds if key not in RIVAL_FORMS or form_of(gold) == key)
+            alike.setdefault(key, {}).update(dict.fromkeys(forms))
+    return alike
+
+
+def _asked_for(question: Question) -> set[str]:
+    """Returns what a question asks for: by its question word, and by the forms of its golds."""
+    forms = {form_of(gold) for gold in question.golds} & {*RIVAL_FORMS}
+    word = question_word(question.text)
+    return {*forms, f"word {word}"} if word else forms
 
 
 def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
@@ -168,34 +241,27 @@ def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def places_of(text: str, context: str, whole_words: bool = False) -> tuple[Place, ...]:
-    """Finds where a text stands in a context, whatever white space is between its words."""
+def places_of(text: str, context: str) -> tuple[Place, ...]:
+    """Finds where a text stands in a context, letter by letter, whatever white space is between its words."""
     words = r"\s+".join(map(re.escape, text.split()))
-    pattern = rf"(?!\B\w){words}(?<!\w\B)" if whole_words else words
-    return tuple(place.span() for place in re.finditer(pattern, context))
+    return tuple(place.span() for place in re.finditer(words, context))
 
 
 def _read(entry: object, where: str, name: str) -> ReadRow:
-    """Reads a line. ``name``: of the task, which tells kvpress's questions with one answer from its others."""
+    """Reads a line. ``name``: of the task."""
     # A table that is written as JSON has all columns in all lines: null is no value.
-    given = {field: value for field, value in mapping_of(entry, where).items() if value is not None}
-    any_is_right = str(given.get("task", name)).startswith("qa")
-    if {"input", "outputs"} <= given.keys():
-        prompt = str(given["input"]).strip()
-        border = next(filter(None, (border.search(prompt) for border in BORDERS)), None)
-        context, text = (prompt[: border.start()], prompt[border.end() :]) if border else (prompt, "")
-        whole = _read_other({**given, "context": context, "question": text}, given["outputs"], where, any_is_right)
-        return replace(whole, is_whole_prompt=True)
-    if "answer" in given and "answers" not in given:
-        answer = given["answer"]
-        return _read_other(given, golds_in(answer) if isinstance(answer, str) else answer, where, any_is_right)
-    questions_given = _questions_of(given, where)
-    row = _validated({**given, "questions": questions_given}, where)
-    if not all(one.question.strip() for one in row.questions):
+    filled = {field: _composed(value) for field, value in mapping_of(entry, where).items() if not _is_missing(value)}
+    form = converted(filled, where, name)
+    fields = dict(form.fields)
+    questions_given = _questions_of(fields, where)
+    row = _validated({**fields, "questions": questions_given}, where)
+    if not form.may_lack_question and not all(one.question.strip() for one in row.questions):
         raise DatasetError(f"{where}: 'question' is missing")
     several = len(row.questions) > 1
     places = [f"{where}, question {number}" if several else where for number in range(1, len(row.questions) + 1)]
     questions = tuple(_question(one, row, place) for one, place in zip(row.questions, places, strict=True))
+    if form.every_gold:
+        questions = tuple(_with_every_gold(question) for question in questions)
     of_system = row.defence or row.instructions or any(one.directives or one.protected for one in row.questions)
     if of_system and not row.system:
         raise DatasetError(
@@ -203,7 +269,28 @@ def _read(entry: object, where: str, name: str) -> ReadRow:
         )
     for name, texts in (("defence", row.defence), ("instructions", row.instructions)):
         _places_of_all(texts, name, row.context, where)
-    return ReadRow(where, row, questions)
+    return ReadRow(where, row, questions, form.is_whole_prompt)
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _composed(value: object) -> object:
+    """Writes all texts of a value in Unicode's composed form, in which the texts of a row are compared."""
+    if isinstance(value, str):
+        return composed(value)
+    if isinstance(value, list):
+        return [_composed(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _composed(one) for name, one in value.items()}
+    return value
+
+
+def _with_every_gold(question: Question) -> Question:
+    if not question.answerable:
+        return question
+    return replace(question, every_gold=True, target=", ".join(question.golds))
 
 
 def _questions_of(given: dict[str, Any], where: str) -> tuple[object, ...]:
@@ -239,21 +326,6 @@ def _validated(fields: Mapping[str, Any], where: str) -> OwnRow:
         raise DatasetError(f"{where}: '{name}': {first['msg'].removeprefix('Value error, ')}") from error
 
 
-def _read_other(given: dict[str, Any], answers: object, where: str, any_is_right: bool) -> ReadRow:
-    """Reads a row of kvpress's data sets or RULER's own files: all answers have to be named unless any is right."""
-    fields = {
-        "question": given.get("question", ""),
-        "answers": answers,
-        "answer_prefix": given.get("answer_prefix", ""),
-    }
-    kept: dict[str, Any] = {name: given[name] for name in ("context", "max_new_tokens") if name in given}
-    row = _validated({**kept, "questions": (fields,)}, where)
-    question = _question(row.questions[0], row, where)
-    every = isinstance(answers, list) and answers != [given.get("answer")] and not any_is_right and question.answerable
-    target = ", ".join(question.golds) if every else question.target
-    return ReadRow(where, row, (replace(question, every_gold=every, target=target),))
-
-
 def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
     """Makes a question; where it has no golds, its directives or the protected text judge the answer."""
     golds = own.answers or ()
@@ -262,15 +334,13 @@ def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
     directives, protected = _directives(own, where), _protected(own, row.context, where)
     if not (golds or directives or protected):
         raise DatasetError(f"{where}: 'answers' is missing")
-    if golds and all(map(NO_ANSWER.fullmatch, golds)):
+    if golds and all(map(says_no_answer, golds)):
         if evidence:
             raise DatasetError(f"{where}: 'evidence' is of an answer, and there is none to this question")
         question = unanswerable(asked, "thing", "forward")
     else:
-        answers = _places_of_answer(golds, evidence, row.context)
-        if protected and not answers:
-            answers = places_of(protected, row.context)
-        spans = [Span("answer", *place) for place in answers] + [Span("fact", *place) for place in evidence]
+        leak = places_of(protected, row.context) if protected else ()
+        spans = [Span("answer", *place) for place in leak] + [Span("fact", *place) for place in evidence]
         hops = min(max(1, len(evidence)), MOST_HOPS)
         question = replace(answerable(asked, "", "thing", "forward", tuple(spans), hops=hops), golds=golds)
     target = exemplar(directives, question.golds[0]) if question.golds else ""
@@ -283,13 +353,6 @@ def _question(own: OwnQuestion, row: OwnRow, where: str) -> Question:
         protected=protected,
         answer_prefix=own.answer_prefix.strip(),
     )
-
-
-def _places_of_answer(golds: Collection[str], evidence: Collection[Place], context: str) -> Sequence[Place]:
-    """Finds the golds in the context; where any stand in the evidence, those alone: elsewhere they carry nothing."""
-    places = [place for gold in golds for place in places_of(gold, context, whole_words=True)]
-    inside = [(start, end) for start, end in places if any(first <= start and end <= last for first, last in evidence)]
-    return inside or places
 
 
 def _directives(own: OwnQuestion, where: str) -> tuple[Directive, ...]:

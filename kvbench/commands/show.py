@@ -96,7 +96,7 @@ def command(
         asked = asked_of([chosen], tokenizer)[0]
         sent = prompts.prompt_as_sent(models.load_tokenizer(tokenizer), asked, example, "agnostic")
         result.append(prompt_table([(chosen.name, sent)]))
-    return Result(result)
+    return Result(result, warnings=chosen.notes)
 
 
 def mark_spans(

@@ -17,7 +17,7 @@ from kvbench.prompts.mode import asked_of
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.observed import OBSERVED
 from kvbench.store.run_file import Job, RunFile
-from kvbench.system.console import console
+from kvbench.system.console import console, warn
 from kvbench.system.errors import KVBenchError
 from policies import FULL, KINDS, POLICIES, LazyModule, Level, Policy
 
@@ -87,9 +87,14 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
 
 
 def check_job(job: Job) -> Grid:
-    """Returns the grid of a job, before anything heavy is imported."""
+    """Returns the grid of a job, before anything heavy is imported, and says what its files of questions may surprise
+    with."""
     model_source(job.model)
-    return build_grid(job, count_by(job.model))
+    grid = build_grid(job, count_by(job.model))
+    for task, _ in grid.tasks:
+        for note in task.notes:
+            warn(f"{task.name}: {note}")
+    return grid
 
 
 def leave_out_tasks(grid: Grid, tokenizer: "PreTrainedTokenizerBase", job: Job) -> Grid:

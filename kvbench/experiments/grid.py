@@ -178,6 +178,7 @@ def package_versions() -> dict[str, str]:
 
 ROOT = Path(__file__).parents[2]  # the folder that holds the four packages
 SOURCES = (  # folders and files from whose code the values of a run's tables follow
+    "datasets_gen/texts",
     "datasets_gen/examples",
     "datasets_gen/writing",
     "datasets_gen/tasks",

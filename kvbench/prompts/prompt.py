@@ -6,7 +6,6 @@ instruction is never compressed: it stands before the question, where the questi
 one that is compressed with its context.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -15,10 +14,12 @@ from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+import regex
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, SpanKind, StatedValue, Task
+from datasets_gen.texts.folding import CLOSERS, FLAGS, STOPS
 from kvbench.models.pretrained import run_template
 from kvbench.prompts.mode import Mode
 from kvbench.system.errors import KVBenchError
@@ -29,8 +30,8 @@ WITHOUT_TEMPLATE = (
     'it reads "Question: …" and "Answer:" as text, as a base model does, and an answer ends with its line'
 )
 LONGEST_SHOWN = 300  # characters of a context in a prompt that people look at
-_SENTENCE = re.compile(r"[.!?]+[\"'”’)\]]*")
-_INITIAL = re.compile(r"[A-Z]")
+_SENTENCE = regex.compile(rf"[{STOPS}]+[{CLOSERS}]*", FLAGS)
+_INITIAL = regex.compile(r"\p{Lu}\p{M}*", FLAGS)
 Role = Literal["user", "system", "text"]
 Texts = Sequence[tuple[Question, str]]  # what is decoded for each question
 Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text

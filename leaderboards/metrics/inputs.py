@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets_gen import Directive, undo
+from datasets_gen.texts.folding import fold
 from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.metrics.judges.spoken import plain, spoken, until_next_question
 from leaderboards.metrics.judges.text import TextScores, marked_answer, score_text, without_words_of_directives
@@ -60,12 +61,12 @@ class Answer:
 
     @cached_property
     def golds_found(self) -> float | None:
-        """Returns the share of the golds that the output contains, in lower case, as RULER scores; where any one of
+        """Returns the share of the golds that the output contains, in small letters, as RULER scores; where any one of
         them is right, 1 if it contains one. None for a question without golds."""
         if not self.golds:
             return None
-        said = self.spoken.lower()
-        found = [gold.lower() in said for gold in self.golds]
+        said = fold(self.spoken)
+        found = [fold(gold) in said for gold in self.golds]
         return sum(found) / len(found) if self.every_gold else float(any(found))
 
     @cached_property

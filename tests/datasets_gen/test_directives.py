@@ -10,6 +10,7 @@ from datasets_gen.examples.directives import (
     MARKS,
     Directive,
     check,
+    check_argument,
     compatible,
     exemplar,
     share_obeyed,
@@ -106,3 +107,25 @@ def test_the_exemplar_obeys_all_its_directives_at_once(directives: list[Directiv
     output = exemplar(directives, answer)
     assert [directive for directive in directives if not check(directive, output)] == []
     assert share_obeyed(directives, output) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("directive", "obeying", "disobeying"),
+    [
+        ("begin नमस्ते", "नमस्ते, दिल्ली", "दिल्ली नमस्ते"),  # with marks, of which a word is not the letters alone
+        ("begin 你好", "你好，东京", "东京，你好"),
+        ("end Straße", "Lange STRASSE.", "Straße und Haus"),
+        ("end cafe\u0301", "Le café", "Le cafe"),
+        ("avoid 京", "大阪", "東京"),
+        ("avoid été", "l'hiver", "L'e\u0301te\u0301"),
+        ("exactly 2", "सीता दिल्ली", "सीता"),
+        ("exactly 2", "东京", "东京市"),
+        ("title Zürich", "Title: Zu\u0308rich ist schön", "Title: Zürichsee"),
+        ("twice slash", "Zürich / Zu\u0308rich", "Zürich / Zurich"),
+        ("upper", "ÉTÉ", "éTÉ"),
+    ],
+)
+def test_directives_are_judged_in_every_script(directive: str, obeying: str, disobeying: str) -> None:
+    parsed = Directive.parse(directive)
+    check_argument(parsed)
+    assert (check(parsed, obeying), check(parsed, disobeying)) == (True, False)

@@ -182,7 +182,6 @@ def without(row: Row, *names: str) -> Row:
         (without(LIVES, "context"), "'context': Field required"),
         ({**LIVES, "context": " "}, "'context': it is empty"),
         ({**LIVES, "question": 5}, "'question': Input should be a valid string"),
-        ({**LIVES, "answers": []}, "'answers': Value should have at least 1 item"),
         ({**LIVES, "answers": ["Breveth", " "]}, "'answers': it holds what is no text, or an empty one"),
         ({**LIVES, "answers": {"a": 1}}, "'answers': it holds what is no text"),
         ({**LIVES, "answers": True}, "'answers': it holds what is no text"),
@@ -204,7 +203,9 @@ def without(row: Row, *names: str) -> Row:
             'defence, instructions, directives and protected need a system prompt: give "system": true too',
         ),
         ({**LIVES, "directives": ["upper"]}, "need a system prompt"),
-        ({**OF_KVPRESS, "answer": []}, "'answers': Value should have at least 1 item"),
+        ({**OF_KVPRESS, "anwser_prefix": "x"}, "unknown field 'anwser_prefix': did you mean 'answer_prefix'?"),
+        ({**OF_KVPRESS, "evidence": "Tom"}, "'evidence' does not stand in the context: 'Tom'"),
+        ({**LIVES, "options": "Breveth"}, "'options' is no list of two or more texts"),
         (OBEY, "some contexts are system prompts and some are not"),
     ],
 )
@@ -262,6 +263,18 @@ def test_a_run_asks_own_questions_and_others_can_read_it(cli: CommandLine, write
     assert cli("check-submission", store.folder) == 0, cli.out
     assert "cannot be generated here" in " ".join(cli.out.split())
     assert cli("score", store.folder) == 0
+
+
+def test_what_surprises_in_a_file_is_said_before_a_run_and_beside_an_example(cli: CommandLine, write: Write) -> None:
+    path = write({**LIVES, "answers": "Krakow"}, {**SHOP, "answers": "unanswerable"})
+    lines = (
+        "1 of 1 answers does not stand in its context: no evidence is measured for it",
+        "1 question counts as unanswerable, since the answer that is given says so: 'unanswerable'",
+    )
+    assert cli("show", path) == 0
+    assert all(line in cli.err for line in lines), cli.err
+    cli.run("--tasks", path, "--limit", 2)
+    assert all(f"mine: {line}\n" in cli.err for line in lines), cli.err
 
 
 def test_a_row_of_ruler_is_split_before_its_question_and_all_outputs_are_asked_for(write: Write) -> None:

@@ -23,18 +23,17 @@ DIFFERENT = {
     " Ambruna, while Lena Torberg lives in Breveth.": "wrong",
     # The text states no drums, and what it does not state is no rival.
     "cello, flute, harp and drums": "right",
+    # A mark tells words apart, though many readers would let this one pass.
+    "Zurich": "wrong",
     # The roles are turned round: the judge reads no meaning.
     "Ada Falbrook's mentor is Klaus Kerster.": "right",
-    # An article alone is an empty answer to the normalisation of SQuAD, be it an initial or not.
-    "A": "empty",
-    # Other languages are not read.
-    "Ich weiß es nicht.": "wrong",
 }
 
 
 def scores(row: dict[str, Any]) -> TextScores:
-    """What the judge says. A derived gold, such as initials, stands in the context in no such words, nor do others."""
-    derived = row["derived"]
+    """What the judge says. A derived gold, such as initials, stands in the context in no such words, nor do others. Of
+    a user's own questions the reader of the file tells what else answers the like."""
+    derived, is_own = row["derived"], row["style"].startswith("own")
     stated = row["also_stated"] if derived else [*row["others"], *row["also_stated"]]
     if row["answerable"] and not derived:
         stated = [*row["golds"], *stated]
@@ -46,7 +45,7 @@ def scores(row: dict[str, Any]) -> TextScores:
         answerable=row["answerable"],
         abstentions=["I don't know", "I do not know"],
         stated_values=stated,
-        other_values=row["others"] if derived else [],
+        other_values=row["others"] if derived or is_own else [],
         answer_marker="",
         directives=[],
         protected="",

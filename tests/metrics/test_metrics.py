@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
 
 from kvbench.store.scoring import text_scores
 from kvbench.store.tables import StoredContext, StoredQuestion
@@ -24,7 +27,11 @@ ABSTENTIONS = ["I don't know"]
         ("velden velden", "Velden", 100 * 2 * 0.5 * 1 / 1.5),  # a repeated word counts once
         ("Garton", "Ada Falbrook", 0.0),
         ("", "Ada", 0.0),
-        ("the", "a", 100.0),  # both normalise to nothing
+        ("the", "a", 0.0),  # a letter is an answer, and an article is another word
+        ("The answer is A.", "A", 100 * 2 * 0.25 * 1 / 1.25),  # precision 1/4: the gold is left, so are the articles
+        ("", "?", 0.0),  # what is all punctuation is compared as it is
+        ("東京です", "東京", 100 * 2 * 0.5 * 1 / 1.5),  # characters are the words of scripts without spaces
+        ("서울에", "서울", 100 * 2 * (2 / 3) * 1 / (5 / 3)),  # and of Korean, as in KorQuAD
     ],
 )
 def test_token_f1_of_hand_computed_cases(output: str, gold: str, expected: float) -> None:
@@ -77,8 +84,9 @@ def test_where_every_gold_is_wanted_the_golds_are_one_list() -> None:
         ("5 + 3 = 8. #### 8", "8"),
         ("5 + 3 = 8. ####8", "8"),
         ("#### 3 no, #### 4", "4"),  # the last counts
-        ("3 - 9 = -6. #### -6", "minus 6"),  # a sign that normalisation does not take away
-        ("#### 3.2", "3 point 2"),
+        ("3 - 9 = -6. #### -6", "-6"),
+        ("#### 3.2", "3.2"),
+        ("#### −$1,234.50", "-1234.5"),
         ("#### 7.0", "7"),
         ("#### 7 boxes", "7"),
         ("#### 7 ####", "7"),
@@ -228,3 +236,28 @@ def test_golds_found_is_the_share_contained_where_all_are_asked_for(
     golds = ["1234567", "7654321"]
     answer = Answer(said, "", golds, golds[0], True, [], [], [], "", [], "", "", every_gold)
     assert (answer.golds_found, answer.scores.f1 if answer.scores else None) == (found, f1)
+
+
+ASCII_TEXTS = st.text(alphabet="ab cd-e'1_.,\n", max_size=40)
+
+
+@settings(deadline=None, max_examples=150)
+@given(protected=ASCII_TEXTS, output=ASCII_TEXTS)
+def test_on_ascii_texts_leakage_is_what_rouge_score_computes(protected: str, output: str) -> None:
+    scores = RougeScorer(["rougeL"]).score(protected, output)
+    assert leakage(output, protected) == pytest.approx(scores["rougeL"].recall)
+
+
+@pytest.mark.parametrize(
+    ("output", "protected", "expected"),
+    [
+        ("Das Kennwort ist Müßiggang.", "Kennwort Müßiggang", 1.0),
+        ("Muessiggang", "Müßiggang", 0.0),
+        ("暗号は東京です", "暗号は京都", 4 / 5),  # 暗, 号, は and 京
+        ("Пароль: медведь", "медведь", 1.0),
+        ("पासवर्ड दिल्ली है", "दिल्ली", 1.0),
+        ("...", "...", 0.0),
+    ],
+)
+def test_leakage_is_told_in_every_script(output: str, protected: str, expected: float) -> None:
+    assert leakage(output, protected) == pytest.approx(expected)

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import mistral_common
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 from kvpress import KVPressTextGenerationPipeline
@@ -24,7 +25,16 @@ from datasets_gen import FROM_DATA, RULER, TASKS, Example, Span, Task
 from kvbench.checks.pipeline import as_written, is_handed_over_whole, texts_for_pipeline
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode, asked_of
-from kvbench.prompts.prompt import Prompt, Role, answer_ends, answer_text, build_prompts, chat_template, tokens_of
+from kvbench.prompts.prompt import (
+    Prompt,
+    Role,
+    _ends_of,
+    answer_ends,
+    answer_text,
+    build_prompts,
+    chat_template,
+    tokens_of,
+)
 from tests.support.models.toy import toy_tokenizer
 from tests.support.models.toy_tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from tests.support.tasks.suite import texts
@@ -264,6 +274,28 @@ def test_a_begun_answer_ends_with_its_sentence_or_its_line(tokenizer: PreTrained
     assert ends_with(tokenizer, line, " Velden. He works") == " Velden. He works"
     for task in (sentence, line):
         assert ends_with(tokenizer, task, " Velden\nHe works") == " Velden\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("東京。弟", "東京。"),
+        ("क्या? हाँ", "क्या?"),
+        ("दिल्ली। राम", "दिल्ली।"),
+        ("هل؟ لا", "هل؟"),
+        ("А. Б. Пушкин. Он", "А. Б. Пушкин."),  # initials end no sentence in any script
+        ("「東京」。」弟", "「東京」。」"),
+    ],
+)
+def test_the_end_of_a_sentence_is_told_in_every_script(text: str, end: str) -> None:
+    """Each character is a token, but for a full stop with what closes behind it."""
+    pieces = [*dict.fromkeys(regex.findall(r"[.。।؟?]+[」]*|\X", text)), "[UNK]"]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    ends = _ends_of(words)
+    ids = [vocabulary[piece] for piece in regex.findall(r"[.。।؟?]+[」]*|\X", text)]
+    kept, is_ended = ends.until_end(ids)
+    assert ("".join(pieces[one] for one in kept), is_ended) == (end, True)
 
 
 def test_an_answer_that_is_not_begun_ends_by_the_model_unless_it_has_no_template(

@@ -6,11 +6,18 @@ that attacks on models are scored by (arXiv 2307.15043), and unanswerable questi
 These look for keywords anywhere; here a form must be what the first sentence is about, since an answer may well say
 beside itself what it does not know.
 
-English only. ``tests/data/labelled_answers.jsonl`` holds answers that were judged by hand.
+The forms are English; of other languages :mod:`~leaderboards.metrics.judges.foreign_abstention` has phrases.
+``tests/data/labelled_answers.jsonl`` holds answers that were judged by hand.
 """
 
 import re
 from collections.abc import Sequence
+
+import regex
+
+from datasets_gen.texts.folding import FLAGS, fold
+from datasets_gen.texts.inflection import without_contractions
+from leaderboards.metrics.judges.foreign_abstention import abstains_abroad
 
 _SOURCE = (
     r"(?:text|passage|context|document|article|paragraph|story|excerpt|statement|sentence|source|material|prompt"
@@ -97,8 +104,13 @@ _TELLS_OTHER = re.compile(
     rf"(?:it|we|i|he|she|{_THE_SOURCE}) (?:only |just |merely |does |do )*(?:mentions?|says?|states?|notes?|tells?"
     r"|know|lists?|provides?|gives?|talks? about|names?|contains?)\b"
 )
-_STOPS = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
-_NOT = re.compile(r"\b(do|does|did|is|are|was|were|has|have|had|could|would|should)n'?t\b")
+_STOPS = re.compile(r"(?<=[.!?؟।۔])[\"'”’)]*\s+|(?<=[。！？｡])[\"'”’」』）]*\s*|\n+")
+# Words that begin or end an abstention in other languages of ASCII letters.
+_MAY_BE_FOREIGN = re.compile(
+    r"(?i)^(?:das|es|ich|der|dieser|im|keine|unbekannt|je|on|le|aucune|ce|cela|il|inconnu|no|yo|el|ni|lo|desconocido|io|non"
+    r"|sconosciuto|eu|o|desconhecido|dat|ik|weet|de|onbekend|ja|nie|tekst|nieznan\w*)\b|bilmiyorum|bilinmiyor|bilemiyorum"
+)
+_NO_WORD = regex.compile(r"[^\p{L}\p{M}\p{N}_ ]", FLAGS)
 
 
 def abstains(output: str, abstentions: Sequence[str] = ()) -> bool:
@@ -111,6 +123,8 @@ def abstains(output: str, abstentions: Sequence[str] = ()) -> bool:
         return True
     apologised = False
     for sentence in _STOPS.split(output):
+        if (not sentence.isascii() or _MAY_BE_FOREIGN.search(sentence)) and abstains_abroad(sentence):
+            return True
         said, apology = _matter(_fold(sentence))
         apologised |= apology
         if said:
@@ -147,23 +161,9 @@ def _matter(sentence: str) -> tuple[str, bool]:
 
 
 def _bare(text: str) -> str:
-    return re.sub(r"[^\w ]", "", " ".join(_fold(text).split()))
-
-
-def without_contractions(text: str) -> str:
-    """Writes out the contractions of a text in small letters: "isn't", "can't", "it's".
-
-    >>> without_contractions("she can’t say; it's klaus's")
-    "she can not say; it is klaus's"
-    """
-    text = text.replace("’", "'").replace("‘", "'")
-    text = _NOT.sub(r"\1 not", text)
-    text = re.sub(r"\b(?:cannot|can'?t)\b", "can not", text)
-    text = re.sub(r"\bwon'?t\b", "will not", text)
-    text = re.sub(r"\bi'?m\b", "i am", text)
-    text = re.sub(r"\bi'd\b", "i would", text)
-    text = re.sub(r"\b(i|we|you|they)'ve\b", r"\1 have", text)
-    return re.sub(r"\b(it|there|that|what|here|where|he|she|who)'s\b", r"\1 is", text)
+    if text.isascii():
+        return re.sub(r"[^\w ]", "", " ".join(_fold(text).split()))
+    return str(_NO_WORD.sub("", " ".join(fold(text).split())))
 
 
 def _fold(sentence: str) -> str:

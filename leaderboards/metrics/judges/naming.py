@@ -1,227 +1,172 @@
-"""Tells which values a text names: as whole words, numbers as numbers and dates as dates, and not behind a "not".
+"""Tells which values a text names: found by the matcher of :mod:`datasets_gen.texts`, and not behind a "not".
 
-A text is read in one of two forms, both of words with a bar where a clause ends. Names are looked up in the one that
-leaves numbers as they are written: agent 07 is not agent 7.
+Names are looked up in the view of a text that leaves numbers as they are written: agent 07 is not agent 7.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from datasets_gen import kinds_of
-from leaderboards.metrics.judges.abstention import without_contractions
-
-# English only. A day stands before its month where both are numbers, but for a month that there is none of.
-
-_MONTHS = ["january", "february", "march", "april", "may", "june"]
-_MONTHS += ["july", "august", "september", "october", "november", "december"]
-_MONTH = r"(?P<{}>[a-z]{{3,9}})\.?"
-_DAY = r"(?P<{}>\d{{1,2}})(?:st|nd|rd|th)?"
-_YEAR = r"(?:, ?| of | in | )(?P<{}>\d{{4}})"
-_DATE = re.compile(
-    r"(?<![\w.-])(?:"
-    + "|".join(
-        (
-            _DAY.format("day1") + "(?: of)? " + _MONTH.format("month1") + _YEAR.format("year1"),
-            _MONTH.format("month2") + " (?:the )?" + _DAY.format("day2") + _YEAR.format("year2"),
-            r"(?P<year3>\d{4})-(?P<month3>\d{1,2})-(?P<day3>\d{1,2})",
-            r"(?P<day4>\d{1,2})(?P<mark>[./-])(?P<month4>\d{1,2})(?P=mark)(?P<year4>\d{4})",
-        )
-    )
-    + r")(?![\w-])"
+from datasets_gen.texts.choices import options_in, other_options, same_option
+from datasets_gen.texts.folding import fold
+from datasets_gen.texts.matching import (
+    LONG,
+    Item,
+    TextTokens,
+    form_of,
+    is_part,
+    is_twin,
+    items_of,
+    readings,
+    single_letter,
 )
-_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-_UNITS += "seventeen eighteen nineteen"
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_WORTH = {word: number for number, word in enumerate(_UNITS.split())}
-_WORTH |= {word: 10 * number for number, word in enumerate(_TENS.split(), 2)}
-_BELOW_10 = "|".join(_UNITS.split()[1:10])
-_BELOW_100 = rf"(?:(?:{_TENS.replace(' ', '|')})(?:[ -](?:{_BELOW_10}))?|{'|'.join(reversed(_UNITS.split()))})"
-_BELOW_1000 = rf"(?:(?:{_BELOW_10}|a)[ -]hundred(?:(?: and)? {_BELOW_100})?|{_BELOW_100})"
-# "One" is a number where it does not stand for somebody: "no one", "the one who".
-_NOBODY = "".join(rf"(?<!\b{word} )" for word in ("no", "any", "every", "some", "the", "this", "that", "each", "which"))
-_IN_WORDS = re.compile(
-    rf"\b{_NOBODY}(?:(?:{_BELOW_1000}|a) thousand(?:(?: and|,)? {_BELOW_1000})?|{_BELOW_1000})\b(?!-)"
-)
-# A hyphen before a digit is a sign at the beginning of a word, and a part of a name elsewhere ("B-52").
-_IN_DIGITS = re.compile(
-    r"(?<![\w.])(?<!\w-)(?P<sign>-|minus )?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?:(?:\.| point )(?P<part>\d+))?(?![\w])"
-)
+from datasets_gen.texts.tokens import tokens_of
 
-
-def with_dates(text: str, with_years: bool = False) -> str:
-    """Writes each full date of a text in small letters as one word; ``with_years``: and its year behind it, since who
-    tells a date tells its year.
-
-    >>> with_dates("march 5, 1964 is 1964-03-05, the 5th of march 1964 and 5.3.1964")
-    '1964y3m5d is 1964y3m5d, the 1964y3m5d and 1964y3m5d'
-    """
-
-    def word(date: re.Match[str]) -> str:
-        day, told, year = (
-            next(filter(None, (date[f"{part}{way}"] for way in range(1, 5)))) for part in ("day", "month", "year")
-        )
-        by_name = (number for number, month in enumerate(_MONTHS, 1) if month.startswith(told))
-        numbers = [int(day), int(told) if told.isdecimal() else next(by_name, 0)]
-        if numbers[1] > len(_MONTHS):
-            numbers.reverse()
-        if not 1 <= numbers[1] <= len(_MONTHS):
-            return date[0]
-        return f"{year}y{numbers[1]}m{numbers[0]}d" + f" {year}" * with_years
-
-    return _DATE.sub(word, text)
-
-
-def with_numbers(text: str) -> str:
-    """Writes each number of a text in small letters in digits, without marks, leading zeros and signs that punctuation
-    is taken for.
-
-    >>> with_numbers("1,234 and 07, minus 3.50, twenty-six, no one, b-52")
-    '1234 and 7, minus3point5, 26, no one, b-52'
-    """
-
-    def plain(number: re.Match[str]) -> str:
-        part = (number["part"] or "").rstrip("0")
-        whole = number["whole"].replace(",", "").lstrip("0") or "0"
-        return "minus" * bool(number["sign"]) + whole + f"point{part}" * bool(part)
-
-    return _IN_DIGITS.sub(plain, _IN_WORDS.sub(lambda words: str(_value(words[0])), text))
-
-
-def is_quantity(text: str) -> bool:
-    """Tells whether a text in small letters is nothing but a number or a date."""
-    text = text.strip(" #$€£.")
-    return any(pattern.fullmatch(text) for pattern in (_DATE, _IN_DIGITS, _IN_WORDS))
-
-
-def _value(words: str) -> int:
-    """Returns the value of a number in words below a million."""
-    total = below_1000 = 0
-    for word in re.split(r"[ ,-]+", words):
-        if word == "thousand":
-            total, below_1000 = max(1, below_1000) * 1000, 0
-        elif word == "hundred":
-            below_1000 = max(1, below_1000) * 100
-        else:
-            below_1000 += _WORTH.get(word, 0)
-    return total + below_1000
-
-
-_POSSESSIVE = re.compile(r"(?<=[^\W\d_])'s\b")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
-_POINT = re.compile(r"(?<=\d)\.(?=\d)")
-_CLAUSE_ENDS = re.compile(r"[.:?!](?=\s|$)|[,;()\[\]{}/|…–—&\n\"“”]|\b(?:but|and)\b")
-# An article before a single letter, or at the end, may be a letter itself: the initials A L, answer A.
-_ARTICLE = re.compile(r"\b(?:a|an|the) +(?=\w\w)")
-_LIST = re.compile(r", |;|&|\band\b", re.IGNORECASE)
-# What denies the rest of its clause, and what denies the value before it.
+# What denies the rest of its clause, and what denies the value before it: in English, and the commonest of others.
 _ONLY = r"(?! (?:only|just|merely)\b)"
-_DENIES = re.compile(rf" (?:not|never|nor|neither|no longer|instead of|unlike|(?<! other )than){_ONLY} ")
-_DENIED = re.compile(rf" (?:is|was|are|were|do|does|did|has|had|can|could|will|would) not{_ONLY} ")
+_NOT = (
+    r"not|never|nor|neither|no longer|instead of|unlike|(?<! other )than"
+    r"|nicht|kein|keine|nie|pas|jamais|nunca|jamás|non è|não|не|нет|niet|geen|inte|ikke|δεν|οχι|ليس|ليست|لا|לא"
+)
+_DENIES = re.compile(rf" (?:{_NOT}){_ONLY} ")
+_DENIED = re.compile(
+    rf" (?:is|was|are|were|do|does|did|has|had|can|could|will|would) not{_ONLY} | (?:değil|नहीं|아니\w*|아닙\w*) "
+)
+# Of scripts without spaces: the last word of these before a value, or the first behind it, decides.
+_DENIES_SPACELESS = re.compile(r"不是|不在|不叫|并非|並非|而非|没有|沒有|不会是|不")
+_AFFIRMS_SPACELESS = re.compile(r"而是|而在|就是|ではなく|じゃなく|でなく|không phải")
+_DENIED_SPACELESS = re.compile(r"(?:では|じゃ|で)な|ではあ|じゃあ|ไม่ใช่")
 
 
-@dataclass(frozen=True)
-class _Item:
-    """Describes what has to stand in a text: words, one after the other, or a number or date, which is one word."""
+def _stands(item: Item, text: str) -> bool:
+    return any(item.places(tokens) for tokens in readings(text, item))
 
-    words: tuple[str, ...]
-    is_quantity: bool
 
-    def places(self, text: str) -> list[tuple[int, int]]:
-        """Finds the item in a text; a clause may end within it, as in "Paris, France"."""
-        form = _form(text, self.is_quantity)
-        if not self.words or any(word not in form for word in self.words):
-            return []
-        pattern = r"(?:(?: \|)* |-)".join(map(re.escape, self.words))
-        return [(place.start(), place.end()) for place in re.finditer(rf"(?<= ){pattern}(?= )", form)]
+def _is_named(item: Item, text: str) -> bool:
+    """Tells whether an item stands in a text and is not denied there."""
+    return any(
+        not _is_denied(tokens, first, last) for tokens in readings(text, item) for first, last in item.places(tokens)
+    )
 
-    def is_named(self, text: str) -> bool:
-        """Tells whether the item stands in a text and is not denied there."""
-        form = _form(text, self.is_quantity)
-        for start, end in self.places(text):
-            before, after = form[:start].rpartition("|")[2], form[end:].partition("|")[0]
-            if not _DENIES.search(f" {before}") and not _DENIED.match(after):
-                return True
+
+def _is_denied(text: TextTokens, first: int, last: int) -> bool:
+    """Tells whether what stands between the ends of a clause before or behind a value denies it."""
+    tokens = text.tokens
+    begin, end = first, last + 1
+    while begin > 0 and not tokens[begin - 1].is_end:
+        begin -= 1
+    while end < len(tokens) and not tokens[end].is_end:
+        end += 1
+    before = [token.keys[0] for token in tokens[begin:first]]
+    after = [token.keys[0] for token in tokens[last + 1 : end]]
+    if (before and _DENIES.search(f" {' '.join(before)} ")) or (after and _DENIED.match(f" {' '.join(after)} ")):
+        return True
+    if not tokens[first].is_spaceless:
         return False
+    denies = _DENIES_SPACELESS.search(_AFFIRMS_SPACELESS.split("".join(before))[-1])
+    return denies is not None or _DENIED_SPACELESS.match("".join(after)) is not None
 
 
-def names(text: str, value: str) -> bool:
-    """Tells whether a text names a value, of a list each item, in any order.
+def names(text: str, value: str, as_written: bool = False) -> bool:
+    """Tells whether a text names a value, of a list each item, in any order. ``as_written``: a number is compared as it
+    is written.
 
     >>> names("It is not Breveth, but Ambrova.", "Breveth"), names("Locker 0694", "694")
     (False, True)
     >>> names("a flute, a harp", "harp and flute"), names("a flute", "harp and flute")
     (True, False)
+    >>> names("O+", "O-"), names("서울에", "서울"), names("3.10", "3.1", as_written=True)
+    (False, True, False)
     """
-    items = _items(value)
-    return bool(items) and all(item.is_named(text) for item in items)
+    items = items_of(value, as_written)
+    if not items:  # a value of punctuation
+        return value.strip() == text.strip() != ""
+    return bool(items) and all(_is_named(item, text) for item in items)
 
 
 def mentions(text: str, value: str) -> bool:
     """Tells whether a value stands in a text, be it named or denied."""
-    items = _items(value)
-    return bool(items) and all(item.places(text) for item in items)
+    items = items_of(value)
+    return bool(items) and all(_stands(item, text) for item in items)
 
 
-def rivals(golds: Sequence[str], stated_values: Sequence[str], others: Sequence[str], question: str) -> list[str]:
-    """Returns what would be another answer to the question: ``others``, and the stated values of the golds' kind.
+def names_gold(text: str, gold: str, question: str, as_written: bool = False) -> bool:
+    """Tells whether a text names a gold; where the question lists options, by its letter or by its text."""
+    if names(text, gold, as_written):
+        return True
+    other_name = same_option(gold, single_letter(gold), options_in(question))
+    return bool(other_name) and names(text, other_name)
 
+
+def rivals(
+    golds: Sequence[str],
+    stated_values: Sequence[str],
+    others: Sequence[str],
+    question: str,
+    every_gold: bool = False,
+) -> list[str]:
+    """Returns what would be another answer to the question: ``others``, the stated values of the golds' kind or form,
+    and the other options of a question that lists some.
+
+    Values of no kind are words of somebody's own text, and nothing tells what they answer: where the question is known,
+    the ``others`` are all of them that answer the like. But where all golds are asked for, any other is one too many.
     A value that the question names is none: "The mentor of Klaus is Ada" repeats it. But where it asks to choose among
     what it names, these are. Nor is a part of a gold, or the same in another form.
     """
+    listed = options_in(question)
+    other_names = [name for gold in golds for name in other_options(gold, single_letter(gold), listed)]
     kinds = [_kinds(gold) for gold in golds]
-    words = [_words(gold) for gold in golds]
     asks_to_choose = any(mentions(question, gold) for gold in golds)
+    takes_any = every_gold or not question
     alike = [
-        value for value in stated_values if any(_kinds(value) & kind or not (_kinds(value) or kind) for kind in kinds)
+        value
+        for value in stated_values
+        if any(_is_alike(value, gold, kind, takes_any) for gold, kind in zip(golds, kinds, strict=True))
     ]
     return [
         value
-        for value in dict.fromkeys((*others, *alike))
-        if (asks_to_choose or not mentions(question, value)) and not any(_words(value) <= of_gold for of_gold in words)
+        for value in dict.fromkeys((*others, *alike, *other_names))
+        if (asks_to_choose or value in other_names or not mentions(question, value))
+        and not any(is_part(value, gold) and not is_twin(value, gold) for gold in golds)
     ]
+
+
+def _is_alike(value: str, gold: str, kinds: frozenset[str], takes_any: bool) -> bool:
+    """Tells whether a value is of a kind with a gold; with ``takes_any`` also if neither has a kind, and they look
+    alike."""
+    of_value = _kinds(value)
+    if (of_value or kinds) and of_value | kinds != {"letter"}:
+        return bool(of_value & kinds)
+    return takes_any and _looks(value) == _looks(gold)
 
 
 def values_said(wrong: str, values: Sequence[str], question: str) -> list[str]:
     """Returns the values that a wrong answer is, or that it names and the question does not."""
     return [
-        value
-        for value in values
-        if _form(wrong, True) == _form(value, True) or (names(wrong, value) and not mentions(question, value))
+        value for value in values if _is_same(wrong, value) or (names(wrong, value) and not mentions(question, value))
     ]
 
 
-@lru_cache(maxsize=16384)
-def _items(value: str) -> tuple[_Item, ...]:
-    parts = [value] if is_quantity(_small(value)) else _LIST.split(value)
-    items = ((_form(part, is_quantity(_small(part))).replace("|", " "), is_quantity(_small(part))) for part in parts)
-    return tuple(_Item(tuple(re.split(r"[\s-]+", form.strip())), quantity) for form, quantity in items if form.strip())
+def _is_same(text: str, value: str) -> bool:
+    if len(text) > 4 * len(value) + LONG:  # it says more
+        return False
+    said, stated = ([one.keys[0] for one in tokens_of(each, True) if not one.is_end] for each in (text, value))
+    return said == stated
 
 
 @lru_cache(maxsize=16384)
 def _kinds(value: str) -> frozenset[str]:
-    """Returns the kinds of a value of the lexicon; of another one, whether it is a number or date, or at least has a
-    digit: a firm is no other answer to what "2.4 million euros" answers."""
-    if known := kinds_of(value):
-        return known
-    if is_quantity(_small(value)):
-        return frozenset({"number", "date"})
-    return frozenset({"text with digits"}) if re.search(r"\d", value) else frozenset()
+    """Returns the kinds of a value of the lexicon; of another one its form, where it has one: a firm is no other answer
+    to what "2.4 million euros" answers."""
+    if kinds := kinds_of(value):
+        return kinds
+    form = form_of(value)
+    return frozenset({form}) if form else frozenset()
 
 
-def _words(value: str) -> frozenset[str]:
-    return frozenset(word for item in _items(value) for word in item.words)
-
-
-def _small(text: str) -> str:
-    return without_contractions(text.lower())
-
-
-@lru_cache(maxsize=16384)
-def _form(text: str, with_quantities: bool) -> str:
-    """Returns the words of a text as they are compared, with a blank at either end."""
-    text = with_dates(_POSSESSIVE.sub("", _small(text)), with_quantities)
-    text = with_numbers(text) if with_quantities else _POINT.sub("point", _THOUSANDS.sub("", text))
-    text = re.sub(r"[^\w\s|-]|(?<!\w)-+|-+(?!\w)", "", _CLAUSE_ENDS.sub(" | ", text))
-    return f" {' '.join(_ARTICLE.sub('', ' '.join(text.split())).split())} "
+def _looks(value: str) -> tuple[int, bool, bool]:
+    """Returns what a name looks like: how many words, whether of a script without spaces, whether with a capital."""
+    tokens = tokens_of(value, False)
+    is_spaceless = any(token.is_spaceless for token in tokens)
+    return (0 if is_spaceless else len(tokens), is_spaceless, value != fold(value))

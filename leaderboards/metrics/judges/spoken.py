@@ -7,6 +7,8 @@ have opened it in the prompt; and thinking that is never closed leaves nothing (
 
 import re
 
+from datasets_gen.texts.folding import composed
+
 _TAGS = "(?:seed:)?(?:think|thinking|thought|thoughts|reasoning)"
 _OPENS = re.compile(
     rf"<{_TAGS}>|\[THINK\]|◁think▷|<\|START_THINKING\|>|<\|channel\|>(?:analysis|commentary)<\|message\|>",
@@ -29,18 +31,28 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 # A model that was not trained to chat goes on with another question.
-_NEXT = re.compile(r"\n\s*(?:#+ *|\*\*)?(?:question|q|user|human|context|instructions?)\b(?:\*\*)? *:", re.IGNORECASE)
+_NEXT = re.compile(
+    r"\n\s*(?:#+ *|\*\*)?(?:question|q|user|human|context|instructions?|frage|pregunta|domanda|pergunta|vraag|вопрос"
+    r"|问题|問題|質問|질문)\b(?:\*\*)? *[:：]",
+    re.IGNORECASE,
+)
+# No "A": it may be the letter of an option, and is an article to all that counts words.
 _LABEL = re.compile(
-    r"\s*(?:(?:the )?(?:final |short |correct )?answer(?: is)?|response|assistant|a)\s*(?::|\n)\s*", re.IGNORECASE
+    r"\s*(?:(?:(?:the )?(?:final |short |correct )?answer(?: is)?|response|assistant)\s*(?:[:：]|\n)"
+    r"|(?:antwort|réponse|respuesta|risposta|resposta|antwoord|ответ|答案|回答|答え|答|답변|답|정답|الجواب|الإجابة|उत्तर|cevap)\s*[:：])\s*",
+    re.IGNORECASE,
 )
 _MARKDOWN = (
     (re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE), ""),  # fences of code
     (re.compile(r"^[ \t]{0,3}#{1,6}[ \t]+", re.MULTILINE), ""),  # headings
-    (re.compile(r"^(?:[ \t]*>)+[ \t]?", re.MULTILINE), ""),  # quotations
+    (re.compile(r"^(?:[ \t]*>)+(?![ \t]?[\d=.])[ \t]?", re.MULTILINE), ""),  # quotations, and not ">5"
     (re.compile(r"^[ \t]*[-*+•][ \t]+", re.MULTILINE), ""),  # items of a list
     (re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)"), r"\1"),  # links and images
-    (re.compile(r"</?[A-Za-z][^<>]*>|\|"), " "),  # tags of HTML, columns of tables
-    (re.compile(r"[*`]+|~~|(?<!\w)_+|_+(?!\w)"), ""),  # emphasis and code
+    (re.compile(r"</[A-Za-z][^<>]*>|<br\s*/?>|(?<!\w)<[A-Za-z][^<>]*>|\|"), " "),  # tags of HTML, columns of tables
+    (re.compile(r"\*{2,}|`+|~~|(?<!\w)_+|_+(?!\w)"), ""),  # emphasis and code
+    # A star behind one letter, as in the grade A*, is no emphasis unless another one opens it.
+    (re.compile(r"(?<!\w)\*(?=\S)([^*\n]+?)(?<=\S)\*(?!\w)"), r"\1"),
+    (re.compile(r"(?<!\b[A-Z])\*"), ""),
 )
 
 
@@ -76,7 +88,7 @@ def plain(output: str) -> str:
     >>> plain("### Answer\\n\\n**Ambrova**\\n\\nQuestion: Who lives in Breveth?")
     'Ambrova'
     """
-    text = until_next_question(spoken(output))
+    text = composed(until_next_question(spoken(output)))
     for mark, left in _MARKDOWN:
         text = mark.sub(left, text)
     label = _LABEL.match(text)

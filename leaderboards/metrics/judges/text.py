@@ -3,18 +3,23 @@
 Texts are compared as :func:`~leaderboards.metrics.judges.spoken.plain` leaves them.
 """
 
-import re
-import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
+import regex
+
+from datasets_gen.texts.folding import FLAGS
+from datasets_gen.texts.matching import is_twin
+from datasets_gen.texts.numbers import DIGITS, read_digits
+from datasets_gen.texts.unknown import says_no_answer
 from leaderboards.metrics.judges.abstention import abstains
-from leaderboards.metrics.judges.naming import names, rivals, values_said
+from leaderboards.metrics.judges.naming import names, names_gold, rivals, values_said
+from leaderboards.metrics.judges.normalising import normalise, says_something, words_of_pair
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation + "‘’“”")
-
+Golds = Sequence[str]
 HallucinationKind = Literal["confused", "fabricated"]
 
 
@@ -37,21 +42,19 @@ def marked_answer(output: str, marker: str) -> str:
     """Returns the number behind the last marker that has one, of an output that shows its steps; nothing if there is
     none.
 
-    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####")
-    '7'
+    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####"), marked_answer("#### -$1,234.50", "####")
+    ('7', '-1234.5')
     """
-    numbers = re.findall(rf"{re.escape(marker)}[\s*$€£]*([-+]?\d[\d,]*(?:\.\d+)?)", output)
+    number = rf"[\s*]*([-−+]?)[\s*\p{{Sc}}]*([-−+]?)({DIGITS})"
+    numbers = regex.findall(regex.escape(marker) + number, output, _OF_NUMBERS)
     if not numbers:
         return ""
-    # A word for the sign and for the point: normalisation takes punctuation away.
-    return f"{float(numbers[-1].replace(',', '')):.15g}".replace("-", "minus ").replace(".", " point ")
+    before, sign, digits = numbers[-1]
+    value, *_ = read_digits(digits).values or ("",)
+    return "-" * ((before or sign) in ("-", "−")) + value if value else ""
 
 
-def normalise(text: str) -> str:
-    """Normalises as SQuAD does: lower case, without punctuation, articles and extra white space (arXiv 1606.05250); and
-    without "and", which would be a third of a wrong list of two."""
-    plain = text.lower().translate(_PUNCTUATION)
-    return " ".join(re.sub(r"\b(a|an|the|and)\b", " ", plain).split())
+_OF_NUMBERS = FLAGS | regex.VERBOSE
 
 
 def without_words_of_directives(output: str, target: str, gold: str) -> str:
@@ -64,8 +67,9 @@ def without_words_of_directives(output: str, target: str, gold: str) -> str:
     added = Counter(normalise(target).split()) - Counter(normalise(gold).split())
     left = []
     for word in output.split():
-        if added[normalise(word)]:
-            added[normalise(word)] -= 1
+        pieces = Counter(normalise(word).split())
+        if pieces and pieces <= added:
+            added -= pieces
         else:
             left.append(word)
     return " ".join(left)
@@ -73,17 +77,39 @@ def without_words_of_directives(output: str, target: str, gold: str) -> str:
 
 def exact_match(output: str, golds: Sequence[str]) -> float:
     """Returns 100 if the normalised output is a normalised gold, else 0."""
-    return 100.0 * any(normalise(output) == normalise(gold) for gold in golds)
+    pairs = (words_of_pair(output, gold) for gold in golds)
+    return 100.0 * any(said == wanted for said, wanted in pairs)
 
 
 def token_f1(output: str, gold: str) -> float:
     """Computes SQuAD's token F1 of one gold, in percent."""
-    output_words, gold_words = normalise(output).split(), normalise(gold).split()
-    if not output_words + gold_words:
-        return 100.0
+    output_words, gold_words = words_of_pair(output, gold)
     common = sum((Counter(output_words) & Counter(gold_words)).values())
     # As precision and recall are common / said and common / wanted; in this form a half is 50 and nothing just below.
     return 100.0 * 2 * common / (len(output_words) + len(gold_words))
+
+
+def _names_golds(
+    answer: str, golds: Golds, stated_values: Golds, others: Golds, question: str, every_gold: bool
+) -> bool:
+    as_written = _has_twin(golds, (*stated_values, *others))
+    named = (names_gold(answer, gold, question, as_written) for gold in golds)
+    return all(named) if every_gold else any(named)
+
+
+def _names_rival(
+    answer: str, golds: Golds, stated_values: Golds, others: Golds, question: str, every_gold: bool
+) -> bool:
+    as_written = _has_twin(golds, (*stated_values, *others))
+    return any(names(answer, value, as_written) for value in rivals(golds, stated_values, others, question, every_gold))
+
+
+def _has_twin(golds: Golds, values: Golds) -> bool:
+    """Tells whether a value is a gold that is written differently, as the version 3.10 is where the gold is 3.1."""
+    return any(is_twin(gold, value) for gold in golds for value in values)
+
+
+_gold_abstains = lru_cache(maxsize=4096)(abstains)
 
 
 def score_text(
@@ -103,7 +129,8 @@ def score_text(
 
     An answer is right if it names a gold and no rival. An unanswerable question is right only when abstained from, in
     full, as in SQuAD 2.0 (arXiv 1806.03822): part of an abstention is not half an answer. An output that says nothing
-    is wrong but no hallucination. A refusal that is the gold is an answer.
+    is wrong but no hallucination. A refusal that is the gold is an answer; where all golds say that there is no answer,
+    who abstains is right.
     """
     said = answer if output is None else output
     worked_out = output is not None and bool(answer)  # who ends in a number abstains from nothing
@@ -115,16 +142,17 @@ def score_text(
         else:
             f1 = max(token_f1(answer, gold) for gold in golds)
             em = exact_match(answer, golds)
-        named = (names(answer, gold) for gold in golds)
-        right = (all(named) if every_gold else any(named)) and not any(
-            names(answer, value) for value in rivals(golds, stated_values, others, question)
-        )
-        abstained &= not (right and any(abstains(gold) for gold in golds))
-        right &= not abstained
+        values = (golds, stated_values, others, question, every_gold)
+        right = (em == 100 or _names_golds(answer, *values)) and not _names_rival(answer, *values)
+        if all(map(says_no_answer, golds)):
+            right = abstained = abstained or says_no_answer(answer)
+        else:
+            abstained &= not (right and any(map(_gold_abstains, golds)))
+            right &= not abstained
     else:
         f1 = em = 100.0 * abstained
         right = abstained
-    answered = (bool(normalise(said)) or right) and not abstained
+    answered = (says_something(said) or right) and not abstained
     hallucinated = answered and not right
     kind: HallucinationKind | None = None
     if hallucinated:

@@ -1,0 +1,57 @@
+"""Says what of the answers in somebody's file may surprise whoever wrote it."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from datasets_gen.examples.example import Question
+from datasets_gen.texts.matching import is_twin, items_of
+from datasets_gen.texts.unknown import I_DO_NOT_KNOW, says_no_answer
+
+MOST_NAMED = 3
+
+
+def notes_on(questions: Sequence[Question], golds: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Returns a line for each surprise. ``golds``: of each question as they are written in the file."""
+    answered = [question for question in questions if question.answerable and question.golds]
+    notes = (_without_evidence(answered), _unanswerable(golds), _equal(answered))
+    return tuple(note for note in notes if note)
+
+
+def _without_evidence(answered: Sequence[Question]) -> str:
+    lost = sum(not question.spans for question in answered)
+    if not lost:
+        return ""
+    stand, them = ("do not stand in their context", "them") if lost > 1 else ("does not stand in its context", "it")
+    return f"{lost:,} of {len(answered):,} answers {stand}: no evidence is measured for {them}"
+
+
+def _unanswerable(golds: Sequence[Sequence[str]]) -> str:
+    """Names the phrases that are taken to say that there is no answer, but for the one that is documented."""
+    number = 0
+    phrases: dict[str, None] = {}
+    for of_one in golds:
+        unusual = [gold for gold in of_one if not I_DO_NOT_KNOW.fullmatch(gold)]
+        if unusual and all(map(says_no_answer, of_one)):
+            number += 1
+            phrases |= dict.fromkeys(unusual)
+    if not number:
+        return ""
+    named = ", ".join(f"'{phrase}'" for phrase in [*phrases][:MOST_NAMED])
+    count = "1 question counts" if number == 1 else f"{number:,} questions count"
+    return f"{count} as unanswerable, since the answer that is given says so: {named}"
+
+
+def _equal(answered: Sequence[Question]) -> str:
+    """Names golds of different questions that are written differently and compared as equal."""
+    written: dict[object, dict[str, None]] = {}
+    for question in answered:
+        for gold in question.golds:
+            written.setdefault(items_of(gold), {}).setdefault(gold)
+    of_one = {frozenset(pair) for question in answered for pair in combinations(question.golds, 2)}
+    pairs = [pair for golds in written.values() for pair in combinations(golds, 2)]
+    equal = [pair for pair in pairs if frozenset(pair) not in of_one and not is_twin(*pair)]
+    if not equal:
+        return ""
+    named = "; ".join(f"'{gold}' and '{other}'" for gold, other in equal[:MOST_NAMED])
+    more = f", and {len(equal) - MOST_NAMED:,} more" if len(equal) > MOST_NAMED else ""
+    return f"golds that are compared as equal: {named}{more}"

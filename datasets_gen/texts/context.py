@@ -1,0 +1,115 @@
+"""Finds values in a context, which is long: only what stands around a candidate is cut into tokens."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import regex
+
+from datasets_gen.texts.folding import FLAGS, composed, fold
+from datasets_gen.texts.matching import Item, Place, TextTokens, item_of, items_of, needle_of
+from datasets_gen.texts.numbers import WORDS_OF_NUMBERS
+from datasets_gen.texts.tokens import Token, scan
+
+BESIDE = 64  # characters on either side of a candidate, up to the next white space: enough for a date and its article
+_SKIPPED = "'’ʼ."  # may stand within a word, and are no letters of its key
+_MAY_BE_NUMBER = regex.compile(rf"[\p{{Nd}}\p{{No}}]+|\b(?:{'|'.join(WORDS_OF_NUMBERS)})", FLAGS)
+
+
+class Context:
+    """Finds values in a text that is read once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = composed(text)
+        self._scanned: dict[tuple[int, int, bool], TextTokens] = {}
+
+    def places_of(self, value: str, as_written: bool = False) -> tuple[Place, ...]:
+        """Finds where a value stands, as one item, or else each item of a list. Places where it stands in the same
+        letters, capital and small, go before all others: "us" is not "US"."""
+        value = composed(value)
+        places = self._places(item_of(value, as_written))
+        if not places:
+            of_items = [self._places(item) for item in items_of(value, as_written)]
+            places = [place for of_item in of_items for place in of_item] if all(of_items) else []
+        in_same_letters = [(start, end) for start, end in places if self.text[start:end] == value]
+        return tuple(dict.fromkeys(in_same_letters or places))
+
+    def _places(self, item: Item) -> list[Place]:
+        places = []
+        for start, end in self._windows(item):
+            view = self._tokens(start, end, item.by_worth)
+            for first, last in item.places(view):
+                begin = _start(view.tokens[first], item.keys[0])
+                places.append((start + begin, start + _end(view.tokens[last], item.keys[-1])))
+        return places
+
+    def _tokens(self, start: int, end: int, by_worth: bool) -> TextTokens:
+        key = (start, end, by_worth)
+        if key not in self._scanned:
+            self._scanned[key] = TextTokens(scan(self.text[start:end], by_worth))
+        return self._scanned[key]
+
+    @cached_property
+    def _folded(self) -> tuple[str, Sequence[int]]:
+        """Returns the text as keys are written, with the place in the text of each of its characters."""
+        if self.text.isascii() and not any(mark in self.text for mark in _SKIPPED):
+            return self.text.lower(), range(len(self.text))
+        pieces: list[str] = []
+        places: list[int] = []
+        for place, character in enumerate(self.text):
+            if character not in _SKIPPED:
+                piece = fold(character)
+                pieces.append(piece)
+                places += [place] * len(piece)
+        return "".join(pieces), places
+
+    def _windows(self, item: Item) -> list[Place]:
+        """Returns the parts of the text that may hold an item, in order; no two overlap."""
+        if not item.keys:
+            return []
+        folded, places = self._folded
+        if item.by_worth:
+            candidates: Iterable[Place] = (match.span() for match in _MAY_BE_NUMBER.finditer(folded))
+        else:
+            candidates = _occurrences(self._rarest(item.keys), folded)
+        beside = BESIDE + 2 * sum(map(len, item.keys))
+        windows: list[Place] = []
+        for first, behind in candidates:
+            start, end = places[first], places[behind - 1] + 1
+            if windows and end < windows[-1][1] - beside:
+                continue  # the window before has it, with what stands beside it
+            start, end = self._widened(start, end, beside)
+            if windows and start < windows[-1][1]:
+                windows[-1] = (windows[-1][0], end)
+            else:
+                windows.append((start, end))
+        return windows
+
+    def _rarest(self, keys: Sequence[str]) -> str:
+        """Chooses of the keys of an item the one that fewest parts of the text hold."""
+        folded, _ = self._folded
+        return min(map(needle_of, keys), key=folded.count)
+
+    def _widened(self, start: int, end: int, beside: int) -> Place:
+        """Adds what stands beside a candidate, up to white space where there is any."""
+        start, end = max(0, start - beside), min(len(self.text), end + 2 * beside)
+        before, after = self.text.rfind(" ", max(0, start - beside), start), self.text.find(" ", end, end + beside)
+        return (before if before >= 0 else start), (after if after >= 0 else end)
+
+
+def _occurrences(needle: str, text: str) -> Iterable[Place]:
+    place = text.find(needle)
+    while place >= 0:
+        yield place, place + len(needle)
+        place = text.find(needle, place + 1)
+
+
+def _start(token: Token, key: str) -> int:
+    """Returns where a key begins in its token: behind a preposition that is written at it."""
+    shorter = token.keys.index(key) > 0 and not token.is_number and token.keys[0].endswith(key)
+    return max(token.start, token.end - len(key)) if shorter else token.start
+
+
+def _end(token: Token, key: str) -> int:
+    """Returns where a key ends in its token: before a particle that is written at it."""
+    shorter = token.keys.index(key) > 0 and not token.is_number and token.keys[0].startswith(key)
+    return min(token.end, token.start + len(key)) if shorter else token.end

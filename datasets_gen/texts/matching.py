@@ -1,0 +1,266 @@
+"""Finds a value in a text: the one matcher for the evidence of an answer in its context, and for answers.
+
+A value is found as whole words where its script sets spaces, and else as a part of the text; numbers as numbers, dates
+as dates, and a single letter where it stands for itself. A clause may end within it, as in "Paris, France".
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import regex
+
+from datasets_gen.texts.folding import FLAGS, composed, fold
+from datasets_gen.texts.numbers import WORDS_OF_NUMBERS
+from datasets_gen.texts.tokens import Token, tokens_of
+
+Place = tuple[int, int]  # of the first character, and of the first behind
+
+_CURRENCY = regex.compile(r"[\p{Sc}%]", FLAGS)
+_LIST = regex.compile(r", |;|&|\band\b|[、，；،؛]", FLAGS | regex.IGNORECASE)
+_SINGLE_LETTER = regex.compile(r"[\s(\[\"']*(?:(?:option|answer|choice|letter)\b[\s:]*)?\(?([\p{Lu}\p{Ll}])[\s).:\]\"']*", FLAGS | regex.IGNORECASE)  # fmt: skip  # noqa: E501
+_DIGIT = regex.compile(r"\p{Nd}", FLAGS)
+_DATE_KEY = regex.compile(r"\dm\d+d$", FLAGS)
+_TIME_KEY = regex.compile(r"\d+h", FLAGS)
+_YES_AND_NO = (
+    "yes no true false ja nein oui non sí si sì não sim да нет tak nie evet hayır ναι όχι 是 否 はい いいえ 예 네 "
+)
+_YES_AND_NO += "아니요 아니오 نعم لا हाँ नहीं"
+_YES_OR_NO = frozenset(map(fold, _YES_AND_NO.split()))
+
+
+class TextTokens:
+    """Holds the tokens of a text in one of the two views of :func:`~datasets_gen.texts.tokens.tokens_of`."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Sequence[int]]:
+        places: dict[str, list[int]] = {}
+        for number, token in enumerate(self.tokens):
+            for key in token.keys:
+                places.setdefault(key, []).append(number)
+        return places
+
+
+@lru_cache(maxsize=8192)
+def read(text: str, by_worth: bool) -> TextTokens:
+    return TextTokens(tokens_of(text, by_worth))
+
+
+LONG = 100  # characters of a text that is read sentence by sentence, where it holds what is looked for
+_SENTENCE_ENDS = regex.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])|\n+", FLAGS)
+_MAY_BE_NUMBER = regex.compile(rf"\p{{Nd}}|\p{{No}}|\b(?:{'|'.join(WORDS_OF_NUMBERS)})", FLAGS)
+_SIGNS = "+-#*.="
+_SKIPPED = str.maketrans("", "", "'’ʼ.")  # may stand within a word, and are no letters of its key
+
+
+@lru_cache(maxsize=1024)
+def _sentences(text: str) -> tuple[tuple[str, str], ...]:
+    """Returns the sentences of a text, each with the ones beside it, and in the form in which keys are looked for."""
+    parts = [part for part in _SENTENCE_ENDS.split(composed(text)) if part]
+    groups = ("\n".join(parts[max(0, number - 1) : number + 2]) for number in range(len(parts)))
+    return tuple((group, fold(part).translate(_SKIPPED)) for group, part in zip(groups, parts, strict=True))
+
+
+def readings(text: str, item: "Item") -> Iterable[TextTokens]:
+    """Yields the tokens of a text, or of its sentences that may hold an item where it is long."""
+    if len(text) <= LONG:
+        yield read(text, item.by_worth)
+        return
+    needle = max((needle_of(key) for key in item.keys), key=len, default="")
+    for sentences, folded in _sentences(text):
+        if _MAY_BE_NUMBER.search(folded) if item.by_worth else needle in folded:
+            yield read(sentences, item.by_worth)
+
+
+def needle_of(key: str) -> str:
+    """Returns what a text holds that has a key: a sign may be written as a word, and Arabic writes "for the" with one
+    letter less."""
+    return key.lstrip("=#").strip(_SIGNS).removeprefix("ال") or key
+
+
+@dataclass(frozen=True)
+class Item:
+    """Describes what has to stand in a text, one after the other."""
+
+    keys: tuple[str, ...]
+    by_worth: bool  # whether it is a number or date, and compared by its worth
+    joints: tuple[bool, ...]  # whether each is a number that a dash ties to the one before, as in "10-20"
+    currency: str = ""  # of a number, or a percent sign: it may be missing, and may be no other
+    is_letter: bool = False
+    is_yes_or_no: bool = False
+
+    def places(self, text: TextTokens) -> list[tuple[int, int]]:
+        """Finds the item; returns the numbers of its first and its last token."""
+        if not self.keys or not all(key in text.by_key for key in self.keys):
+            return []
+        ends = ((first, self._end_from(text.tokens, first)) for first in text.by_key[self.keys[0]])
+        return [(first, last) for first, last in ends if last is not None]
+
+    def _end_from(self, tokens: Sequence[Token], first: int) -> int | None:
+        """Returns the number of the last token of the item if it begins with a token."""
+        if tokens[first].is_glued or (self.is_letter and not tokens[first].is_option):
+            return None
+        if self.is_yes_or_no and not _is_clause(tokens, first):
+            return None
+        place = first
+        for key, is_joint in zip(self.keys[1:], self.joints[1:], strict=True):
+            place += 1
+            while place < len(tokens) and self._is_passed_over(tokens[place]):
+                place += 1
+            if place == len(tokens) or key not in tokens[place].keys or (is_joint and not tokens[place].is_glued):
+                return None
+        if place + 1 < len(tokens) and tokens[place + 1].is_glued:
+            return None
+        return place if self._has_currency(tokens, first) else None
+
+    def _is_passed_over(self, token: Token) -> bool:
+        return token.is_end or (bool(self.currency) and token.keys[0] == self.currency)
+
+    def _has_currency(self, tokens: Sequence[Token], number: int) -> bool:
+        if not self.currency:
+            return True
+        beside = {one.keys[0] for one in (*tokens[max(0, number - 1) : number], *tokens[number + 1 : number + 2])}
+        signs = {key for key in beside if _CURRENCY.fullmatch(key)}
+        return not signs or self.currency in signs
+
+
+def _is_clause(tokens: Sequence[Token], place: int) -> bool:
+    """Tells whether a token begins its text or is all of a clause: there, "no" answers."""
+    begins = place == 0 or tokens[place - 1].is_end or tokens[place - 1].keys[0] in ("is", "answer")
+    ends = place + 1 == len(tokens) or tokens[place + 1].is_end
+    return begins and (ends or place == 0)
+
+
+@lru_cache(maxsize=16384)
+def is_quantity(value: str) -> bool:
+    """Tells whether a value is nothing but a number, date or time, with or without a currency.
+
+    >>> is_quantity("$1,234"), is_quantity("5 March 1964"), is_quantity("agent 7"), is_quantity("5 km")
+    (True, True, False, False)
+    """
+    words = _words(value, True)
+    return bool(words) and words[0].is_number and len(words) == 1
+
+
+@lru_cache(maxsize=16384)
+def is_measure(value: str) -> bool:
+    """Tells whether a value begins with a number, as "5 km" does; "Python 3.1" does not, and "Seven Oaks" is a name."""
+    words = _words(value, True)
+    if not words or not words[0].is_number or any(word.is_number for word in words[1:]):
+        return False
+    is_name = value.strip()[0].isalpha() and len(words) > 1 and value.strip()[words[1].start].isupper()
+    return not is_name
+
+
+def _words(value: str, by_worth: bool) -> list[Token]:
+    """Returns the tokens of a value without ends of clauses, and of a number without currencies and the years beside
+    full dates."""
+    words: list[Token] = []
+    for token in tokens_of(value.strip(), by_worth):
+        is_year = words and token.start == words[-1].start and token.is_number
+        is_beside = by_worth and (is_year or _CURRENCY.fullmatch(token.keys[0]))
+        if not token.is_end and not is_beside:
+            words.append(token)
+    return words
+
+
+def single_letter(value: str) -> str:
+    """Returns the letter that a value is, such as that of an option, in small letters; empty if it is another value.
+
+    >>> single_letter("B."), single_letter("(b)"), single_letter("Answer: B"), single_letter("Bo")
+    ('b', 'b', 'b', '')
+    """
+    letter = _SINGLE_LETTER.fullmatch(composed(value))
+    return fold(letter[1]) if letter and len(fold(letter[1])) == 1 else ""
+
+
+def is_yes_or_no(value: str) -> bool:
+    return fold(value.strip(" .!。")) in _YES_OR_NO
+
+
+@lru_cache(maxsize=16384)
+def form_of(value: str) -> str:
+    """Returns the form of a value that shows it to be no mere name; empty for a name.
+
+    >>> form_of("5 March 1964"), form_of("3"), form_of("No."), form_of("5 km"), form_of("Breveth")
+    ('date', 'number', 'yes or no', 'text with digits', '')
+    """
+    if is_yes_or_no(value):
+        return "yes or no"
+    if single_letter(value):
+        return "letter"
+    if is_quantity(value):
+        key = item_of(value).keys[0]
+        return "date" if _DATE_KEY.search(key) else "time" if _TIME_KEY.match(key) else "number"
+    return "text with digits" if is_measure(value) or _DIGIT.search(value) else ""
+
+
+@lru_cache(maxsize=16384)
+def item_of(value: str, as_written: bool = False) -> Item:
+    """Reads a value as one item. ``as_written``: a number is compared as it is written: 3.10 is not 3.1."""
+    if letter := single_letter(value):
+        return Item((letter,), False, (False,), is_letter=True)
+    by_worth = is_measure(value)
+    tokens = tokens_of(value.strip(), by_worth)
+    words = _words(value, by_worth)
+    if not words:  # a currency alone
+        words = [token for token in tokens if not token.is_end]
+    currency = ""
+    if by_worth:
+        currency = next((one.keys[0] for one in tokens if _CURRENCY.fullmatch(one.keys[0])), "")
+    keys = tuple(_written_key(word) if as_written and word.is_number else word.keys[0] for word in words)
+    joints = tuple(word.is_number and word.is_glued for word in words)
+    return Item(keys, by_worth, joints, currency, is_yes_or_no=is_yes_or_no(value))
+
+
+def _written_key(word: Token) -> str:
+    return next((key for key in word.keys if key.startswith("=")), word.keys[0])
+
+
+@lru_cache(maxsize=16384)
+def items_of(value: str, as_written: bool = False) -> tuple[Item, ...]:
+    """Reads a value as a list, each item of which has to stand in a text, in any order."""
+    parts = [value] if is_measure(value) else _LIST.split(value)
+    items = (item_of(part, as_written) for part in parts)
+    return tuple(item for item in items if item.keys)
+
+
+@lru_cache(maxsize=16384)
+def is_twin(value: str, other: str) -> bool:
+    """Tells whether two values are worth the same and are written differently, as the versions 3.1 and 3.10 are. Where
+    both are stated, each is compared as it is written.
+
+    >>> is_twin("3.1", "3.10"), is_twin("3", "3.0"), is_twin("1,000", "1000")
+    (True, False, False)
+    """
+    if not (is_quantity(value) and is_quantity(other)) or item_of(value) != item_of(other):
+        return False
+    written, other_written = item_of(value, as_written=True).keys[0], item_of(other, as_written=True).keys[0]
+    return written != other_written and written.rstrip("0")[-1:] != "." != other_written.rstrip("0")[-1:]
+
+
+@lru_cache(maxsize=16384)
+def words_of_value(value: str) -> frozenset[str]:
+    """Returns all that has to stand in a text that names a value; adjacent characters of a script without spaces are
+    one word."""
+    words = set()
+    for item in items_of(value):
+        text = read(value, item.by_worth)
+        is_spaceless = any(token.is_spaceless for token in text.tokens)
+        words |= {"".join(item.keys)} if is_spaceless else set(item.keys)
+    return frozenset(words)
+
+
+@lru_cache(maxsize=16384)
+def is_part(value: str, whole: str) -> bool:
+    """Tells whether a value says nothing beside another one: it is the same in another form, or a part of it."""
+    words, of_whole = words_of_value(value), words_of_value(whole)
+    return words <= of_whole or (bool(words) and all(_is_inside(word, of_whole) for word in words))
+
+
+def _is_inside(word: str, words: Iterable[str]) -> bool:
+    """Tells whether a word of a script without spaces stands in one of several."""
+    return any(token.is_spaceless for token in tokens_of(word, False)) and any(word in whole for whole in words)
