@@ -191,8 +191,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{METRICS}/leakage.py",
-        "/ len(wanted) if wanted",
-        "/ len(parts_in(output)) if wanted",
+        ".score(protected, output)",
+        ".score(output, protected)",
         "tests/metrics/test_metrics.py::test_leakage_is_the_recall_of_the_longest_common_subsequence",
     ),
     # Statistics.

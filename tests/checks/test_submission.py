@@ -168,10 +168,12 @@ def test_a_forged_or_damaged_run_is_one_clear_line(cli: CommandLine, run: Path) 
 
 
 def test_intervals_of_another_version_are_no_forgery(run: Path) -> None:
-    """They follow from the records by the methods of a version, and are told."""
+    """They follow from the records by the methods of a version, and are told; of this very code they are forged."""
     path = run / "summary.json"
     rows = json.loads(path.read_text())
     path.write_text(json.dumps([row | {"right_low": 0.25, "best_in": ["right"]} for row in rows]))
+    assert "best_in is" in wrong(run)["scores"]
+    edit_identity(run, lambda content: content["identity"].update(source="0123456789abcdef"))
     assert "scores" not in wrong(run)
     assert "scores" in unchecked(run)
     path.write_text(json.dumps([row | {"right": 0.25} for row in rows]))
