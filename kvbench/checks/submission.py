@@ -21,6 +21,7 @@ from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect, described_context, described_question
 from kvbench.experiments.grid import Grid, Setting, device_name, package_versions, source_hash
+from kvbench.models.libraries import library_contents, switches
 from kvbench.models.load import LoadedModel, fingerprint_of, load_model
 from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows
@@ -186,9 +187,10 @@ def _check_replay(submission: Submission) -> Iterator[Finding]:
     if not chosen:
         return
     identity = submission.store.identity
-    model = load_model(identity.model, dtype=identity.dtype)
-    made_by = (identity.device, identity.packages, submission.is_of_this_code)
-    is_same_machine = made_by == (device_name(model.device), package_versions(), True)
+    model = load_model(identity.model, dtype=identity.dtype, date=identity.date or None)
+    made_by = (identity.device, identity.packages, identity.contents, identity.switches, submission.is_of_this_code)
+    here_by = (package_versions(model.device), library_contents(model.packages), switches(model.device), True)
+    is_same_machine = made_by == (device_name(model.device), *here_by)
     compared = set(Record.model_fields) - NEVER_THE_SAME if is_same_machine else SAME_ANYWHERE
     faults = [fault for cell in chosen for fault in _faults_of(submission, model, cell, cells[cell], compared)]
     answers = sum(len(cells[cell]) for cell in chosen)
