@@ -63,6 +63,10 @@ def test_a_run_of_a_template_with_a_day_goes_on_tomorrow_lends_its_answers_and_i
     found = list(examine(cli.folder / "runs/second", cells=4))
     assert [one.text for one in found if one.outcome == "wrong"] == []
     assert any(one.check == "replay" and one.outcome == "ok" for one in found)
+    run_file = cli.folder / "runs/second/run.json"
+    run_file.write_text(run_file.read_text().replace('"date": "2026-11-27"', '"date": ""'))
+    of_before = {one.text: one.outcome for one in examine(run_file.parent, cells=4) if "tells the day" in one.text}
+    assert list(of_before.values()) == ["unchecked"]
     said = cli.error(*cli.words("--model", folder, "--date", "2026-11-28"))
     assert 'its date (--date) is "2026-11-27", this one\'s "2026-11-28"' in said
 
