@@ -180,7 +180,7 @@ def with_levels_found(job: Job, grid: Grid) -> Job:
         f"{LEVEL_CONTEXTS} contexts each: it may take as long as the run; doctor tells them once",
         soft_wrap=True,
     )
-    model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map)
+    model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map, job.date)
     found: list[Mastery] = []
     for task, _ in leave_out_tasks(grid, model.tokenizer, job).tasks:
         if not task.top_level:

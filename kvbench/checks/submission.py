@@ -23,6 +23,7 @@ from kvbench.checks.replay import Replay
 from kvbench.experiments.build_grid import tasks_as_run
 from kvbench.experiments.collect import described_context, described_question
 from kvbench.experiments.grid import device_name, package_versions, source_hash
+from kvbench.models.libraries import library_contents, switches
 from kvbench.models.load import fingerprint_of, load_model
 from kvbench.models.names import adapter_of, local_source
 from kvbench.publish.site import summary_rows
@@ -198,9 +199,13 @@ def _check_replay(submission: Submission) -> Iterator[Finding]:
     if not chosen:
         return
     identity = submission.store.identity
-    model = load_model(identity.model, dtype=identity.dtype)
-    made_by = (identity.device, identity.packages, submission.is_of_this_code)
-    is_same_machine = made_by == (device_name(model.device), package_versions(), True)
+    model = load_model(identity.model, dtype=identity.dtype, date=identity.date or None)
+    if model.date and not identity.date:
+        yield unchecked("replay", "the chat template tells the day, and the run was made before runs stored theirs")
+        return
+    made_by = (identity.device, identity.packages, identity.contents, identity.switches, submission.is_of_this_code)
+    here_by = (package_versions(model.device), library_contents(model.packages), switches(model.device), True)
+    is_same_machine = made_by == (device_name(model.device), *here_by)
     compared = set(Record.model_fields) - NEVER_THE_SAME if is_same_machine else SAME_ANYWHERE
     # What observers saw depends on every rounding: on another machine it is no proof of anything.
     tables = submission.store.study_tables if is_same_machine else ()

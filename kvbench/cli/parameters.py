@@ -83,6 +83,8 @@ Sampling = Annotated[Text, Option(help="Of --suite numerics: greedy, top_k, top_
 OBSERVE_HELP = "Of the first contexts of each task: attention, states, routes; comma-separated."
 Observe = Annotated[Text, Option(help=OBSERVE_HELP)]
 Compress = Annotated[Literal["context", "system"] | None, Option(help="Any context, or only system prompts.")]
+DATE_HELP = "The day that a chat template tells. Default: that of a run of the model in --out, or today."
+Date = Annotated[Text, Option(metavar="YYYY-MM-DD", help=DATE_HELP)]
 RunName = Annotated[Text, Option(help="Name of the run. Default: made from its identity.")]
 EXECUTOR_HELP = "Processes of this machine, or workers of a Ray cluster."
 ExecutorName = Annotated[Literal["local", "ray"], Option("--executor", help=EXECUTOR_HELP)]

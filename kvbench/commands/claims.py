@@ -14,6 +14,7 @@ from datasets_gen.tasks.prose import PROSE
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.options import AUTO, at_levels, check_count
+from kvbench.store.dates import with_date
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
@@ -125,7 +126,8 @@ def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
     """Runs what neither an earlier start nor a run beside it has, on one model, which is loaded once."""
     stores: dict[str, Store] = {}
     model = None
-    for name, job in jobs.items():
+    for name, undated in jobs.items():
+        job = with_date(undated, out)
         executor = local.on_this_machine(job, model)
         model = executor.model
         folder = out / f"claims-{name.split()[0]}-{Path(job.model).resolve().name}-{executor.identity.short_hash()}"

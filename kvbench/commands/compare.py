@@ -13,6 +13,7 @@ from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
+from kvbench.store.dates import with_date
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -63,6 +64,7 @@ def command(
     tolerance: options.Tolerance = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
+    date: options.Date = None,
     every_task: options.EveryTask = False,
 ) -> Result:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better or worse."""
@@ -72,6 +74,7 @@ def command(
     tokens = tokens_of_run(context_tokens, None, tasks)
     levels = options.given_levels(context)
     job = Job.of({**context.params, "policies": against, "levels": levels, "context_tokens": tokens})
+    job = with_date(job, out, name)
     grid = check_job(job)
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     site_list.make_site_folder("--site", site)  # found out now rather than after the run

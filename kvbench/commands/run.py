@@ -13,6 +13,7 @@ from kvbench.engine.options import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.prompts.context_length import tokens_of_run
+from kvbench.store.dates import with_date
 from kvbench.store.run_file import RUN_FILE, Job, read_run_file, tolerance_of
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -73,6 +74,7 @@ def command(
     tolerance: options.Tolerance = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
+    date: options.Date = None,
     executor: options.ExecutorName = "local",
     address: options.Address = None,
     workers: options.MostWorkers = None,
@@ -88,6 +90,7 @@ def command(
     begun = read_run_file(out / name) if name is not None and (out / name / RUN_FILE).exists() else None
     if difficulty == AUTO and begun and begun.job:
         job = job.model_copy(update={"difficulty": begun.job.difficulty})
+    job = with_date(job, out, name)
     grid = check_job(job)
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)

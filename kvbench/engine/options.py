@@ -71,5 +71,7 @@ class NumericsOptions:
 
     def as_texts(self) -> dict[str, str]:
         """Returns the options as a run's identity holds them."""
-        dtypes, sampling = ",".join(self.dtypes), ",".join(self.sampling)
+        # In the order of the tables: that in which they are asked for makes no other run.
+        dtypes = ",".join(sorted(self.dtypes, key=[*DTYPES.values()].index))
+        sampling = ",".join(sorted(self.sampling, key=SAMPLING.index))
         return {"dtypes": dtypes, "sampling": sampling, "repeats": str(self.repeats), "steps": str(self.steps)}

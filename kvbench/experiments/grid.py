@@ -2,12 +2,14 @@
 
 import hashlib
 import platform
+import re
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import kvbench
 from datasets_gen import Example, Task
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 # They need torch, and options are checked before that is imported.
 cuda = LazyModule("torch.cuda")
+libraries = LazyModule("kvbench.models.libraries")
 memory = LazyModule("kvbench.system.memory")
 prompts = LazyModule("kvbench.prompts.prompt")
 
@@ -74,7 +77,10 @@ class Grid:
             source=source_hash(),
             git_revision=revision,
             git_dirty=dirty,
-            packages=package_versions(),
+            packages=package_versions(model.device),
+            contents=libraries.library_contents(model.packages),
+            switches=libraries.switches(model.device),
+            date=model.date,
             model=model.name,
             model_fingerprint=model.fingerprint,
             device=device_name(model.device),
@@ -83,7 +89,7 @@ class Grid:
             options=setting.numerics.as_texts() if any(one.startswith("numerics") for one in setting.tables) else {},
             **{name: getattr(setting, name) for name in ("seed", "mode", "scope", "tables")},
             tasks=tuple(self._task(task, contexts, model) for task, contexts in self.tasks),
-            policies=tuple(self._policy(policy) for policy in setting.policies),
+            policies=tuple(self._policy(policy, model) for policy in setting.policies),
         )
 
     def _task(self, task: Task, contexts: int, model: "LoadedModel") -> TaskIdentity:
@@ -92,18 +98,19 @@ class Grid:
         fields = {name: getattr(task, name) for name in same}
         return TaskIdentity(version=task.full_version, contexts=contexts, prompt=prompt, **fields)
 
-    def _policy(self, policy: Policy) -> PolicyIdentity:
-        try:
+    def _policy(self, policy: Policy, model: "LoadedModel") -> PolicyIdentity:
+        arguments, origin = {}, policy.origin
+        with suppress(Exception):  # a plug-in's, which each record tells of
             situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
-            arguments = arguments_of(policy.build(situation)) | policy.arguments_in(situation)
-        except Exception:  # a plug-in's, which each record tells of
-            arguments = {}
+            press = policy.build(situation)
+            arguments = arguments_of(press) | policy.arguments_in(situation)
+            origin = origin_of(policy, press, policy.build(situation), model)
         return PolicyIdentity(
             name=policy.name,
             family=policy.family,
             paper=policy.paper,
             arguments=arguments,
-            origin=policy.origin,
+            origin=origin,
             arguments_at_tokens=ARGUMENTS_AT,
             levels=by_kind(policy.levels_among(self.setting.points)),
             repeats=1 + max((point.repeat for point in self.points(policy)), default=0),
@@ -164,16 +171,32 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
     return git("rev-parse", "HEAD"), None if changes is None else bool(changes)
 
 
+def origin_of(policy: Policy, press: Any, other: Any, model: "LoadedModel") -> str:
+    """Hashes all that a policy's press rests on beside kvpress: the code of a plug-in, what other code put in place of
+    its methods, and the weights that it has loaded; an empty text where there is none of it. Numbers that are not in
+    the ``other`` press, built in the same way, were drawn at random."""
+    parts = [policy.origin, *(f"{name} {code}" for name, code in libraries.replaced_methods(press).items())]
+    if policy.weights:
+        for one in (press, other):
+            one.post_init_from_model(model.network)
+    state = libraries.hash_of_state(press)
+    if state and state == libraries.hash_of_state(other):
+        parts.append(state)
+    parts = [part for part in parts if part]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] if parts[1:] else "".join(parts)
+
+
 def device_name(device: "torch.device") -> str:
-    """Names the kind of a device; two machines with the same name compute the same."""
+    """Names the kind of a device, but not how much memory it has; two machines with the same name compute the same."""
     if device.type == "cuda":
-        return f"cuda ({cuda.get_device_name(device)})"
+        return f"cuda ({re.sub(r'[ -]?[0-9]+ ?GB', '', cuda.get_device_name(device))})"
     return f"{device.type} ({platform.machine()})"
 
 
-def package_versions() -> dict[str, str]:
+def package_versions(device: "torch.device") -> dict[str, str]:
     """Lists the versions of Python and of the packages that answers depend on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    return versions | (libraries.cuda_packages() if device.type == "cuda" else {})
 
 
 ROOT = Path(__file__).parents[2]  # the folder that holds the four packages

@@ -124,7 +124,9 @@ def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
         if name not in leveled:
             raise KVBenchError(f"--difficulty {part.strip()}: {unknown_name('task with levels', name, leveled)}")
         levels[name] = min(int(level), leveled[name].top_level)
-    return [at_level(task, levels[task.name]) if task.name in levels else task for task in tasks]
+    # The highest level is what a task has by itself: named or not, it is the same run.
+    below = {task.name for task in tasks if levels.get(task.name, task.top_level) < task.top_level}
+    return [at_level(task, levels[task.name]) if task.name in below else task for task in tasks]
 
 
 def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptions:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,24 +16,32 @@ from typing import Any
 
 import torch
 from huggingface_hub import logging as hub_logging
+from huggingface_hub import try_to_load_from_cache
 from kvpress import SUPPORTED_MODELS
 from transformers import AutoModelForCausalLM, Gemma3ForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from kvbench.models.adapters import add_adapter, has_own_tokenizer, use_own_template
+from kvbench.models.chat_date import date_told, set_date
 from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import is_gguf
 from kvbench.models.names import adapter_of, model_source
 from kvbench.models.precision import NetworkCopies, choose_device, choose_dtype
 from kvbench.models.pretrained import NO_CODE, Ends, check_fields, end_of_turn, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
+from kvbench.system.clock import today
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
-from policies import LazyModule, Policy, attention_window, is_left_whole
+from policies import Policy, attention_window, is_left_whole
 from policies.declaration.devices import kind_of
 
-peft = LazyModule("peft")  # which takes seconds to import
-
-DESCRIPTIONS = ("README.md", "full_cache.json", "learning_curve.csv")  # beside the weights, of no effect on answers
+# Files beside the weights that nothing reads: texts for people, and the state of a training.
+DESCRIPTIONS = re.compile(
+    r"(README|LICENSE|LICENCE|NOTICE|USE_POLICY|CHANGELOG)(\..*)?|.*\.(md|csv|png|jpe?g|gif|svg|pdf|log|html|py)"
+    r"|full_cache\.json|trainer_state\.json|(all|train|eval)_results\.json"
+    r"|(optimizer|scheduler|scaler|rng_state\w*)\.(pt|pth|bin)|training_args\.(bin|json|yaml)",
+    re.IGNORECASE,
+)
 # kvpress names Gemma 3 with its images alone; of the text model it says "not tested".
 RUNNABLE_MODELS = (*SUPPORTED_MODELS, Gemma3ForCausalLM)
 
@@ -46,6 +55,8 @@ class LoadedModel:
     tokenizer: PreTrainedTokenizerBase
     fingerprint: str  # hash of configuration and weights
     snapshot: Snapshot  # what no press may change
+    packages: tuple[str, ...] = ()  # libraries that its weights were read with, beside those of every model
+    date: str = ""  # the day that its chat template tells, if it tells one
 
     @cached_property
     def device(self) -> torch.device:
@@ -142,8 +153,11 @@ def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
         network.set_attn_implementation(before)
 
 
-def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None) -> LoadedModel:
-    """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of the process."""
+def load_model(
+    name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None, date: str | None = None
+) -> LoadedModel:
+    """Loads a model with fused attention; the ``device_map`` ``auto`` spreads it over all GPUs of the process.
+    ``date``: the day that its chat template tells, as 2026-11-28; today if none is given."""
     source, adapter = model_source(name), adapter_of(name)
     where = choose_device(device)
     if device_map is not None and where.type != "cuda":
@@ -170,11 +184,11 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
         network, report = loaded
         check_fields(f"generation_config.json of '{name}'", Ends, network.generation_config)
         _check_weights(name, report)
-        tokenizer = read_tokenizer(source)
+        tokenizer = _tokenizer_of(source, adapter)
         _check_tokenizer(name, tokenizer)
         if adapter is not None:
-            # Added once, to the weights: the network then runs as fast as without.
-            network = peft.PeftModel.from_pretrained(network, adapter).merge_and_unload()
+            vocabulary = len(tokenizer) if has_own_tokenizer(adapter) else None
+            network = add_adapter(name, network, adapter, vocabulary)
     except KVBenchError:
         raise
     except Exception as error:  # damaged files raise anything
@@ -188,7 +202,19 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     for parameter, weight in network.named_parameters():
         if not weight.isfinite().all():
             raise KVBenchError(f"the checkpoint '{name}' is damaged: its weight {parameter} is infinite or NaN")
-    return wrap_model(name, network, tokenizer, fingerprint_of(source, config, adapter))
+    packages = {"peft": adapter is not None, "gguf": is_gguf(Path(source)), "accelerate": device_map is not None}
+    used = tuple(package for package, is_used in packages.items() if is_used)
+    return wrap_model(name, network, tokenizer, fingerprint_of(source, config, adapter), used, date)
+
+
+def _tokenizer_of(source: str, adapter: Path | None) -> PreTrainedTokenizerBase:
+    """Reads the tokenizer that lies beside an adapter, or that of the base, with the adapter's chat template."""
+    if adapter is not None and has_own_tokenizer(adapter):
+        return read_tokenizer(str(adapter))
+    tokenizer = read_tokenizer(source)
+    if adapter is not None:
+        use_own_template(tokenizer, adapter)
+    return tokenizer
 
 
 def check_heads(heads: int, key_heads: int | None) -> None:
@@ -206,10 +232,12 @@ def check_spread(name: str, kinds: Mapping[str, str]) -> None:
         raise KVBenchError(f"'{name}' does not fit on the GPUs ({outside}): {advice}")
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str, date: str | None = None) -> PreTrainedTokenizerBase:
     """Loads the tokenizer alone: a process that only sends work to others needs no weights."""
     try:
-        return read_tokenizer(model_source(name))
+        tokenizer = _tokenizer_of(model_source(name), adapter_of(name))
+        set_date(tokenizer, date or today())
+        return tokenizer
     except KVBenchError:
         raise
     except Exception as error:
@@ -242,33 +270,49 @@ def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def wrap_model(
-    name: str, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fingerprint: str
+    name: str,
+    network: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    fingerprint: str,
+    packages: tuple[str, ...] = (),
+    date: str | None = None,
 ) -> LoadedModel:
     """Wraps a network that is in memory; raises :class:`KVBenchError` if kvpress does not know its architecture."""
     check_architecture(name, [type(network).__name__])
-    network = network.eval()
-    return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network))
+    network, day = network.eval(), date_told(tokenizer, date or today())
+    return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network), packages, day)
 
 
 def fingerprint_of(source: str, config: Any = None, adapter: Path | None = None) -> str:
-    """Hashes all files of a local model except descriptions, and the shards of its weights wherever they lie; for a hub
-    model, its configuration (``config``) and commit; and those of an adapter."""
+    """Hashes the files of a model except descriptions, the shards of its weights wherever they lie, and those of an
+    adapter. Of a hub model these are its files in the cache; where they are not found there, it is its configuration
+    (``config``) and commit."""
     digest = hashlib.sha256(fingerprint_of(str(adapter)).encode() if adapter else b"")
-    folder = Path(source)
-    if folder.is_file():
-        with folder.open("rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256")
-    elif folder.is_dir():
-        files = {path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
-        files = {path for path in files if path.name not in DESCRIPTIONS} | _shards_of(folder)
-        for file in sorted(files):
-            digest.update(str(file.relative_to(folder)).encode())
-            with file.open("rb") as handle:
-                digest.update(hashlib.file_digest(handle, "sha256").digest())
-    else:
-        digest.update(str(config._commit_hash).encode())
-        digest.update(config.to_json_string().encode())
+    place = Path(source) if Path(source).exists() else _cached_folder(source, config)
+    if place is None:
+        digest.update(f"{config._commit_hash} {config.to_json_string()}".encode())
+    for name, file in _files_of(place) if place is not None else ():
+        digest.update(name.encode())
+        with file.open("rb") as handle:
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
     return digest.hexdigest()[:16]
+
+
+def _cached_folder(source: str, config: Any) -> Path | None:
+    """Returns the folder in the cache of the hub that a model was read from."""
+    file = try_to_load_from_cache(source, "config.json", revision=getattr(config, "_commit_hash", None))
+    return Path(file).parent if isinstance(file, str) else None
+
+
+def _files_of(place: Path) -> list[tuple[str, Path]]:
+    """Lists the files of a model that decide on its answers, each with its name, by which it is read; a GGUF file may
+    have any."""
+    if place.is_file():
+        return [("", place)]
+    files = {path for path in place.iterdir() if path.is_file() and not path.name.startswith(".")}
+    files |= set(place.glob("additional_chat_templates/*"))
+    files = {path for path in files if not DESCRIPTIONS.fullmatch(path.name)} | _shards_of(place)
+    return [(str(file.relative_to(place)), file) for file in sorted(files)]
 
 
 def _shards_of(folder: Path) -> set[Path]:

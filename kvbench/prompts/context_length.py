@@ -14,7 +14,7 @@ from datasets_gen.tasks.prose import PROSE
 from datasets_gen.writing.prose import in_prose
 from kvbench.models.gguf.header import is_gguf, read_header
 from kvbench.models.gguf.tokenizer import build_tokenizer
-from kvbench.models.names import MODEL_NAMES, is_mistyped, model_source
+from kvbench.models.names import MODEL_NAMES, adapter_of, is_mistyped, model_source
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import user_path
 
@@ -96,7 +96,11 @@ def count_by(tokenizer: str) -> Count:
 def _load(tokenizer: str) -> Tokenizer:
     if is_mistyped(tokenizer) and not Path(tokenizer).exists():
         raise KVBenchError(unknown_name("tokenizer", tokenizer, MODEL_NAMES))
-    place = Path(model_source(tokenizer)) if tokenizer in MODEL_NAMES else user_path(tokenizer)
+    adapter = adapter_of(tokenizer)
+    is_known = tokenizer in MODEL_NAMES or adapter is not None
+    place = Path(model_source(tokenizer)) if is_known else user_path(tokenizer)
+    if adapter is not None and (adapter / "tokenizer.json").is_file():
+        place = adapter  # a tokenizer that comes with an adapter is used in place of its base's
     if is_gguf(place):
         return build_tokenizer(read_header(place))
     hub_logging.set_verbosity_error()  # without a network, attempts would fill the screen

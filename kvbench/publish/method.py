@@ -23,7 +23,7 @@ def run_entry(name: str, run: RunFile) -> RunEntry:
         without = ("it was started by Python code and not by a command of kvbench",)
         return RunEntry(name, run.command, without, run.command, content)
     device = run.identity.device.partition(" ")[0]
-    job = run.job.model_copy(update={"device": device, "dtype": run.identity.dtype})
+    job = run.job.model_copy(update={"device": device, "dtype": run.identity.dtype, "date": run.identity.date or None})
     return RunEntry(name, shlex.join(["python", "-m", "kvbench", *_words_of(job)]), (), run.command, content)
 
 

@@ -15,7 +15,7 @@ from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
-from kvbench.store.merging import borrow, runs_beside
+from kvbench.store.merging import borrow, runs_beside, why_not_lent
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, TABLES, RowsByTable
@@ -120,6 +120,8 @@ def _fill(executor: Executor, store: Store) -> None:
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not units:
         return
+    if missing == total and (reason := why_not_lent(store)):
+        console.print(reason, soft_wrap=True, markup=False)
     done: defaultdict[Unit, RowsByTable] = defaultdict(RowsByTable)  # the rows of the parts of each unit so far
     with executor.map(units) as results, progress_bar(is_kept=True) as progress:
         bar = progress.add_task("generations", total=missing)

@@ -28,6 +28,7 @@ from kvbench.run.execute import Unit, UnitRows, check_first_contexts, rows_of
 from kvbench.store.numerics import NUMERICS
 from kvbench.store.run_file import Job
 from kvbench.store.tables import RowsByTable
+from kvbench.system.clock import today
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected_error
 from kvbench.system.memory import is_out_of_memory
@@ -142,14 +143,18 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     grid = leave_out(grid, unfit, job)
     if NUMERICS.name in grid.setting.tables:
         check_dtypes(grid.setting.numerics.dtypes, choose_device(job.device))
-    if loaded and (loaded.name, loaded.network.dtype) == (job.model, choose_dtype(dtype, loaded.device, job.model)):
+    wanted = (job.model, choose_dtype(dtype, loaded.device, job.model)) if loaded else None
+    if loaded and (loaded.name, loaded.network.dtype) == wanted and loaded.date in ("", job.date or loaded.date):
         model = loaded
     else:
         console.print(f"loading {job.model}", soft_wrap=True)
-        model = load_model(job.model, job.device, dtype, job.device_map)
+        model = load_model(job.model, job.device, dtype, job.device_map, job.date)
         settle()
         if model.tokenizer.chat_template is None:
             console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)
+    if model.date and model.date != today():
+        told = f"the chat template tells {model.date}, as in a run before: --date gives another day"
+        console.print(told, soft_wrap=True)
     grid = leave_out_tasks(grid, model.tokenizer, job)
     missing = missing_weights(grid.setting.policies, model)
     grid = leave_out(grid, missing, job)

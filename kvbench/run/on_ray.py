@@ -62,8 +62,11 @@ class Worker:
             executor, share = self._loaded
             if names := executor.identity.differences(expected):
                 here, there = (getattr(identity, names[0]) for identity in (executor.identity, expected))
+                differing = f"{names[0]}: {here} instead of {there}"
+                if not isinstance(here, str):
+                    differing = executor.identity.described_against(expected)
                 raise KVBenchError(
-                    f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): "
+                    f"the worker on {platform.node()} would write another run ({differing}): "
                     "all machines need the same kvbench, packages, model and kind of device"
                 )
             return rows_of(executor.model, executor.grid, unit, share)
@@ -111,7 +114,7 @@ class Cluster:
 @contextmanager
 def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
     """Starts Ray or connects to it, and lets a first worker load the model, which decides what can be run."""
-    grid = leave_out_tasks(build_grid(job, count_by(job.model)), load_tokenizer(job.model), job)
+    grid = leave_out_tasks(build_grid(job, count_by(job.model)), load_tokenizer(job.model, job.date), job)
     of_kvbench = signal.getsignal(signal.SIGTERM)
     ray = _connect(cluster.address)
     try:

@@ -20,6 +20,10 @@ SCORES = [one.name for one in METRICS.values() if (one.of_answer or one.of_kept)
 ANSWER = ["status", "output_text", "cache_digest", *SCORES]  # equal in equal runs, as times are not
 
 
+# Fields of an identity that nobody asks for: two runs that differ in these alone look alike.
+BELOW_THE_QUESTION = {"source", "packages", "contents", "switches", "date", "device"}
+
+
 @dataclass(frozen=True)
 class RunGroup:
     """Runs whose records may be compared."""
@@ -100,13 +104,25 @@ def _difference(known: pd.DataFrame, records: pd.DataFrame) -> str:
 
 def runs_beside(store: Store) -> list[Store]:
     """Opens the other runs in the folder of a run that have its model, code, seed, mode and tables."""
-    found = []
+    return [other for other in _all_beside(store) if other.identity.has_answers_for(store.identity)]
+
+
+def _all_beside(store: Store) -> list[Store]:
+    others = []
     for folder in sorted(path.parent for path in store.folder.parent.glob(f"*/{RUN_FILE}")):
         with suppress(KVBenchError):  # of another version, or damaged: its own run says so
-            other = Store.open(folder)
-            if folder.name != store.folder.name and other.identity.setting == store.identity.setting:
-                found.append(other)
-    return found
+            if folder.name != store.folder.name:
+                others.append(Store.open(folder))
+    return others
+
+
+def why_not_lent(store: Store) -> str:
+    """Says why the latest run beside a run lends nothing although it asked the same; an empty text where none did."""
+    for other in sorted(_all_beside(store), key=lambda other: other.run.created, reverse=True):
+        differing = set(store.identity.differences(other.identity)) - {"tasks", "policies"}
+        if differing and differing <= BELOW_THE_QUESTION:
+            return f"{other.folder} lends no answers: {store.identity.described_against(other.identity)}"
+    return ""
 
 
 def borrow(store: Store, others: Sequence[Store], task: str, chunk: int, policy: str, counts: tuple[int, int]) -> bool:

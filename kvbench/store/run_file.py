@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -13,6 +14,7 @@ from pydantic.types import StringConstraints
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.engine.options import CELL_SECONDS
 from kvbench.prompts.mode import AnswerPrefix, Mode, Scope
+from kvbench.store.differences import describe
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
 from kvbench.system.errors import KVBenchError, fault_of_fields
@@ -22,7 +24,8 @@ from policies import KINDS, Level, Point, by_kind, points_of
 MOST_REPEATS = 1000
 MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
-PROVENANCE = ("git_revision", "git_dirty")  # fields that do not make another run
+# Fields that do not make another run: code, model and libraries are told by their contents.
+PROVENANCE = ("git_revision", "git_dirty", "kvbench_version")
 
 
 def _only_visible(name: str) -> str:
@@ -56,7 +59,7 @@ class PolicyIdentity(BaseModel):
     family: Name
     paper: Name
     arguments: dict[str, int | float | str]  # of the press for a context of so many tokens; a record holds its own
-    origin: str  # hash of the code of a plug-in
+    origin: str  # hash of the code of a plug-in, of what replaced a method of its press, and of weights that it loads
     arguments_at_tokens: int
     levels: dict[str, tuple[FiniteFloat, ...]]  # values by kind of level
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)]  # draws at each level
@@ -90,7 +93,8 @@ class Identity(BaseModel):
     """Identifies a run: two runs with equal identities write the same records, times aside.
 
     :data:`PROVENANCE` stands beside the rest and decides nothing: a revision says too little, as two edited checkouts
-    are equally "dirty", and too much, as a README belongs to it.
+    are equally "dirty", and too much, as a README belongs to it. Nor does the order of tasks, policies and tables, nor
+    the name of a model, whose files have a fingerprint.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -101,6 +105,9 @@ class Identity(BaseModel):
     git_revision: str | None
     git_dirty: bool | None
     packages: dict[str, str]  # versions by name
+    contents: dict[str, str] = {}  # hashes of the code of these, and of functions that other code put into them
+    switches: dict[str, str] = {}  # variables and settings that choose how numbers are computed
+    date: str = ""  # the day that the chat template tells, if it tells one
     model: Name
     model_fingerprint: Name
     device: str
@@ -121,14 +128,36 @@ class Identity(BaseModel):
             raise ValueError("a name is there twice")
         return entries
 
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """Returns as plain data what makes a run another one, tasks and policies by name."""
+        plain = self.model_dump(mode="json", exclude={"model", *PROVENANCE})
+        plain["tables"] = sorted(plain["tables"])
+        for entry in plain["policies"]:
+            entry["tasks"] = sorted(entry["tasks"])
+        for kind in ("tasks", "policies"):
+            plain[kind] = {entry["name"]: entry for entry in sorted(plain[kind], key=lambda entry: entry["name"])}
+        return plain
+
     def short_hash(self) -> str:
         """Returns eight letters that name the run."""
-        return hashlib.sha256(self.model_dump_json(exclude=set(PROVENANCE)).encode()).hexdigest()[:8]
+        return hashlib.sha256(json.dumps(self.decisive, sort_keys=True).encode()).hexdigest()[:8]
 
     def differences(self, other: "Identity") -> list[str]:
         """Names the fields that make the other another run."""
-        names = (name for name in type(self).model_fields if name not in PROVENANCE)
-        return [name for name in names if getattr(self, name) != getattr(other, name)]
+        ours, theirs = self.decisive, other.decisive
+        return [name for name in ours if ours[name] != theirs[name]]
+
+    def described_against(self, stored: "Identity") -> str:
+        """Says in which fields it differs from a stored run, with the values of both."""
+        fresh, before = self.decisive, stored.decisive
+        if self.model_fingerprint != stored.model_fingerprint and self.model != stored.model:
+            fresh, before = {"model": self.model, **fresh}, {"model": stored.model, **before}
+        return describe(before, fresh)
+
+    def has_answers_for(self, other: "Identity") -> bool:
+        """Tells whether both give the same answers where they share a task and a policy."""
+        return not set(self.differences(other)) - {"tasks", "policies"}
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -186,6 +215,7 @@ class Job(BaseModel):
     cell_seconds: float = CELL_SECONDS
     max_kv_gb: float | None = None
     tolerance: float | None = None  # points of loss below which a level is safe; None: as boards have it
+    date: str | None = None  # that a chat template is told; None: that of a run beside it, or today
 
     @model_validator(mode="before")
     @classmethod

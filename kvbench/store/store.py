@@ -6,7 +6,6 @@ not there, and records are written last, so that a run that was killed goes on w
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
@@ -81,8 +80,10 @@ class Store:
         remove_partial(folder)
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
-            if names := identity.differences(store.identity):
-                other = f"another run ({_difference(names[0], store.identity, identity)})"
+            if store._differs_in_what_failed_alone(identity):
+                store._set(identity=identity)
+            if identity.differences(store.identity):
+                other = f"another run ({identity.described_against(store.identity)})"
                 raise KVBenchError(f"{folder} belongs to {other}: give the run another name, or delete that folder")
             store._set(status="started", reason=None)
             return store
@@ -96,6 +97,26 @@ class Store:
     @property
     def identity(self) -> Identity:
         return self.run.identity
+
+    def _differs_in_what_failed_alone(self, identity: Identity) -> bool:
+        """Tells whether another identity has nothing but other code of policies without any answer here: a press that
+        failed everywhere may be mended, and its run goes on."""
+        if identity.differences(self.identity) != ["policies"]:
+            return False
+        for policy in identity.policies:
+            stored = self.identity.policy(policy.name)
+            if stored is None or stored.model_copy(update={"origin": policy.origin}) != policy:
+                return False
+            if stored.origin != policy.origin and self._has_answers_of(policy.name):
+                return False
+        return len(identity.policies) == len(self.identity.policies)
+
+    def _has_answers_of(self, policy: str) -> bool:
+        for path in self.record_files():
+            rows = self.read(RECORDS, path, ["policy", "status"])
+            if (policy, "ok") in zip(rows["policy"].to_pylist(), rows["status"].to_pylist(), strict=True):
+                return True
+        return False
 
     def finish(self) -> None:
         self._set(status="complete", reason=None, finished=_timestamp())
@@ -310,14 +331,6 @@ def _missing_metrics(schema: pa.Schema) -> list[Metric]:
 def _refuse(path: Path, fault: str) -> None:
     if fault:
         raise KVBenchError(f"{path} cannot be read ({fault}): delete it and start the run again")
-
-
-def _difference(name: str, old: Identity, new: Identity) -> str:
-    """Says how a field of two identities differs."""
-    before, after = (json.dumps(identity.model_dump(mode="json")[name]) for identity in (old, new))
-    if max(len(before), len(after)) > 40:
-        return f"its {name} differ" if name.endswith("s") else f"its {name} differs"
-    return f"its {name} is {before}, this one's {after}"
 
 
 def _timestamp() -> str:

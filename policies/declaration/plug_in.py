@@ -16,9 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from policies.declaration.faults import FOREIGN_SECONDS, INSTALLED, OURS, description_of, time_bound
+from policies.declaration.faults import FOREIGN_SECONDS, description_of, time_bound
 from policies.declaration.lazy import kvpress
 from policies.declaration.names import BrokenPlugInError, PolicyError
+from policies.declaration.origin import files_read, origin_of_module
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 
 GROUP = "kvbench.policies"
@@ -43,13 +44,26 @@ def load_plug_in(text: str) -> Policy:
     """
     where, name, argument_text = _split(text)
     arguments = _arguments(text, argument_text)
-    module = _module(where)
+    with files_read(text) as read:
+        module = _module(where)
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
             raise _no_such(where, name, module)
         target = getattr(target, part)
-    return _policy(f"{name}({argument_text})" if argument_text else name, target, arguments, _origin(module), text)
+    spelled = ", ".join(f"{key}={value!r}" for key, value in _in_order(target, arguments))
+    with files_read(text):
+        policy = _policy(f"{name}({spelled})" if arguments else name, target, arguments, "", text)
+    return replace(policy, origin=origin_of_module(module, arguments.values(), read))
+
+
+def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Sorts arguments as the target takes them: spaces, quotes and their order make no other policy."""
+    try:
+        order = list(inspect.signature(target).parameters) if callable(target) else []
+    except (TypeError, ValueError):
+        order = []
+    return sorted(arguments.items(), key=lambda one: (order.index(one[0]) if one[0] in order else len(order), one[0]))
 
 
 def load_even_if_broken(text: str) -> Policy:
@@ -107,53 +121,11 @@ def plug_ins() -> Mapping[str, Policy]:
 def _of_entry_point(entry: Any) -> Policy:
     text = f"entry point {entry.name}"
     try:
-        with _foreign_code("it cannot be imported"):
+        with _foreign_code("it cannot be imported"), files_read(text) as read:
             target, module = entry.load(), importlib.import_module(entry.module)
-        return _policy(entry.name, target, {}, _origin(module), text)
+        return _policy(entry.name, target, {}, origin_of_module(module, read=read), text)
     except PolicyError as error:
         return _broken_policy(entry.name, f"the plug-in {entry.name} ({entry.value}): {error}")
-
-
-def _origin(module: ModuleType) -> str:
-    """Hashes the file that it stands in, and of all that this takes from files of its package or beside it."""
-    digest, pending, seen = hashlib.sha256(), [(Path(str(module.__file__)), module.__name__)], set[Path]()
-    package = module.__name__.partition(".")[0]
-    while pending:
-        file, name = pending.pop()
-        if file in seen or file.suffix != ".py":
-            continue
-        seen.add(file)
-        pending += [(path, other) for other in _imported_modules(file, name) if (path := _file_of_user(other, package))]
-    for file in sorted(seen):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _imported_modules(file: Path, name: str) -> Iterator[str]:
-    """Yields the names of the modules that a file imports anywhere, and of what may be modules."""
-    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
-
-
-def _file_of_user(name: str, package: str) -> Path | None:
-    """Returns the file of a module of the same package, or of no installed one."""
-    top = name.partition(".")[0]
-    if not top or top in OURS or top in sys.stdlib_module_names:
-        return None
-    try:
-        specification = importlib.util.find_spec(name)
-    except (ImportError, ValueError, AttributeError):
-        return None
-    if specification is None or not specification.has_location or specification.origin is None:
-        return None
-    file = Path(specification.origin)
-    return file if top == package or not INSTALLED & set(file.parts) else None
 
 
 def _arguments(text: str, argument_text: str) -> dict[str, Any]:

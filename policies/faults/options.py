@@ -18,8 +18,14 @@ AIMED = ("evidence", "answer", "other", "random")  # their tokens differ from qu
 
 
 def _parts(text: Any) -> Any:
-    """Splits ``[0,2,5-7]``, or one part without brackets."""
-    return tuple(part.strip() for part in text.strip("[]").split(",")) if isinstance(text, str) else text
+    """Splits ``[0,2,5-7]``, or one part without brackets. Their order makes no other fault."""
+    parts = {part.strip() for part in text.strip("[]").split(",")} if isinstance(text, str) else text
+    return tuple(sorted(parts, key=_first_number)) if isinstance(text, str) else parts
+
+
+def _first_number(part: str) -> tuple[int, str]:
+    start = part.partition("-")[0]
+    return (int(start) if start.isdecimal() else -1, part)
 
 
 Parts = Annotated[tuple[str, ...], BeforeValidator(_parts)]

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import accelerate
 import pandas as pd
@@ -140,3 +141,34 @@ def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> N
     assert frame["output_text"].nunique() > 1
     pd.testing.assert_frame_equal(frame, answered(llama))
     assert not model.snapshot.first_change()
+
+
+@pytest.mark.parametrize("name", ["README.md", "LICENSE", "optimizer.pt", "trainer_state.json", "figure.png"])
+def test_a_file_that_nothing_reads_makes_no_other_model(folder: Path, name: str) -> None:
+    first = fingerprint_of(str(folder))
+    (folder / name).write_text("x")
+    assert fingerprint_of(str(folder)) == first
+
+
+@pytest.mark.parametrize("name", ["generation_config.json", "chat_template.jinja", "additional_chat_templates/a.jinja"])
+def test_a_file_that_answers_rest_on_makes_another_model(folder: Path, name: str) -> None:
+    first = fingerprint_of(str(folder))
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("{}")
+    assert fingerprint_of(str(folder)) != first
+
+
+def test_a_model_of_the_hub_is_what_its_files_in_the_cache_say(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same commit, with another weight in its file; and another commit with the same files."""
+    snapshots = tmp_path / "cache" / "models--some--model" / "snapshots"
+    first, second = (shutil.copytree(folder, snapshots / commit) for commit in ("1" * 40, "2" * 40))
+    monkeypatch.setattr(
+        "kvbench.models.load.try_to_load_from_cache", lambda *_, revision: f"{snapshots}/{revision}/config.json"
+    )
+    config = {commit: SimpleNamespace(_commit_hash=commit) for commit in (first.name, second.name)}
+    before = fingerprint_of("some/model", config[first.name])
+    assert fingerprint_of("some/model", config[second.name]) == before == fingerprint_of(str(folder))
+    change(first / WEIGHTS, 0.5)
+    assert fingerprint_of("some/model", config[first.name]) != before

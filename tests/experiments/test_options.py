@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kvpress.utils import compute_n_kept
 
 from datasets_gen import RULER, TASKS
-from kvbench.experiments.options import parse_points
+from kvbench.experiments.options import at_levels, parse_points
 from kvbench.experiments.suites import coverage_of
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Point, at_ratios, points_of
@@ -73,3 +73,11 @@ def test_the_name_of_a_family_stands_for_its_tasks_and_mixes_with_names() -> Non
     assert chosen(None) == list(TASKS), "they take part where they are named"
     with pytest.raises(KVBenchError, match="did you mean 'ruler'"):
         chosen("rulers")
+
+
+def test_the_highest_level_is_what_a_task_has_by_itself() -> None:
+    """Named or not, it is the same run."""
+    task = TASKS["base"]
+    assert at_levels([task], str(task.top_level)) == [task]
+    assert at_levels([task], "99") == [task]
+    assert at_levels([task], str(task.top_level - 1)) != [task]

@@ -16,6 +16,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import PolicyError, Situation, arguments_of, at_ratios, load_even_if_broken, load_plug_in, plug_ins
+from policies.declaration.contents import contents_of
 from policies.declaration.names import CONTROLS, BrokenPlugInError
 from policies.presses.rescoring import FairEvictionPress
 
@@ -258,3 +259,65 @@ def test_a_plug_in_that_asks_is_told_the_length_of_the_context(tmp_path: Path) -
     assert windows == [10, 60]
     given = load_plug_in(f"{tmp_path / 'lengths.py'}:short(context_length=50)")
     assert given.press(SITUATION).window_size == 5, "what is written counts"
+
+
+READS = """
+import importlib, json
+from pathlib import Path
+from dataclasses import dataclass
+from kvpress import KnormPress
+{top}
+
+@dataclass
+class Reading(KnormPress):
+    weights: str = ""
+
+    def score(self, *arguments, **options):
+        {inside}
+        return super().score(*arguments, **options)
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "inside", "changed"),
+    [
+        ("", "Path(__file__).with_name('scales.json').read_text()", "scales.json"),
+        ("", "(Path(__file__).parent / 'tables' / 'scales.json').read_text()", "tables/scales.json"),
+        ("SCALES = json.loads((Path(__file__).parent / ('scales' + '.json')).read_text())", "pass", "scales.json"),
+        ("", "importlib.import_module('a_scale_of_mine')", "a_scale_of_mine.py"),
+        ("", "import a_package_of_mine.inner", "a_package_of_mine/__init__.py"),
+        ("", "import an_installed_one", "site-packages/an_installed_one/__init__.py"),
+        ("", "import an_installed_one", "site-packages/an_installed_one/inner.py"),
+        ("", "open(self.weights)", "given.bin"),
+    ],
+)
+def test_what_a_plug_in_reads_and_imports_is_part_of_its_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str, inside: str, changed: str
+) -> None:
+    files = ("scales.json", "tables/scales.json", "a_scale_of_mine.py", "a_package_of_mine/__init__.py", "given.bin")
+    installed = ("site-packages/an_installed_one/__init__.py", "site-packages/an_installed_one/inner.py")
+    for name in (*files, *installed, "a_package_of_mine/inner.py", "unrelated.py", "unrelated.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    (tmp_path / "a_reader.py").write_text(READS.format(top=top, inside=inside))
+
+    def origin() -> str:
+        contents_of.cache_clear()
+        return load_plug_in(f"{tmp_path / 'a_reader.py'}:Reading(weights='{tmp_path / 'given.bin'}')").origin
+
+    first = origin()
+    for unrelated in ("unrelated.py", "unrelated.json"):
+        (tmp_path / unrelated).write_text("2")
+    assert origin() == first
+    (tmp_path / changed).write_text("2")
+    assert origin() != first
+
+
+def test_the_spelling_of_arguments_makes_no_other_policy(file: str) -> None:
+    one, other = (
+        load_plug_in(f"{file}:Loud({text})") for text in ("window_size=16, kind='max'", 'kind="max",window_size=16')
+    )
+    assert one.name == other.name
+    assert one.origin == other.origin

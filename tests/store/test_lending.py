@@ -56,3 +56,40 @@ def test_what_another_run_has_in_part_is_not_lent(runs: ToyRuns, monkeypatch: py
     second = runs("runs/second")
     assert policies_of(calls) == [["knorm"], ["knorm"]]
     pd.testing.assert_frame_equal(outcome(second), whole)
+
+
+def test_an_edited_library_lends_nothing_and_says_so(
+    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The version stays the same when a library is edited in place."""
+    runs("runs/first")
+    monkeypatch.setattr("kvbench.models.libraries.contents_of", lambda name: f"edited {name}")
+    calls = record_calls(monkeypatch)
+    capsys.readouterr()
+    runs("runs/second")
+    assert policies_of(calls) == [["full", "random", "knorm"]] * 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "runs/first lends no answers: the code of torch was another one" in said
+
+
+def test_a_press_whose_method_was_replaced_lends_nothing_and_all_others_do(
+    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs("runs/first", ("full", "knorm"))
+    monkeypatch.setattr("kvpress.KnormPress.score", lambda press, module, states, keys, *_: keys.norm(dim=-1))
+    calls = record_calls(monkeypatch)
+    runs("runs/second", ("full", "knorm"))
+    assert policies_of(calls) == [["knorm"], ["knorm"]]
+
+
+def test_a_press_that_failed_everywhere_may_be_mended_under_its_name(
+    runs: ToyRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr("kvpress.KnormPress.score", lambda *_: 1 / 0)
+        before = runs("runs/first", ("full", "knorm")).identity
+    calls = record_calls(monkeypatch)
+    store = runs("runs/first", ("full", "knorm"))
+    assert policies_of(calls) == [["knorm"], ["knorm"]]
+    assert store.identity.differences(before) == ["policies"]
+    assert set(store.frame()["status"]) == {"ok"}

@@ -1,0 +1,137 @@
+"""Hashes what a plug-in rests on: its own code, the code that it imports, and the files that it names or reads."""
+
+import ast
+import builtins
+import hashlib
+import importlib.util
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from policies.declaration.contents import COMPILED, SOURCE, contents_of
+from policies.declaration.faults import INSTALLED, OURS
+
+# Packages whose code the identity of every run sees.
+EVERYWHERE = (*OURS, "kvpress", "torch", "transformers", "numpy", "tokenizers", "safetensors", "jinja2")
+LONGEST_PATH = 255
+_read_by: dict[str, set[Path]] = {}  # by plug-in: a module that was imported before reads nothing again
+
+
+def origin_of_module(module: ModuleType, arguments: Iterable[Any] = (), read: Iterable[Path] = ()) -> str:
+    """Hashes the file that a plug-in stands in, all that this imports, and the data files that their texts or the
+    arguments name, or that were ``read`` while it was loaded. An installed package is hashed whole."""
+    files, packages = _code_of(module)
+    data = {file for one in files if one.suffix == SOURCE for file in _named_files(one)}
+    data |= {Path(text) for text in arguments if isinstance(text, str) and _is_file(Path(text))}
+    data |= {file for file in read if file.is_file()}
+    digest = hashlib.sha256()
+    for file in (*sorted(files), *sorted({file.resolve() for file in data} - {file.resolve() for file in files})):
+        digest.update(file.read_bytes())
+    for package in sorted(packages):
+        digest.update(f"{package} {contents_of(package)}".encode())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def files_read(plug_in: str) -> Iterator[set[Path]]:
+    """Collects the files that Python code opens in the body, but for those of installed packages and of Python."""
+    read = _read_by.setdefault(plug_in, set())
+    opened = builtins.open
+
+    def noting(file: Any, *arguments: Any, **options: Any) -> Any:
+        handle = opened(file, *arguments, **options)
+        if isinstance(file, str | Path) and handle.readable() and _is_of_user(Path(file).absolute()):
+            read.add(Path(file).absolute())
+        return handle
+
+    before = builtins.open, io.open
+    builtins.open = io.open = noting
+    try:
+        yield read
+    finally:
+        builtins.open, io.open = before
+
+
+def _is_of_user(file: Path) -> bool:
+    is_code = file.suffix in (SOURCE, ".pyc", *COMPILED)
+    return not (is_code or INSTALLED & set(file.parts) or file.is_relative_to(sys.base_prefix))
+
+
+def _code_of(module: ModuleType) -> tuple[set[Path], set[str]]:
+    """Finds the files of the user that a module consists of and imports, and the installed packages among these."""
+    package = module.__name__.partition(".")[0]
+    files, packages = set[Path](), set[str]()
+    pending = [(Path(str(module.__file__)), module.__name__)]
+    while pending:
+        file, name = pending.pop()
+        if file in files:
+            continue
+        files.add(file)
+        if file.suffix != SOURCE:  # a compiled module, which is hashed and cannot be searched
+            continue
+        for other in _imported_modules(file, name):
+            place, top = _file_of(other), other.partition(".")[0]
+            if place is None:
+                continue
+            if top != package and INSTALLED & set(place.parts):
+                packages.add(top)
+            else:
+                pending.append((place, other))
+    return files, packages
+
+
+def _imported_modules(file: Path, name: str) -> Iterator[str]:
+    """Yields the names of the modules that a file imports anywhere, of the packages around these, and of what may be
+    modules, as what is given to ``importlib`` stands in a text."""
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Call):
+            texts = (one.value for one in node.args[:1] if isinstance(one, ast.Constant))
+            names = [text for text in texts if isinstance(text, str) and text.replace(".", "").isidentifier()]
+        for one in names:
+            parts = one.split(".")
+            yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def _file_of(name: str) -> Path | None:
+    """Returns the file of a module whose code no identity sees otherwise."""
+    top = name.partition(".")[0]
+    if not top or top in EVERYWHERE or top in sys.stdlib_module_names:
+        return None
+    try:
+        specification = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        file = getattr(sys.modules.get(name), "__file__", None)  # it was put there by hand
+        return Path(file) if file else None
+    if specification is None or not specification.has_location or specification.origin is None:
+        return None
+    return Path(specification.origin)
+
+
+def _named_files(file: Path) -> Iterator[Path]:
+    """Yields the files that the texts of a source file name: beside it, in a folder beside it that another text names,
+    or from where the command was started."""
+    nodes = ast.walk(ast.parse(file.read_bytes()))
+    values = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    texts = sorted(text for text in values if 0 < len(text) <= LONGEST_PATH and "\n" not in text and "\0" not in text)
+    folders = [file.parent, Path()]
+    folders += [file.parent / text for text in texts if text.strip("./") and (file.parent / text).is_dir()]
+    for text in texts:
+        yield from (folder / text for folder in folders if _is_file(folder / text))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no text of a path
+        return False
