@@ -21,7 +21,7 @@ from rich.text import Text
 from datasets_gen.examples.jsonl import golds_in
 from kvbench.cli.result import Result
 from kvbench.publish.downloads import write_sheets
-from kvbench.publish.places import name_of_place, names_of_models, without_places
+from kvbench.publish.places import distinct_names, name_of_place, without_places
 from kvbench.publish.site_list import link_pages
 from kvbench.system.errors import KVBenchError, fault_of_fields, first_line
 from kvbench.system.files import make_folder, write_text_atomically
@@ -62,7 +62,7 @@ def command(
 
 def rows_with_names(rows: Sequence[Imported]) -> list[Imported]:
     """Returns the results as they are published: without places of the machine that they come from."""
-    models = names_of_models(row.model for row in rows)
+    models = distinct_names(row.model for row in rows)
     shown = []
     for row in rows:
         texts = {"setting": without_places(row.setting), "arguments": without_places(row.arguments)}

@@ -58,13 +58,13 @@ def _folders_of_user() -> list[str]:
     return sorted((folder for folder in folders if len(folder) > 1), key=len, reverse=True)
 
 
-def names_of_models(models: Iterable[str]) -> dict[str, str]:
-    """Returns a name for each model, by the model as it was given; two of one name are numbered."""
+def distinct_names(places: Iterable[str]) -> dict[str, str]:
+    """Returns a name for each model or folder, by its place; two of one name are numbered."""
     names: dict[str, str] = {}
-    for model in dict.fromkeys(models):
-        name, number = name_of_place(model), 1
+    for place in dict.fromkeys(places):
+        name, number = name_of_place(place), 1
         while name in names.values():
             number += 1
-            name = f"{name_of_place(model)} ({number})"
-        names[model] = name
+            name = f"{name_of_place(place)} ({number})"
+        names[place] = name
     return names
