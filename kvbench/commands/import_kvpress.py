@@ -65,8 +65,8 @@ def rows_with_names(rows: Sequence[Imported]) -> list[Imported]:
     models = distinct_names(row.model for row in rows)
     shown = []
     for row in rows:
-        texts = {"setting": without_places(row.setting), "arguments": without_places(row.arguments)}
-        shown.append(replace(row, model=models[row.model], **texts))
+        setting, arguments = without_places(row.setting), without_places(row.arguments)
+        shown.append(replace(row, model=models[row.model], setting=setting, arguments=arguments))
     return shown
 
 
@@ -80,7 +80,7 @@ def _plain_data(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
         return loader.construct_mapping(node, deep=True)
     if isinstance(node, yaml.SequenceNode):
         return loader.construct_sequence(node, deep=True)
-    return loader.construct_scalar(node)  # type: ignore[arg-type]
+    return loader.construct_scalar(node)
 
 
 _PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", _plain_data)
@@ -200,8 +200,7 @@ def read_result(folder: Path) -> Imported:
         reason = fault_of_fields(error) if isinstance(error, ValidationError) else first_line(error)
         raise KVBenchError(f"{path} cannot be read ({reason}): restore it, or run the evaluation again") from error
     scores, tasks = _mean_scores(metrics)
-    pairs = [_scores_of(row, config.dataset) for row in predictions]
-    pairs = [pair for pair in pairs if pair is not None]
+    pairs = [pair for row in predictions if (pair := _scores_of(row, config.dataset)) is not None]
     return Imported(
         dataset=f"{config.dataset}/{name_of_place(str(config.data_dir))}" if config.data_dir else config.dataset,
         model=config.model,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_lists_of_other_data_sets_hold_golds_that_are_each_right(tmp_path: Path)
     assert read_result(folder).em == 100.0
 
 
-OTHER_SETTINGS: list[dict[str, object]] = [
+OTHER_SETTINGS: list[dict[str, Any]] = [
     {"query_aware": True},
     {"fp8": True},
     {"fraction": 0.1},
@@ -113,7 +114,7 @@ OTHER_SETTINGS: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("other", OTHER_SETTINGS)
 def test_rows_of_unlike_settings_are_never_ranked_together_and_the_page_shows_both(
-    cli: CommandLine, tmp_path: Path, other: dict[str, object]
+    cli: CommandLine, tmp_path: Path, other: dict[str, Any]
 ) -> None:
     evaluation(tmp_path / "results/usual", {"qa": {"string_match": 50.0}})
     evaluation(tmp_path / "results/other", {"qa": {"string_match": 90.0}}, **other)
@@ -160,7 +161,11 @@ def test_objects_of_python_in_a_configuration_are_read_as_plain_data(tmp_path: P
 
 def test_places_of_the_machine_are_shown_as_names(cli: CommandLine, tmp_path: Path) -> None:
     press = f"DuoAttentionPress(pattern='{tmp_path}/patterns/duo.npz')"
-    options = {"press_init_command": press, "output_dir": str(tmp_path), "weights_of_a_fork": f"{tmp_path}/w.bin"}
+    options: dict[str, Any] = {
+        "press_init_command": press,
+        "output_dir": str(tmp_path),
+        "weights_of_a_fork": f"{tmp_path}/w.bin",
+    }
     for user in ("ada", "bea"):
         evaluation(tmp_path / "results" / user, 1.0, model=f"/home/{user}/models/llama", **options)
     without("metrics.json")(evaluation(tmp_path / "results/bad", 1.0))

@@ -45,7 +45,7 @@ ROW = {
     ("text", "shown"),
     [
         ("/srv/a/w.bin is missing, see /srv/a/press.py (press.py:6).", "w.bin is missing, see press.py (press.py:6)."),
-        ("--model /srv/m/llama --tasks base,/srv/q.d/q.jsonl --out=/srv/x/", "--model llama --tasks base,q.jsonl --out=x"),
+        ("--model /srv/m/llama --tasks a,/srv/q.d/q.jsonl --out=/srv/x/", "--model llama --tasks a,q.jsonl --out=x"),
         ("my.py:Press(path='/home/ann smith/w 1.bin')", "my.py:Press(path='w 1.bin')"),
         ('File "/usr/lib/python3.11/random.py", line 3, in f', 'File "random.py", line 3, in f'),
         ("PosixPath('/tmp/x y/z.bin'), file:///srv/a/w.bin", "PosixPath('z.bin'), w.bin"),
