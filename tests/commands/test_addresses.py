@@ -38,6 +38,14 @@ def test_an_address_in_place_of_a_path_is_refused_and_makes_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_address_of_a_cluster_is_none_of_a_file(cli: CommandLine) -> None:
+    for words in (["--address", "ray://127.0.0.1:1"], ["--address=ray://127.0.0.1:1"]):
+        assert cli(*SMALL, "--executor", "local", *words) == 1
+        assert "--address is for --executor ray" in cli.err
+    assert cli(*SMALL, "--address", "auto", "s3://bucket/x") == 1
+    assert "is an address of s3" in cli.err
+
+
 def test_a_colon_in_a_path_or_a_plug_in_is_no_address(cli: CommandLine, tmp_path: Path) -> None:
     for word in ("mine.py:Press(path='s3://bucket/weights')", f"{tmp_path}/a:/b", "package.module:factory", "C:x"):
         cli("doctor", word)
