@@ -1,3 +1,45 @@
 """kvbench measures what a KV-cache treatment breaks, at which budget, and why."""
 
+# Python puts the folder in which `python -m kvbench` is started before all others, so that a folder or a file there
+# which is named as a package of ours, as torch or as random would be imported in its place. What follows is done before
+# anything else is imported, and so with nothing but what Python has loaded when it starts.
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+
 __version__ = "0.1.0"
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+_PACKAGES = ("datasets_gen", "leaderboards", "policies")
+_RAY_WORKER = "default_worker.py"
+
+
+class _OwnPackages:
+    """Finds the packages that kvbench consists of where kvbench itself lies, and nowhere else."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [_ROOT]) if name in _PACKAGES else None
+
+
+def _check_packages() -> None:
+    for name in _PACKAGES:
+        file = getattr(sys.modules.get(name), "__file__", _ROOT) or "a folder of that name"
+        if not file.startswith(_ROOT):
+            raise ImportError(f"kvbench has a package {name}, and {file} was imported under that name: rename that one")
+
+
+def _put_current_folder_last() -> None:
+    """Has modules of the current folder, such as plug-ins, be found after those of Python and of installed packages."""
+    try:
+        is_first = bool(sys.path) and os.path.samefile(sys.path[0] or ".", ".")  # noqa: PTH121
+    except OSError:  # the folder is gone, or an entry that never was one
+        return
+    if is_first:
+        sys.path.append(sys.path.pop(0))
+
+
+_check_packages()
+sys.meta_path.insert(0, _OwnPackages)
+if sys.argv[:1] == ["-m"] or sys.argv[0].endswith(_RAY_WORKER):  # "-m": Python is about to run kvbench/__main__.py
+    _put_current_folder_last()

@@ -60,6 +60,8 @@ OF_EVERY_COMMAND = (
 INTERRUPTED = 130
 LONGEST_LINE = 2000  # characters of an error
 LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
+ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")  # of a bucket or a server: Path would make a folder of it
+OF_CLUSTER = "--address"  # the option that takes another address than a path
 LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
 
@@ -76,6 +78,7 @@ def show_overview() -> None:
 def program() -> None:
     """Runs the command of this process and ends it: ``kvbench`` and ``python -m kvbench`` both call it."""
     answer_interrupts()
+    sys.path.append("")  # for the command kvbench: presses of package.module:factory may lie in the current folder
     status = main()
     leave_to_parent()  # all is said, and Python's own end would answer with a traceback
     sys.exit(status)
@@ -109,12 +112,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check_words(words: Iterable[str]) -> None:
-    """Raises :class:`KVBenchError` for a word that cannot be shown, or a number that cannot be computed with."""
+    """Raises :class:`KVBenchError` for a word that cannot be shown, an address in place of a path, or a number that
+    cannot be computed with."""
+    former = ""
     for word in words:
+        is_of_cluster, former = OF_CLUSTER in (former, word.partition("=")[0]), word
         if len(word) > LONGEST_WORD:
             raise KVBenchError(f"'{word}' has {len(word):,} characters, more than the {LONGEST_WORD:,} that are read")
         if strange := next((letter for letter in word if not is_visible(letter)), None):
             raise KVBenchError(f"'{word}' holds the character U+{ord(strange):04X}, which cannot be shown")
+        if (address := ADDRESS.search(word)) and not is_of_cluster:
+            reason = f"an address of {address[1]}: kvbench reads and writes the file system of this machine alone"
+            raise KVBenchError(f"'{word}' is {reason}; give a path, or copy it there first")
         try:
             size = abs(float(word))
         except ValueError:

@@ -27,6 +27,7 @@ forecasts = LazyModule("kvbench.estimate.plan")
 lead = LazyModule("leaderboards.aggregate.lead")
 levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
+places = LazyModule("kvbench.publish.places")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
@@ -101,7 +102,11 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
     names = [other.name for other in others]
     comparison = sites.publish_comparison(store, records, mine.name, names, site, unmastered, warnings)
     met = {duel.other for duel in comparison.duels}
-    warnings += [f"no verdict against {one.name}: no cell of both is complete" for one in others if one.name not in met]
+    warnings += [
+        f"no verdict against {one.name}: no cell of both is complete"
+        for one in others
+        if places.without_places(one.name) not in met
+    ]
     shown = [verdicts.pooled_table(comparison.pooled, comparison.presses)]
     shown += [tables.terminal_table(rows, measure) for measure in tables.telling(rows)[:1]]
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]

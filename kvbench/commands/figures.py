@@ -11,6 +11,7 @@ from rich.progress import track
 from kvbench.cli.parameters import EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
+from kvbench.publish.places import name_of_place
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
@@ -68,9 +69,7 @@ def command(
         for mode in dict.fromkeys(row.mode for row in rows):
             tasks = [row.task for row in rows if row.mode == mode]
             task = ALL_TASKS if ALL_TASKS in tasks else tasks[0]
-            model = Path(store.identity.model)  # of one in a local folder, the folder is named
-            name = printable(model.name if model.is_absolute() else str(model))
-            name += f" in {store.identity.dtype}"
+            name = f"{printable(name_of_place(store.identity.model))} in {store.identity.dtype}"
             data = f"{data_sentences(rows, task, mode, name, levels)} {origin_of(store)}"
             table = result_table(rows, mode, adapted_presses(presses), printable(data))
             if len(table.rows) > 1:  # the model can do some task

@@ -7,19 +7,21 @@ Each evaluation is a folder of ``predictions.csv``, ``metrics.json`` and ``confi
 import csv
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
 import typer
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from rich.text import Text
 
 from datasets_gen.examples.jsonl import golds_in
 from kvbench.cli.result import Result
 from kvbench.publish.downloads import write_sheets
+from kvbench.publish.places import distinct_names, name_of_place, without_places
 from kvbench.publish.site_list import link_pages
 from kvbench.system.errors import KVBenchError, fault_of_fields, first_line
 from kvbench.system.files import make_folder, write_text_atomically
@@ -29,10 +31,13 @@ from leaderboards.pages.imported import IMPORTED, build_imported
 from leaderboards.terminal.result_table import ResultTable
 
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")
-SETTINGS = ("fraction", "max_context_length", "max_new_tokens", "compress_questions", "needle_depth")
 Name = Annotated[str, Field(min_length=1)]
 Scores = dict[str, float | None]
 METRICS_FORMS: TypeAdapter[Any] = TypeAdapter(float | Scores | dict[str, Scores] | None, config=ConfigDict(strict=True))
+# Of model_kwargs: kvpress itself chooses it by what is installed, and eager for ObservedAttentionPress alone.
+ATTENTION = "attn_implementation"
+FP8_CONFIG = "quantization_config"  # which kvpress puts there where fp8 is asked for
+RULER, RULER_QA = "ruler", "qa"
 
 
 def command(
@@ -42,18 +47,53 @@ def command(
     """Reads predictions.csv, metrics.json and config.yaml of each evaluation; fails at the end if one is broken."""
     rows, broken = results_in(results)
     make_folder("--site", site)
-    sheet = imported_sheet(rows)
+    shown, unread = rows_with_names(rows), [without_places(line) for line in broken]
+    sheet = imported_sheet(shown)
     write_sheets(site, [sheet])
-    write_text_atomically(site / IMPORTED, build_imported(str(results), rows, broken, [sheet]))
+    write_text_atomically(site / IMPORTED, build_imported(name_of_place(results), shown, unread, [sheet]))
     link_pages(site)
     table = ResultTable.of_sheet(sheet.name, sheet, Text(f"{len(rows)} rows of kvpress"))
     fault = f"{len(broken)} folders could not be read and are left out, all others are on the page" if broken else ""
-    left_out = [f"left out: {line}" for line in broken]
-    return Result([table], warnings=left_out, files={"page": site / IMPORTED}, fault=fault)
+    warnings = [f"left out: {line}" for line in broken]
+    if unknown := ", ".join(dict.fromkeys(name for row in rows for name in row.unknown)):
+        warnings.append(f"{CONFIG} has fields that kvbench does not know ({unknown}): results are kept apart by them")
+    return Result([table], warnings=warnings, files={"page": site / IMPORTED}, fault=fault)
+
+
+def rows_with_names(rows: Sequence[Imported]) -> list[Imported]:
+    """Returns the results as they are published: without places of the machine that they come from."""
+    models = distinct_names(row.model for row in rows)
+    shown = []
+    for row in rows:
+        setting, arguments = without_places(row.setting), without_places(row.arguments)
+        shown.append(replace(row, model=models[row.model], setting=setting, arguments=arguments))
+    return shown
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads an object of Python as the plain data that it is written with, and makes no object. kvpress writes such
+    objects where fp8 or another quantisation is asked for."""
+
+
+def _plain_data(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    return loader.construct_scalar(node)
+
+
+_PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", _plain_data)
 
 
 class _Config(BaseModel):
-    """The entries of ``config.yaml`` that tell one result from another; the :data:`SETTINGS` with usual values."""
+    """The entries of ``config.yaml``: those of ``EvaluationConfig`` in evaluate.py of kvpress 0.5.5 and before.
+
+    The first entries name a result. ``device``, ``output_dir`` and ``log_level`` change no answer. All others are the
+    setting, also those that kvbench does not know: rows are ranked among those of equal settings alone.
+    """
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
 
     dataset: Name
     data_dir: str | int | None = None
@@ -61,18 +101,69 @@ class _Config(BaseModel):
     press_name: Name
     compression_ratio: Annotated[float, Field(ge=0, le=1, strict=True)]
     press_init_command: str | None = None
+    device: Any = None
+    output_dir: Any = None
+    log_level: Any = None
+
+    query_aware: bool = False  # earlier versions of kvpress call it compress_questions
+    fp8: bool = False
     fraction: float = 1.0
     max_context_length: int | str | None = None
     max_new_tokens: int | None = None
-    compress_questions: bool = False
-    needle_depth: float | None = None
+    seed: int = 42
+    needle_depth: float | list[float] | None = None
+    key_channel_compression_ratio: float | None = None
+    threshold: float | None = None
+    compression_interval: int | None = None
+    target_size: int | None = None
+    hidden_states_buffer_size: int | None = None
+    model_kwargs: dict[str, Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_new_names(cls, entries: Any) -> Any:
+        """Reads ``compress_questions`` under its new name; entries of nothing are as if they were not there."""
+        if not isinstance(entries, dict):
+            return entries
+        entries = {str(name): value for name, value in entries.items() if value is not None}
+        if "compress_questions" in entries:
+            former = entries.pop("compress_questions")
+            if entries.setdefault("query_aware", former) != former:
+                raise ValueError("compress_questions and query_aware are one setting, and differ")
+        return entries
 
     @property
     def setting(self) -> str:
-        """Names the entries that make another setting of the same data set."""
-        unusual = self.model_dump(include={*SETTINGS}, exclude_defaults=True)
-        texts = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in unusual.items()}
-        return ", ".join(f"{name} {texts[name]}" for name in SETTINGS if name in texts)
+        """Names every entry that makes another setting of the same data set; those of kvpress that are not set, and
+        have no value of their own, are left out."""
+        entries = {name: getattr(self, name) for name in SETTINGS} | (self.model_extra or {})
+        entries |= {name: value for name, value in self._of_model.items() if name != ATTENTION}
+        return ", ".join(f"{name} {_entry_text(value)}" for name, value in entries.items() if value is not None)
+
+    @property
+    def _of_model(self) -> dict[str, Any]:
+        """Returns the arguments of the model; ``dtype`` was called ``torch_dtype``."""
+        arguments = {name.removeprefix("torch_"): value for name, value in (self.model_kwargs or {}).items()}
+        if self.fp8:
+            arguments.pop(FP8_CONFIG, None)
+        return arguments
+
+    @property
+    def arguments(self) -> str:
+        """Tells how the press was built, and the attention that it ran with."""
+        attention = self._of_model.get(ATTENTION)
+        parts = (self.press_init_command, f"{ATTENTION} {attention}" if attention else None)
+        return ", ".join(filter(None, parts))
+
+
+_first = list(_Config.model_fields).index("query_aware")
+SETTINGS = [name for name in list(_Config.model_fields)[_first:] if name != "model_kwargs"]
+
+
+def _entry_text(value: Any) -> str:
+    if isinstance(value, list):
+        return " and ".join(map(_entry_text, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
@@ -100,7 +191,7 @@ def read_result(folder: Path) -> Imported:
             raise KVBenchError(f"{folder}: {name} is missing: the evaluation did not finish, run it again")
     path = folder / CONFIG
     try:
-        config = _Config.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        config = _Config.model_validate(yaml.load(path.read_text(encoding="utf-8"), _PlainLoader))
         path = folder / METRICS
         metrics = METRICS_FORMS.validate_python(json.loads(path.read_text(encoding="utf-8")))
         path = folder / PREDICTIONS
@@ -109,18 +200,15 @@ def read_result(folder: Path) -> Imported:
         reason = fault_of_fields(error) if isinstance(error, ValidationError) else first_line(error)
         raise KVBenchError(f"{path} cannot be read ({reason}): restore it, or run the evaluation again") from error
     scores, tasks = _mean_scores(metrics)
-    pairs = [
-        (max(token_f1(row["predicted_answer"], gold) for gold in golds), exact_match(row["predicted_answer"], golds))
-        for row in predictions
-        if (golds := golds_in(row.get("answer", row.get("answers", ""))))
-    ]
+    pairs = [pair for row in predictions if (pair := _scores_of(row, config.dataset)) is not None]
     return Imported(
-        dataset=f"{config.dataset}/{config.data_dir}" if config.data_dir else config.dataset,
+        dataset=f"{config.dataset}/{name_of_place(str(config.data_dir))}" if config.data_dir else config.dataset,
         model=config.model,
         setting=config.setting,
         press=config.press_name,
         ratio=config.compression_ratio,
-        arguments=config.press_init_command or "",
+        arguments=config.arguments,
+        unknown=tuple(config.model_extra or ()),
         scores=tuple(scores.items()),
         tasks=tasks,
         predictions=len(predictions),
@@ -128,6 +216,19 @@ def read_result(folder: Path) -> Imported:
         f1=fmean(f1 for f1, _ in pairs) if pairs else None,
         em=fmean(em for _, em in pairs) if pairs else None,
     )
+
+
+def _scores_of(row: Mapping[str, str], dataset: str) -> tuple[float, float] | None:
+    """Returns F1 and exact match of one prediction; None without a gold answer. RULER asks for all values of a list,
+    its questions of category qa aside, where each gold is a right answer: so does its own score."""
+    output, golds = row["predicted_answer"], golds_in(row.get("answer", row.get("answers", "")))
+    if not golds:
+        return None
+    if dataset.startswith(RULER) and row.get("task", "").split("_")[0] != RULER_QA:
+        golds = [" ".join(golds)]
+        f1 = token_f1(output, golds[0])
+        return f1, 100.0 * (f1 == 100)  # in any order
+    return max(token_f1(output, gold) for gold in golds), exact_match(output, golds)
 
 
 def _mean_scores(metrics: Any) -> tuple[Scores, int]:

@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from datasets_gen import Example, Question, Span, SpanKind, StatedValue, Task
 from datasets_gen.texts.folding import CLOSERS, FLAGS, STOPS
 from kvbench.models.pretrained import run_template
+from kvbench.prompts.control_tokens import Stretches, encode_with_offsets
 from kvbench.prompts.mode import Mode
 from kvbench.system.errors import KVBenchError
 
@@ -217,17 +218,20 @@ def prompt_as_sent(tokenizer: PreTrainedTokenizerBase, task: Task, example: Exam
     return template.head + context + compressed + decoded + ending(template, task, question)
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
-    return tuple(tokenizer.encode(text, add_special_tokens=False))
+def encode(tokenizer: PreTrainedTokenizerBase, text: str, of_template: Stretches = ()) -> tuple[int, ...]:
+    """Encodes a text; ``of_template``: where control tokens are such, and not spelled by somebody."""
+    return encode_with_offsets(tokenizer, text, of_template)[0]
 
 
-def gold_ids(tokenizer: PreTrainedTokenizerBase, question: Question, text: str) -> tuple[int, ...]:
+def gold_ids(
+    tokenizer: PreTrainedTokenizerBase, question: Question, text: str, of_template: Stretches = ()
+) -> tuple[int, ...]:
     """Encodes a perfect output as it follows the question's text: after a space, unless the text ends with white space.
     If the two share a token, the answer is encoded by itself."""
     if question.target is None and not question.golds:
         return ()
     answer = question.perfect_output if text[-1:].isspace() else f" {question.perfect_output}"
-    before, whole = encode(tokenizer, text), encode(tokenizer, text + answer)
+    before, whole = encode(tokenizer, text, of_template), encode(tokenizer, text + answer, of_template)
     return whole[len(before) :] if whole[: len(before)] == before else encode(tokenizer, answer)
 
 
@@ -257,15 +261,25 @@ def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Examp
         texts.append((compressed, [(question, decoded + ending(template, task, question))]))
     if mode == "agnostic":  # all behind one context
         texts = [("", [one for _, questions in texts for one in questions])]
-    head, context = template.head, example.context
-    return [_build_prompt(tokenizer, task, example, head, context + behind, questions) for behind, questions in texts]
+    return [_build_prompt(tokenizer, task, example, template, behind, questions) for behind, questions in texts]
+
+
+def _of_template(template: Template, task: Task, question: Question, text: str) -> Stretches:
+    """Returns the stretches of the text decoded for a question that the chat template wrote: before and behind it."""
+    between = len(template.between) if text.startswith(template.between) else 0
+    tail = len(text) - len(ending(template, task, question))
+    return ((0, min(between, tail)), (tail, tail + len(template.tail)))
 
 
 def _build_prompt(
-    tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, head: str, compressed: str, texts: Texts
+    tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, template: Template, behind: str, texts: Texts
 ) -> Prompt:
-    encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
-    offsets = np.array(encoded["offset_mapping"])  # once: a prompt asks for the tokens of a hundred spans
+    """Builds a prompt; ``behind``: what is compressed with the context, behind it."""
+    head, end = template.head, len(template.head) + len(example.context)
+    between = len(template.between) if behind.startswith(template.between) else 0
+    of_template = ((0, len(head)), (end, end + between))
+    token_ids, pairs = encode_with_offsets(tokenizer, head + example.context + behind, of_template)
+    offsets = np.array(pairs)  # once: a prompt asks for the tokens of a hundred spans
     places: dict[str, list[StatedValue]] = {}
     for place in example.stated:
         places.setdefault(place.text, []).append(place)
@@ -279,12 +293,10 @@ def _build_prompt(
         evidence = tokens_of(question.spans, offsets, len(head))
         others = {token for value, tokens in stated.items() if value not in question.golds for token in tokens}
         spans["distractor"] = tuple(sorted(others - set(evidence)))
-        ids = encode(tokenizer, text)
-        questions.append(
-            TokenizedQuestion(question, ids, spans["answer"], evidence, gold_ids(tokenizer, question, text), spans)
-        )
+        written = _of_template(template, task, question, text)
+        ids, golds = encode(tokenizer, text, written), gold_ids(tokenizer, question, text, written)
+        questions.append(TokenizedQuestion(question, ids, spans["answer"], evidence, golds, spans))
     context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
-    token_ids: tuple[int, ...] = tuple(encoded["input_ids"])
     ends = tuple(min(int(offsets[position][1]) - len(head), len(example.context)) for position in context)
     stretches = _stretches(example, offsets, len(head))
     return Prompt(example, token_ids, context, tuple(questions), stretches, ends, stated, answer_ends(tokenizer, task))

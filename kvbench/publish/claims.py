@@ -7,6 +7,8 @@ from pathlib import Path
 
 from kvbench.cli.result import Result
 from kvbench.publish.downloads import write_sheets
+from kvbench.publish.places import name_of_place
+from kvbench.publish.published import published_stores
 from kvbench.publish.site_list import CLAIMS, ROOT, enlist, link_sites, site_of_run
 from kvbench.store.store import Store
 from kvbench.system.files import write_text_atomically
@@ -31,21 +33,24 @@ def publish_register(
     data: Path | None = None,
 ) -> Result:
     """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
+    stores = dict(zip(stores, published_stores(list(stores.values())), strict=True))
     evidence = {}
     for name, store in stores.items():
         tables = {table.name: store.study_table(table).to_pandas() for table in store.study_tables}
         evidence[name] = Evidence(store.frame(), seed, tables)
     judgements = judge(claims, evidence)
     folder = site or ROOT / register_folder(str(Path(model).resolve()))
-    folders = {name: str(store.folder) for name, store in stores.items()}
-    given = {"model": model, "beside": beside, "difficulty": difficulty, "data": None if data is None else str(data)}
+    folders = {name: name_of_place(store.folder) for name, store in stores.items()}
+    named, other = name_of_place(model), beside and name_of_place(beside)
+    text = None if data is None else Path(name_of_place(data))
+    given = {"model": named, "beside": other, "difficulty": difficulty, "data": text and str(text)}
     content = given | {"runs": folders, "claims": register_rows(judgements)}
     register, page = folder / CLAIMS_FILE, folder / CLAIMS_PAGE
     write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     sheet = register_sheet(judgements)
     write_sheets(folder, [sheet])
-    runs = {name: Run(one.folder.name, site_of_run(folder, one), str(one.folder)) for name, one in stores.items()}
-    write_text_atomically(page, build_claims(model, judgements, runs, [sheet], beside, difficulty, data))
+    runs = {name: Run(one.folder.name, site_of_run(folder, one), folders[name]) for name, one in stores.items()}
+    write_text_atomically(page, build_claims(named, judgements, runs, [sheet], other, difficulty, text))
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)
     counts = Counter(one.verdict for one in judgements)

@@ -15,10 +15,26 @@ FOLDER = "data"
 RECORDS_FILE = "records.parquet"
 
 
+def sheet_file(sheet: Sheet) -> str:
+    """Names the file of a sheet, in the folder of the pages."""
+    return f"{FOLDER}/{sheet.name}.csv"
+
+
+def table_file(name: str) -> str:
+    """Names the file of a table of a study that is given out, in the folder of the pages."""
+    return f"{FOLDER}/{name}.parquet"
+
+
+def study_tables_of(stores: Iterable[Store]) -> list[str]:
+    """Names the tables of studies that are given out with some runs."""
+    names = (table.name for store in stores for table in store.study_tables if table.is_download)
+    return list(dict.fromkeys(names))
+
+
 def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> None:
     """Writes each sheet as CSV below ``folder``, that of the pages."""
     for sheet in sheets:
-        write_text_atomically(folder / FOLDER / f"{sheet.name}.csv", sheet.csv())
+        write_text_atomically(folder / sheet_file(sheet), sheet.csv())
 
 
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:
@@ -49,7 +65,7 @@ def write_study_tables(folder: Path, parts: Sequence[tuple[Mapping[str, str], Se
             by_name.setdefault(table.name, []).append(_add_labels(rows, labels))
     for name, tables in by_name.items():
         together = pa.concat_tables(tables).replace_schema_metadata(TABLES[name].schema.metadata)
-        write_parquet(folder / FOLDER / f"{name}.parquet", together)
+        write_parquet(folder / table_file(name), together)
 
 
 def _add_labels(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:

@@ -9,8 +9,21 @@ from typing import Any
 
 from pandas import DataFrame
 
-from kvbench.publish.downloads import RECORDS_FILE, join_study_tables, write_records, write_sheets, write_study_tables
+from kvbench.publish.downloads import (
+    FOLDER,
+    RECORDS_FILE,
+    join_study_tables,
+    sheet_file,
+    study_tables_of,
+    table_file,
+    write_records,
+    write_sheets,
+    write_study_tables,
+)
+from kvbench.publish.former_files import announce_files, remove_former_files
 from kvbench.publish.method import method_of, run_entry
+from kvbench.publish.places import distinct_names, without_places
+from kvbench.publish.published import published_records, published_rows, published_stores
 from kvbench.publish.site_list import COMPARISON, RUN, enlist, folder_of, run_site_beside
 from kvbench.run.report import what_to_do
 from kvbench.store.merging import RunGroup, group_runs
@@ -123,11 +136,17 @@ def _write(
     tolerance: float | None = None,
 ) -> tuple[list[Path], list[list[SummaryRow]]]:
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
-    stores = [store for group in groups for store in group.stores]
-    numbered = zip(range(1, 1 + len(groups)), groups, records, strict=True)
-    points = tolerance_of([store.run.job for store in stores], tolerance)  # one, as a page names it once
-    parts = [_part(*one, every_task, points, is_single=len(stores) == 1) for one in numbered]
-    method = method_of({str(store.folder): store.run for store in stores}, records)
+    rows = [_rows_of(group, of_group, every_task, len(groups)) for group, of_group in zip(groups, records, strict=True)]
+    jobs = [store.run.job for group in groups for store in group.stores]
+    points = tolerance_of(jobs, tolerance)  # one, as a page names it once
+    # From here on nothing names a place of this machine.
+    shown = _published_groups(groups)
+    folders = distinct_names(str(store.folder) for group in groups for store in group.stores)
+    records = [published_records(frame) for frame in records]
+    numbered = zip(range(1, 1 + len(groups)), shown, records, map(published_rows, rows), strict=True)
+    parts = [_part(*one, folders, points) for one in numbered]
+    stores = [store for group in shown for store in group.stores]
+    method = method_of({folders[str(store.folder)]: store.run for store in stores}, records)
     tasks = {str(task) for frame in records for task in frame["task"].unique()}
     pages: dict[str, str] = {}
     first, sheets = [FRONT], list[Sheet]()
@@ -145,31 +164,50 @@ def _write(
         sheets += [sheet.with_labels(part.labels) for sheet in own]
     pages |= {name: render() for name, render in page_renderers([one.results for one in parts], method.tasks).items()}
     together = join_sheets(sheets)
+    names = [*pages, METHOD, f"{FOLDER}/{RECORDS_FILE}", *map(sheet_file, together)]
+    names += map(table_file, study_tables_of(stores))
+    announce_files(folder, names)
     write_sheets(folder, together)
     answers = write_records(folder, [(part.labels, part.given.records) for part in parts])
     pages[METHOD] = build_method(method, together, RECORDS_FILE, answers)
     for name, text in pages.items():
         write_text_atomically(folder / name, text)
     write_study_tables(folder, [(part.labels, part.group.stores) for part in parts])
+    remove_former_files(folder, names)
     pages_first = [folder / name for name in first]
     enlist(folder, RUN, pages_first, stores)
-    return pages_first, [list(part.results.rows) for part in parts]
+    return pages_first, rows
+
+
+def _rows_of(group: RunGroup, records: DataFrame, every_task: bool, groups: int) -> list[SummaryRow]:
+    """Aggregates the records of a group; a single run of a site gets its summary too."""
+    if groups == 1 and len(group.stores) == 1:
+        return publish_summary(group.stores[0], records, every_task)
+    rows = summary_rows(records, group, every_task)
+    _warn(group.stores, rows)
+    return rows
+
+
+def _published_groups(groups: Sequence[RunGroup]) -> list[RunGroup]:
+    """Returns the groups with their runs as they are published: models are told apart over all groups."""
+    shown = iter(published_stores([store for group in groups for store in group.stores]))
+    return [replace(group, stores=tuple(next(shown) for _ in group.stores)) for group in groups]
 
 
 def _part(
-    number: int, group: RunGroup, records: DataFrame, every_task: bool, tolerance: float, is_single: bool
+    number: int,
+    group: RunGroup,
+    records: DataFrame,
+    rows: Sequence[SummaryRow],
+    names: Mapping[str, str],
+    tolerance: float,
 ) -> _Part:
-    """Aggregates the records of a group, and the summary of a single run, and joins the tables that studies read."""
+    """Joins the tables that studies read, and all that is shown of a group. ``names``: of runs, by their folders."""
     identity = group.identity
-    runs = {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
+    runs = {names[str(store.folder)]: store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores}
     tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
     frames = {table.name: rows.to_pandas() for table, rows in tables.items()}
     given = StudyInput(identity.model, records, list(runs.values()), frames, number=number)
-    if is_single:
-        rows = publish_summary(group.stores[0], records, every_task)
-    else:
-        rows = summary_rows(records, group, every_task)
-        _warn(group.stores, rows)
     chosen = studies_of(given)
     families = {policy.name: policy.family for policy in identity.policies}
     names = {study.title: study.file_name(number) for study in chosen}
@@ -199,6 +237,8 @@ def publish_comparison(
 ) -> PublishedComparison:
     """Writes the page of a policy against others, and its tables. ``unmastered``: why the model cannot do a task, which
     has no verdict and enters nothing. ``warnings``: what a reader of the verdicts has to know."""
+    records, (shown,) = published_records(records), published_stores([store])
+    policy, others = without_places(policy), [without_places(other) for other in others]
     try:
         verdicts = duels(records, policy, others)
     except LeaderboardError as error:
@@ -218,21 +258,21 @@ def publish_comparison(
     write_sheets(folder, sheets)
     path = folder / f"{name}.html"
     page = build_comparison(
-        store.identity.model,
+        shown.identity.model,
         verdicts,
         _failed_cells(records, (policy, *others)),
         sheets,
         whole,
         presses,
-        run=run_entry(store.folder.name, store.run),
+        run=run_entry(shown.folder.name, shown.run),
         contexts=contexts_text({task.name: task.contexts for task in store.identity.tasks if task.name in tasks}),
         beside=run_site_beside(folder, store),
         unmastered=unmastered,
-        warnings=[*warnings, *([fault] if (fault := store.run.reason) else [])],
-        next_step=next_step,
+        warnings=[*map(without_places, warnings), *([fault] if (fault := shown.run.reason) else [])],
+        next_step=without_places(next_step),
     )
     write_text_atomically(path, page)
-    enlist(folder, COMPARISON, [path], [store])
+    enlist(folder, COMPARISON, [path], [shown])
     return PublishedComparison(path, whole, verdicts, presses, next_step)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from kvbench.publish.places import without_places
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_atomically, write_text_atomically
@@ -68,7 +69,10 @@ def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Stor
     write_text_atomically(folder / ENTRY_FILES[kind], entry.model_dump_json(indent=1) + "\n")
     if _is_listed(folder):
         root = folder.parent
-        entries = [{"name": name, **entry.model_dump()} for name, entry in _entries(root)]
+        # Entries of sites that earlier versions wrote name places.
+        entries = [
+            {"name": name, **entry.model_dump(), "model": without_places(entry.model)} for name, entry in _entries(root)
+        ]
         write_text_atomically(root / LIST, render("sites.html.j2", entries=entries))
         link_pages(root)
     link_pages(folder)

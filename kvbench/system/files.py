@@ -12,6 +12,7 @@ from pathlib import Path
 from kvbench.system.errors import KVBenchError
 from kvbench.system.process import interrupts_held, is_running
 
+ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")  # the first part of s3://bucket/x, of which Path makes s3:/bucket/x
 PARTIAL = re.compile(r"\..+\.\w+-(\d+)\.partial")  # the name of a file that a process is writing
 
 
@@ -28,11 +29,18 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 def check_writable(option: str, folder: Path) -> None:
     """Raises :class:`KVBenchError` if a folder takes no files, before hours of work are lost; makes none yet."""
+    _check_is_local(option, folder)
     whole = folder.absolute()
     existing = next(place for place in (whole, *whole.parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         reason = "permission denied" if existing.is_dir() else "it is no folder"
         raise KVBenchError(f"{option} {folder} cannot be written ({existing}: {reason}): name another folder")
+
+
+def _check_is_local(option: str, folder: Path) -> None:
+    if folder.parts and ADDRESS.fullmatch(folder.parts[0]):
+        where = "kvbench writes to the file system of this machine alone"
+        raise KVBenchError(f"{option} {folder} is an address: {where}; give a path, and copy the files from there")
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
@@ -65,6 +73,7 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 def make_folder(option: str, folder: Path) -> None:
     """Makes the folder of an option, and removes what a kill left half written there."""
+    _check_is_local(option, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial(folder)

@@ -26,7 +26,7 @@ class Imported:
 
     dataset: str
     model: str
-    setting: str  # what of the data and the model was not the default
+    setting: str  # what of the configuration makes another setting of the same data set and model
     press: str
     ratio: float
     arguments: str  # how the press was built
@@ -36,6 +36,7 @@ class Imported:
     answers: int  # predictions that came with a gold answer
     f1: float | None  # in percent, computed here from the answers
     em: float | None
+    unknown: tuple[str, ...] = ()  # entries of the configuration that kvbench does not know; they are in the setting
 
     @property
     def headline(self) -> tuple[str, float | None]:

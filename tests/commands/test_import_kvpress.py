@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,11 +47,11 @@ def test_every_form_of_metrics_is_read_under_its_names(
 
 
 def test_the_settings_come_from_the_configuration(tmp_path: Path) -> None:
-    folder = evaluation(tmp_path / "any name", 1.0, compression_ratio=0.25, fraction=0.1, compress_questions=True)
+    folder = evaluation(tmp_path / "any name", 1.0, compression_ratio=0.25, fraction=0.1, query_aware=True)
     found = read_result(folder)
     assert (found.dataset, found.press, found.ratio) == ("ruler/4096", "snapkv", 0.25)
     assert found.model == "meta-llama/Meta-Llama-3.1-8B-Instruct"
-    assert found.setting == "fraction 0.1, compress_questions True"
+    assert found.setting == "query_aware True, fp8 False, fraction 0.1, seed 42, dtype auto"
     assert "window_size=64" in found.arguments
     assert read_result(evaluation(tmp_path / "other", 1.0, data_dir=None)).dataset == "ruler"
 
@@ -63,6 +64,118 @@ def test_our_scores_are_computed_from_the_predictions(tmp_path: Path) -> None:
     assert (found.predictions, found.answers) == (2, 2)
     without = read_result(evaluation(tmp_path / "y", 12.0, answers=[]))
     assert (without.f1, without.em, without.predictions, without.answers) == (None, None, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("task", "output", "f1", "em"),
+    [
+        # One word of four and of one: 2 * 1 / (1 + 4); all of them in another order; all with three words beside them.
+        ("niah_multivalue", "11", 40.0, 0.0),
+        ("niah_multivalue", "44, 33, 22 and 11", 100.0, 100.0),
+        ("niah_multiquery", "They are here: 11, 22, 33, 44", 100 * 2 * 4 / (7 + 4), 0.0),
+        ("vt", "", 0.0, 0.0),
+        ("qa_1", "11", 100.0, 100.0),  # each gold of a question is right
+        ("qa_2", "11 22 33 44", 40.0, 0.0),
+    ],
+)
+def test_a_list_of_ruler_asks_for_all_of_its_values(
+    tmp_path: Path, task: str, output: str, f1: float, em: float
+) -> None:
+    folder = evaluation(tmp_path / "x", 1.0, [output], ["['11' '22' '33' '44']"])
+    table = (folder / "predictions.csv").read_text().replace("qa,", f"{task},")
+    (folder / "predictions.csv").write_text(table)
+    result = read_result(folder)
+    assert result.f1 == pytest.approx(f1)
+    assert result.em == em
+
+
+def test_lists_of_other_data_sets_hold_golds_that_are_each_right(tmp_path: Path) -> None:
+    folder = evaluation(tmp_path / "x", 1.0, ["11"], ["['11' '22']"], dataset="longbench", data_dir="hotpotqa")
+    (folder / "predictions.csv").write_text("task,predicted_answer,answers\nhotpotqa,11,['11' '22']\n")
+    assert read_result(folder).em == 100.0
+
+
+OTHER_SETTINGS: list[dict[str, Any]] = [
+    {"query_aware": True},
+    {"fp8": True},
+    {"fraction": 0.1},
+    {"seed": 1},
+    {"max_context_length": 4096},
+    {"max_new_tokens": 32},
+    {"key_channel_compression_ratio": 0.4},
+    {"threshold": -3.0},
+    {"target_size": 512},
+    {"needle_depth": [10, 50]},
+    {"model": "meta-llama/Llama-3.2-1B"},
+    {"model_kwargs": {"dtype": "bfloat16"}},
+    {"of_a_fork": "yes"},
+]
+
+
+@pytest.mark.parametrize("other", OTHER_SETTINGS)
+def test_rows_of_unlike_settings_are_never_ranked_together_and_the_page_shows_both(
+    cli: CommandLine, tmp_path: Path, other: dict[str, Any]
+) -> None:
+    evaluation(tmp_path / "results/usual", {"qa": {"string_match": 50.0}})
+    evaluation(tmp_path / "results/other", {"qa": {"string_match": 90.0}}, **other)
+    assert cli("import-kvpress", tmp_path / "results", "--site", tmp_path / "site") == 0
+    page = (tmp_path / "site/imported.html").read_text()
+    assert [row["rank"] for row in rows_of(page)] == ["1", "1"]
+    notes = re.findall(r'<p class="quiet">(.*?query_aware.*?)</p>', page)
+    assert len(set(notes)) == 2
+    (name, value), *_ = other.items()
+    shown = {"model": value, "model_kwargs": "dtype bfloat16", "needle_depth": "needle_depth 10 and 50"}.get(
+        name, f"{name} {value}"
+    )
+    assert any(str(shown).replace(".0", "") in note for note in notes)
+    assert ("fields that kvbench does not know (of_a_fork)" in cli.complaint) == (name == "of_a_fork")
+
+
+def test_the_question_in_view_is_one_setting_under_its_old_and_its_new_name(tmp_path: Path) -> None:
+    old = read_result(evaluation(tmp_path / "old", 1.0, compress_questions=True, query_aware=None))
+    new = read_result(evaluation(tmp_path / "new", 1.0, query_aware=True))
+    assert old.setting == new.setting
+    assert "query_aware True" in new.setting
+    with pytest.raises(KVBenchError, match="compress_questions and query_aware are one setting, and differ"):
+        read_result(evaluation(tmp_path / "both", 1.0, query_aware=True, compress_questions=False))
+    attention = evaluation(
+        tmp_path / "eager", 1.0, model_kwargs={"torch_dtype": "auto", "attn_implementation": "eager"}
+    )
+    agnostic = read_result(evaluation(tmp_path / "agnostic", 1.0))
+    assert read_result(attention).setting == agnostic.setting, "ObservedAttentionPress runs with eager alone"
+    assert read_result(attention).arguments.endswith(", attn_implementation eager")
+
+
+def test_objects_of_python_in_a_configuration_are_read_as_plain_data(tmp_path: Path) -> None:
+    """kvpress writes FineGrainedFP8Config so, where fp8 is asked for."""
+    folder = evaluation(tmp_path / "x", 1.0, fp8=True)
+    config = (folder / "config.yaml").read_text().replace(
+        "  dtype: auto\n",
+        "  dtype: auto\n  quantization_config: !!python/object:transformers.FineGrainedFP8Config\n"
+        "    quant_method: !!python/object/apply:transformers.QuantizationMethod\n    - fp8\n",
+    )  # fmt: skip
+    (folder / "config.yaml").write_text(config)
+    assert "quant_method" in config
+    assert read_result(folder).setting == "query_aware False, fp8 True, fraction 1, seed 42, dtype auto"
+
+
+def test_places_of_the_machine_are_shown_as_names(cli: CommandLine, tmp_path: Path) -> None:
+    press = f"DuoAttentionPress(pattern='{tmp_path}/patterns/duo.npz')"
+    options: dict[str, Any] = {
+        "press_init_command": press,
+        "output_dir": str(tmp_path),
+        "weights_of_a_fork": f"{tmp_path}/w.bin",
+    }
+    for user in ("ada", "bea"):
+        evaluation(tmp_path / "results" / user, 1.0, model=f"/home/{user}/models/llama", **options)
+    without("metrics.json")(evaluation(tmp_path / "results/bad", 1.0))
+    cli("import-kvpress", tmp_path / "results", "--site", tmp_path / "site")
+    texts = [path.read_text() for path in (tmp_path / "site").rglob("*") if path.is_file()]
+    assert len(texts) == 2
+    for text in texts:
+        assert str(tmp_path) not in text
+        assert "/home/" not in text
+        assert "llama (2)" in text, "two models are two"
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of a run, written with a copy of the package that has one more file."""
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(ROOT / "leaderboards", folder / "leaderboards", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "kvbench").symlink_to(ROOT / "kvbench")  # which takes its packages from beside itself
     declared = folder / "leaderboards/studies/counting/study.py"
     declared.parent.mkdir()
     declared.write_text(DECLARED)
