@@ -69,6 +69,7 @@ DEFINITION = Definition(
     "oracle, which keeps the evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe "
     "saves nothing.",
 )
+ROOMY = 4  # uses: of more, the cells of a window of usual width hold two words a line
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,11 @@ class UseMatrix:
         """Says how many contexts show anything to be safe; empty where each use has as many."""
         counts = [use.contexts for use in self.uses]
         return contexts_line(counts, self.tolerance) if min(counts) < contexts_that_agree(self.tolerance / 100) else ""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Tells whether a cell has room for a word or two under its verdict."""
+        return len(self.uses) > ROOMY
 
     @property
     def few(self) -> str:
