@@ -56,7 +56,11 @@ class PromptRecords:
     def estimate(self, group: DataFrame, column: str) -> Estimate | None:
         """Averages a column over the rows that have a value, and resamples draws; None where none has."""
         known = group[group[column].notna()]
-        return self.resampler.estimate_of(self.means(known, column), len(known)) if len(known) else None
+        if known.empty:
+            return None
+        values, draws = known[column].to_numpy(dtype=np.float64), known["draw"].to_numpy()
+        means = self.resampler.means(values, draws, bounds=(0.0, 1.0), name=column)
+        return self.resampler.estimate_of(means, len(known))
 
     def means(self, rows: DataFrame, column: str) -> FloatArray:
         """Averages a column of some rows: shape (1 + resamples,), as measured and in the resamples that all share."""
