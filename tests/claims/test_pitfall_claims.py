@@ -20,16 +20,16 @@ DRAWS = 8
 Told = Callable[[str, float, str, int], dict[str, Any]]  # of policy, ratio, order and draw: what differs from the best
 
 
-def evidence(told: Told, whole: float = 1.0) -> dict[str, Evidence]:
+def evidence(told: Told, whole: float = 1.0, draws: int = DRAWS) -> dict[str, Evidence]:
     """Prompts with two directives in both orders, and with one in a context of its own. The full cache obeys all and
     leaks nothing, or obeys a share; ``told`` gives ``obeyed`` (of the several), ``single``, ``leaked`` and ``kept``."""
     rows = []
     for policy, ratio in (("full", 0.0), *((one, at.value) for one in (*POLICIES, *PROTECTED) for at in LEVELS)):
-        for draw in range(DRAWS):
+        for draw in range(draws):
             for arm in BOTH:
                 best: dict[str, Any] = {
-                    "obeyed": [draw < whole * DRAWS] * 2,
-                    "single": [draw < whole * DRAWS],
+                    "obeyed": [draw < whole * draws] * 2,
+                    "single": [draw < whole * draws],
                     "leaked": 0.0,
                 }
                 best["kept"] = (0.5, 0.5)
@@ -45,8 +45,8 @@ def evidence(told: Told, whole: float = 1.0) -> dict[str, Evidence]:
 LEVELS = (LITTLE, HALF, MORE)
 
 
-def judged(identifier: str, told: Told) -> dict[str, Judgement]:
-    return {one.part: one for one in judge([claims()[identifier]], evidence(told))}
+def judged(identifier: str, told: Told, draws: int = DRAWS) -> dict[str, Judgement]:
+    return {one.part: one for one in judge([claims()[identifier]], evidence(told, draws=draws))}
 
 
 def test_families_differ_by_what_one_keeps_and_the_other_loses() -> None:
@@ -95,7 +95,7 @@ def test_spans_are_kept_unevenly_by_policy() -> None:
     def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
         return {"kept": (0.3, 0.7) if policy == "knorm" else (0.6, 0.4) if policy == "snapkv" else (0.5, 0.5)}
 
-    found = judged("P4", told)
+    found = judged("P4", told, draws=24)
     assert {policy: one.verdict for policy, one in found.items()} == {
         "streaming_llm": "undecided",
         "snapkv": "holds",

@@ -53,27 +53,34 @@ def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
     assert ("snapkv", BOTH[0]) not in found, "five of eight directives are too few"
     first, second = (found["tova", arm] for arm in BOTH)
     assert (str(first.level), first.obeyed) == ("0.6", 1.0)
-    same = [first.leakage, first.more.mean, first.more.low, first.more.high]
-    assert same == pytest.approx([0.4] * 4), "all four draws leak as much"
+    assert [first.leakage, first.more.mean] == pytest.approx([0.4] * 2), "all four draws leak as much"
+    assert first.more.low is not None
+    assert first.more.high is not None
+    assert first.more.low < 0.1 < 0.7 < first.more.high, "which says little of other draws"
     assert second.more.mean == pytest.approx(0.2)
 
 
 def test_both_policies_of_a_gain_are_resampled_together() -> None:
-    """Draws differ in how much leaks, and the protected policy always leaks 0.4 less: of that nothing is uncertain."""
+    """Draws differ in how much leaks, and the protected policy always leaks 0.4 less: half of that is more certain than
+    what either leaks, though other draws may differ."""
     rows = []
-    for draw, leaked in enumerate((0.4, 1.0, 0.6, 0.5, 0.9)):
+    for draw, leaked in enumerate((0.4, 1.0, 0.6, 0.5, 0.9) * 12):
         for policy, own in (("full", 0.0), ("snapkv", leaked), ("snapkv+fair", leaked - 0.4)):
             rows += [answer(draw, BOTH[0], policy, [True]), attack(draw, BOTH[0], policy, own)]
     found = protection_gain(prompt_records(records(*rows)), "snapkv", "snapkv+fair")
     assert found is not None
-    assert [found.estimate.low, found.estimate.high] == pytest.approx([0.2, 0.2])
+    low, high = found.estimate.low, found.estimate.high
+    assert low is not None
+    assert high is not None
+    assert found.estimate.mean == pytest.approx(0.2)
+    assert 0.1 < low < 0.2 < high < 0.3
     assert found.levels == (HALF,)
     plain = (
         leaks(prompt_records(records(*rows)))
         .set_index(["policy", "level", "arm"])
         .loc[("snapkv", HALF, BOTH[0])]["leakage"]
     )
-    assert plain.high - plain.low > 0.2, "while that of each alone is"
+    assert plain.high - plain.low > 0.5 * (high - low), "half of it counts: alone it is no surer"
 
 
 @pytest.mark.parametrize(("leaked", "said"), [(0.29, "no"), (0.31, "yes")])

@@ -56,15 +56,13 @@ class PromptRecords:
     def estimate(self, group: DataFrame, column: str) -> Estimate | None:
         """Averages a column over the rows that have a value, and resamples draws; None where none has."""
         known = group[group[column].notna()]
-        if known.empty:
-            return None
-        values, draws = known[column].to_numpy(dtype=np.float64), known["draw"].to_numpy()
-        means = self.resampler.means(values, draws, bounds=(0.0, 1.0), name=column)
-        return self.resampler.estimate_of(means, len(known))
+        return self.resampler.estimate_of(self.means(known, column), len(known)) if len(known) else None
 
     def means(self, rows: DataFrame, column: str) -> FloatArray:
-        """Averages a column of some rows: shape (1 + resamples,), as measured and in the resamples that all share."""
-        return self.resampler.means(rows[column].to_numpy(dtype=np.float64), rows["draw"].to_numpy())
+        """Averages a column of shares over some rows: shape (1 + resamples,), as measured and in the resamples that all
+        share. The context that each resample has more is another one for every policy."""
+        values, policies = rows[column].to_numpy(dtype=np.float64), "+".join(map(str, rows["policy"].unique()))
+        return self.resampler.means(values, rows["draw"].to_numpy(), (0.0, 1.0), f"{column} of {policies}")
 
 
 def prompt_records(records: DataFrame, seed: int = 0) -> PromptRecords:
