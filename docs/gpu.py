@@ -21,6 +21,7 @@ import transformers
 from docs.gpu_parts import PARTS, SMALL, WHOLE, Card, Part, Value
 from kvbench.estimate.machines import MACHINES, card_of
 from kvbench.experiments.grid import ROOT, git_state, source_hash
+from kvbench.models.precision import choose_device
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_text_atomically
@@ -158,6 +159,7 @@ def main(words: Iterable[str] | None = None) -> None:
         return
     if options.json == RESULT and (options.small or options.device == "cpu"):
         raise SystemExit("a trial is no measurement: name another file with --json")
+    choose_device(options.device)  # a machine without a card is told so before anything is made
     console.quiet = True
     logging.getLogger("kvpress").setLevel(logging.ERROR)
     torch.set_num_threads(min(THREADS, torch.get_num_threads()))
@@ -171,4 +173,7 @@ def main(words: Iterable[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KVBenchError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -91,6 +91,12 @@ def test_every_part_runs_on_the_pretended_device(tmp_path: Path, monkeypatch: py
     assert json.loads((tmp_path / "gpu.json").read_text())["card"] == "pretended"
 
 
+def test_without_a_card_nothing_is_begun(tmp_path: Path) -> None:
+    with pytest.raises(KVBenchError, match="no CUDA device"):
+        main(["--json", str(tmp_path / "gpu.json")])
+    assert not (tmp_path / "gpu.json").exists()
+
+
 def test_a_part_that_fails_is_noted_and_the_others_go_on(tmp_path: Path) -> None:
     parts = [part("first", failing, "b", "c"), part("second", one("d", 4.0), "d")]
     card = Card("cpu", SMALL)
