@@ -67,15 +67,21 @@ OF_ROWS = {"realised_ratio", "kept_tokens", "kv_bytes"}
 
 def is_close(name: str, stored: Any, made: Any, tolerance: Tolerance) -> bool:
     """Tells whether a stored value is the one that was made again, as far as rounding lets it."""
+    if times := OF_LIKELIHOOD.get(name, 0):
+        return _agree(stored, made, times * tolerance.nats, times * tolerance.share)
+    return _agree(stored, made, CLOSE, CLOSE)
+
+
+def _agree(stored: Any, made: Any, least: float, share: float, nan_agrees: bool = False) -> bool:
+    """Tells whether numbers, also in lists, differ by no more than a least amount and a share; all else is equal."""
     if isinstance(made, list) and isinstance(stored, list):
-        return len(made) == len(stored) and all(
-            is_close(name, *pair, tolerance) for pair in zip(stored, made, strict=True)
-        )
+        pairs = zip(stored, made, strict=False)
+        return len(made) == len(stored) and all(_agree(*pair, least, share, nan_agrees) for pair in pairs)
     if not isinstance(made, float) or not isinstance(stored, int | float):
         return bool(stored == made)
-    times = OF_LIKELIHOOD.get(name, 0)
-    nats, share = (tolerance.nats, tolerance.share) if times else (CLOSE, CLOSE)
-    return stored == made or abs(stored - made) <= max(1, times) * (nats + share * abs(made))
+    if nan_agrees and math.isnan(stored) and math.isnan(made):
+        return True
+    return stored == made or abs(stored - made) <= least + share * abs(made)
 
 
 @dataclass
@@ -143,18 +149,11 @@ class Replay:
             yield f"{table.name}: the row {_row_text(key)} {state}"
         for key in stored.keys() & again.keys():
             for column, value in again[key].items():
-                if not self._is_close_in_study(stored[key][column], value):
+                # A study notes what overflows as NaN.
+                if not _agree(stored[key][column], value, CLOSE, self.tolerance.share, nan_agrees=True):
                     values = f"{column} is {stored[key][column]!r:.60}, made again it is {value!r:.60}"
                     yield f"{table.name}: in the row {_row_text(key)} {values}"
                     break
-
-    def _is_close_in_study(self, stored: Any, made: Any) -> bool:
-        if isinstance(made, list) and isinstance(stored, list):
-            return len(made) == len(stored) and all(map(self._is_close_in_study, stored, made))
-        if not isinstance(made, float) or not isinstance(stored, int | float):
-            return bool(stored == made)
-        both_nan = math.isnan(stored) and math.isnan(made)
-        return both_nan or stored == made or abs(stored - made) <= CLOSE + self.tolerance.share * abs(made)
 
     def _company(self, name: str) -> tuple[list[Policy], tuple[Point, ...]]:
         """Returns the policies that the run had on a task, each at its own levels, and all of these levels."""
@@ -216,8 +215,7 @@ class Replay:
                     leads.append(float(step.logits[place].max() - step.logits[place, tokens[step.number]]))
             return chosen
 
-        grid = Grid([(task, example.index + 1)], Setting([], ()), self.identity.held_out)
-        grid = replace(grid, setting=replace(grid.setting, seed=self.identity.seed))
+        grid = Grid([(task, example.index + 1)], Setting([], (), self.identity.seed), self.identity.held_out)
         donor = lazy_donor(
             self.model,
             lambda: build_prompts(self.model.tokenizer, task, grid.donor(task, example), self.identity.mode)[0],

@@ -21,7 +21,7 @@ from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
-from leaderboards.statistics.intervals import contexts_that_agree, excluded_by
+from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree, excluded_by
 from leaderboards.statistics.significance import clusters_to_detect, smallest_detectable, usual_spread
 from policies import LazyModule
 
@@ -38,7 +38,6 @@ torch = LazyModule("torch")
 USABLE = 0.9  # of the memory
 SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
 PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
-POINTS = 5  # of right answers: a difference that many ask for
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,7 @@ def store_bytes(cost: RunCost) -> float:
     return total
 
 
-def rows_of(cost: RunCost, tolerance: float = POINTS) -> list[tuple[str, str]]:
+def rows_of(cost: RunCost, tolerance: float = TOLERATED_LOSS) -> list[tuple[str, str]]:
     parts, policies = defaultdict[str, float](float), defaultdict[str, float](float)
     for name, policy, seconds in cost.parts:
         parts[name] += cost.devices * seconds

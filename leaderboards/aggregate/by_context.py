@@ -1,4 +1,4 @@
-"""What a measure comes to in each context of a cell, from which its interval is made and policies are compared."""
+"""Averages a measure in each context of a cell: intervals are made of these means, and policies compared by them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

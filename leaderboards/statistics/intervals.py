@@ -44,7 +44,7 @@ def context_values(sums: FloatArray, counts: FloatArray) -> FloatArray:
 
 
 class Moments(NamedTuple):
-    """What an interval is made of: mean and variance of the values of so many contexts, each of shape (...)."""
+    """Holds mean and variance of the values of so many contexts, each of shape (...), for an interval."""
 
     mean: FloatArray
     variance: FloatArray  # divided by the number of contexts
@@ -121,8 +121,8 @@ def interval_over_tasks(means: FloatArray, low: FloatArray, high: FloatArray) ->
 
 @dataclass(frozen=True)
 class Loss:
-    """What answers lose and gain against the full cache on the same questions, as means of each context between 0 and
-    1, shape (contexts,)."""
+    """Holds what answers lose and gain against the full cache on the same questions, as means of each context between
+    0 and 1, shape (contexts,)."""
 
     lost: FloatArray
     gained: FloatArray
