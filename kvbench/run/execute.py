@@ -16,6 +16,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.merging import borrow, runs_beside, why_not_lent
+from kvbench.store.press_sources import keep_sources
 from kvbench.store.run_file import Identity, Job
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, TABLES, RowsByTable
@@ -84,6 +85,7 @@ def complete(executor: Executor, folder: Path, command: str = "") -> Store:
     with working_in(folder):
         store = Store.start(folder, executor.identity, command, executor.job)
         with _noted_failures(store):
+            keep_sources(folder, executor.grid.setting.policies)
             _fill(executor, store)
         store.finish()
         return store

@@ -1,6 +1,7 @@
 """Writes files that are either whole or not there, and lets one process at a time work in a folder."""
 
 import fcntl
+import hashlib
 import os
 import platform
 import re
@@ -8,12 +9,24 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from kvbench.system.errors import KVBenchError
 from kvbench.system.process import interrupts_held, is_running
 
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")  # the first part of s3://bucket/x, of which Path makes s3:/bucket/x
 PARTIAL = re.compile(r"\..+\.\w+-(\d+)\.partial")  # the name of a file that a process is writing
+
+SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
+LONGEST_NAME = 150
+
+
+def file_name(policy: str) -> str:
+    """Returns the name of a policy as a file or folder may have it."""
+    name = quote(policy, safe=SAFE)
+    if len(name) > LONGEST_NAME:
+        return f"{name[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
+    return name
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
