@@ -80,7 +80,7 @@ FAULT = {"level_kind": "rate", "ratio": None, "realised_ratio": 0.0}
 def at_rates(*rates: float) -> pd.DataFrame:
     """A fault that changes nothing at these rates, as stored."""
     names = {f"zeros {rate}": rate for rate in rates}
-    frame = records(full=FULL, **{name: (FULL[0], None) for name in names})
+    frame = records(full=FULL, **dict.fromkeys(names, (FULL[0], None)))
     for name, rate in names.items():
         frame.loc[frame["policy"] == name, [*FAULT, "level", "policy"]] = [*FAULT.values(), rate, "zeros"]
     return frame
@@ -91,8 +91,8 @@ def test_a_fault_is_sound_at_rate_0_and_where_it_changes_likelihoods_alone() -> 
     frame = at_rates(0.0, 0.1, 0.5)
     assert [(one.policy, one.where) for one in audit(frame)[1]] == [("zeros", "rate 0.5")]
     assert lines_of(audit(frame)[1]) == [
-        "zeros at rate 0.5 (4 records) changes nothing of what the full cache writes, and the right answers are exactly "
-        "as likely: does the treatment act at all?"
+        "zeros at rate 0.5 (4 records) changes nothing of what the full cache writes, and the right answers are "
+        "exactly as likely: does the treatment act at all?"
     ]
     frame.loc[frame["level"] == 0.5, "gold_nll"] += 1e-5
     assert audit(frame) == ([], [])
