@@ -19,6 +19,7 @@ from datasets_gen.examples.jsonl import mapping_of, read_entries, text_of
 from datasets_gen.examples.task import Draft, Request, Task, digest_of
 from datasets_gen.examples.wording import QuestionText
 from datasets_gen.tasks.arithmetic import MARKER
+from datasets_gen.texts.final_number import final_number
 from datasets_gen.writing.questions import answerable
 
 SHOTS = 4  # rows at the beginning that are shown as worked problems, and not asked
@@ -34,7 +35,7 @@ class Problem:
 
     question: str
     solution: str  # its steps, which end with the marker and the number
-    number: str  # without commas
+    number: str  # in plain digits
 
 
 def read_rows(path: Path) -> tuple[Problem, ...]:
@@ -55,10 +56,11 @@ def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Problem
 def _row(entry: object, where: str) -> Problem:
     row = mapping_of(entry, where)
     question, answer = (text_of(row, name, where).strip() for name in ("question", "answer"))
-    steps, marker, number = CALCULATION.sub("", answer).rpartition(MARKER)
-    if not marker or not NUMBER.fullmatch(number.strip()):
+    steps, marker, stated = CALCULATION.sub("", answer).rpartition(MARKER)
+    is_plain = NUMBER.fullmatch(stated.strip()) is not None
+    number = stated.strip().replace(",", "").replace("−", "-") if is_plain else final_number(stated)
+    if not marker or not number:
         raise DatasetError(f"{where}: 'answer' does not end with {MARKER} and a number")
-    number = number.strip().replace(",", "").replace("−", "-")
     return Problem(question, f"{steps.strip()}\n{MARKER} {number}", number)
 
 

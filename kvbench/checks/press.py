@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain, islice
+from typing import Any, cast
 
 import torch
+from kvpress import BasePress
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from datasets_gen import TASKS
@@ -20,7 +22,7 @@ from kvbench.models.load import LoadedModel, longest_sequence
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.local import is_small
-from policies import FULL, POLICIES, Point, Policy, at_ratios
+from policies import FULL, POLICIES, Point, Policy, Situation, at_ratios
 
 Result = tuple[Outcome, str]
 MIDDLE = 0.5
@@ -214,11 +216,40 @@ def _prefill(patient: Patient) -> Result:
     if patient.policy.random:
         return "note", "not compared: it draws anew in a prefill of its own"
     if digests["shared"] != digests["private"]:
-        return "wrong" if patient.policy.prefill == "shared" else "note", (
+        outcome: Outcome = "wrong" if patient.policy.prefill == "shared" else "note"
+        if written := _written_in_place(patient):
+            return outcome, (
+                f"no: it writes in place to the {' and '.join(written)} that it is handed, which in kvpress are those "
+                f"of the live cache: let it work on a copy ({written[0]}.clone())"
+            )
+        return outcome, (
             "no: in the shared one it leaves another cache than in its own. Does it draw from torch's generator, or "
             "keep something from one ratio to the next?"
         )
     return "ok", "yes: it leaves the same cache as in a prefill of its own"
+
+
+def _written_in_place(patient: Patient) -> list[str]:
+    """Names the tensors that the press writes to while it compresses: they differ behind a call from before it. Writing
+    through ``.data`` would be missed by torch's version counter."""
+    written: dict[str, None] = {}
+
+    def build(situation: Situation) -> BasePress:
+        press: Any = patient.policy.build(situation)
+        compress = press.compress
+
+        def watched(module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+            handed = {"keys": keys, "values": values, "hidden_states": hidden_states}
+            before = {name: states.clone() for name, states in handed.items()}
+            left = compress(module, hidden_states, keys, values, attentions, kwargs)
+            written.update(dict.fromkeys(name for name in handed if not torch.equal(handed[name], before[name])))
+            return left
+
+        press.compress = watched
+        return cast("BasePress", press)
+
+    patient.treat(patient.prompts[0], (patient.middle,), replace(patient.policy, build=build, prefill="private"))
+    return list(written)
 
 
 def _budget(patient: Patient) -> Result:

@@ -56,7 +56,7 @@ def command(
         of_task = [one for one in presses if task in (one.task, ALL_TASKS)]
         styles = with_adapted(line_styles(rows), adapted_presses(of_task))
         for picture in gallery(rows, task, mode, styles):
-            stem = f"{picture.name}-{file_name(task)}-{file_name(mode)}"
+            stem = f"{picture.identifier}-{file_name(task)}-{file_name(mode)}"
             figures.append((picture.name, stem, partial(picture.plot.save, paper=paper)))
     if only:
         names = choose("figure", only, {name: name for name, _, _ in figures})

@@ -33,14 +33,17 @@ def folder_of(name: str) -> Path:
 
 
 def base_of(folder: Path) -> str:
-    """Returns the name or path of the model below an adapter."""
+    """Returns the name or path of the model below an adapter. A relative path begins at the adapter's folder, wherever
+    a command is run; where nothing lies there, at the current folder, as in peft."""
     try:
         base = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (ValueError, KeyError, TypeError):
         base = None
     if not isinstance(base, str) or not base:
         raise KVBenchError(f"{folder / ADAPTER} names no base model: write it as base_model_name_or_path")
-    return base
+    beside = folder / base
+    is_meant = beside.exists() or (base.startswith(".") and not user_path(base).exists())
+    return str(beside.resolve()) if base not in MODEL_NAMES and is_meant else base
 
 
 MODEL_NAMES = (*REFERENCE_MODELS, *NATURAL_MODELS, *ADAPTERS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pandas import DataFrame
 
 from kvbench.store.store import Store
-from leaderboards.aggregate.audit import audit
+from leaderboards.aggregate.audit import audit, lines_of
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from policies import FULL, LazyModule, Policy
 from policies.treatments.deployed import name_with_one_head, with_one_head
@@ -27,7 +27,7 @@ def warnings_of(store: Store, records: DataFrame, policies: Sequence[Policy]) ->
         warnings += [f"warning: {name} keeps what {one} keeps: {why}" for name, one in alike.items()]
         declared = with_one_head(declared)
     identical, unchanged = audit(records, declared)
-    warnings += [f"warning: {flagged}" for flagged in unchanged]
+    warnings += [f"warning: {line}" for line in lines_of(unchanged)]
     if not identical:
         return warnings, ""
     reason = "; ".join(identical[:3]) + (f"; and {len(identical) - 3} more" if len(identical) > 3 else "")

@@ -2,7 +2,7 @@
 all of its 7,800 pairs, unnoticed.)"""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -10,6 +10,7 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import largest_window
 from leaderboards.statistics.columns import with_levels
+from leaderboards.statistics.text import count_text
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL, ORACLE
 
@@ -22,27 +23,51 @@ QUESTION = ["task", "mode", "example_id", "question_id"]
 
 @dataclass(frozen=True)
 class Unchanged:
-    """A policy whose outputs at high ratios are all those of the full cache."""
+    """A policy whose outputs, at high ratios or at the highest rate of a run, are all those of the full cache."""
 
     policy: str
     levels: tuple[Level, ...]
     records: int  # at each level
     removed: float  # the smallest mean share of the context that it removed at one of them
 
-    def __str__(self) -> str:
-        where = f"{self.policy} at {self.levels[0].kind} {', '.join(map(str, self.levels))}"
-        same = f"{where} changes nothing of what the full cache writes in all of {self.records} records"
-        removed = f"removed {self.removed:.0%} of the context"
+    @property
+    def where(self) -> str:
+        return f"{self.levels[0].kind} {', '.join(map(str, self.levels))}"
+
+    @property
+    def doubt(self) -> str:
+        """Says what may be wrong; policies with the same doubt are named together."""
+        if not self.levels[0].declared.removes:
+            return "and the right answers are exactly as likely: does the treatment act at all?"
         if self.removed < REMOVED_FROM:
-            return f"{same}, and {removed}: is it compressed at all?"
-        return f"{same}, though it {removed}: perhaps the questions do not need the rest"
+            return f"and at most {REMOVED_FROM:.0%} of the context is removed: is it compressed at all?"
+        return "though the context is compressed: perhaps the questions do not need the rest"
+
+
+def lines_of(unchanged: Sequence[Unchanged]) -> list[str]:
+    """Writes a line for each doubt, which names all policies that it is about and their levels."""
+    lines = []
+    for doubt in dict.fromkeys(one.doubt for one in unchanged):
+        doubted = [one for one in unchanged if one.doubt == doubt]
+        groups: dict[tuple[str, int], list[str]] = {}
+        for one in doubted:
+            groups.setdefault((one.where, one.records), []).append(one.policy)
+        named = [
+            f"{', '.join(names)} at {where} ({count_text(records, 'record')})"
+            for (where, records), names in groups.items()
+        ]
+        change = "changes" if len(doubted) == 1 else "change"
+        lines.append(f"{'; '.join(named)} {change} nothing of what the full cache writes, {doubt}")
+    return lines
 
 
 def audit(
     records: DataFrame, declared: Mapping[str, Collection[str]] | None = None
 ) -> tuple[list[str], list[Unchanged]]:
     """Lists what looks wrong in the records of a run: policies that read the same cache, told by its digest, though
-    nothing says that they do, and those that change nothing. Of random policies the first draw is looked at.
+    nothing says that they do, and those that change nothing. Of random policies the first draw is looked at. A
+    treatment that removes no token, such as a fault, is looked at where it does most: at a low rate it may well change
+    no answer, and at rate 0 it must not.
     ``declared``: by policy, those that are the same by design."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     sound = sound.assign(ratio=sound["ratio"].astype(float), gold_nll=sound["gold_nll"].astype(float))
@@ -50,6 +75,9 @@ def audit(
     compressed = sound[(sound["policy"] != FULL) & (sound["level"] != UNTREATED) & (sound["ratio"] != 0)]
     identical: list[str] = []
     unchanged: dict[str, Unchanged] = {}
+    most = compressed.groupby("policy", observed=True)["level"].agg(
+        lambda levels: max(level.amount for level in levels)
+    )
     for level, alike in compressed.groupby("level", observed=True):
         groups = {str(policy): group for policy, group in alike.groupby("policy", observed=True)}
         telling = {name: _informative(name, group).set_index(QUESTION) for name, group in groups.items()}
@@ -61,10 +89,11 @@ def audit(
             if len(first) and first.notna().all() and (first == second).all():
                 same = f"the same cache in all of {len(first)} records"
                 identical.append(f"{one} and {other} are identical at {level.where}: {same}")
-        if alike["ratio"].mean() < UNCHANGED_FROM:
+        if level.declared.removes and alike["ratio"].mean() < UNCHANGED_FROM:
             continue
         for name, group in groups.items():
-            if name not in CONTROLS and _changes_nothing(group, full):
+            is_meant = level.declared.removes or 0 < level.amount == most[name]
+            if name not in CONTROLS and is_meant and _changes_nothing(group, full):
                 before = unchanged.get(name, Unchanged(name, (), 0, 1.0))
                 removed = min(before.removed, float(group["realised_ratio"].mean()))
                 unchanged[name] = Unchanged(name, (*before.levels, level), len(group), removed)
@@ -81,8 +110,12 @@ def _informative(policy: str, records: DataFrame) -> DataFrame:
 
 
 def _changes_nothing(group: DataFrame, full: DataFrame) -> bool:
-    """Tells whether all outputs are the full cache's; of running text, whether the right answer is as likely."""
+    """Tells whether all outputs are the full cache's; of running text, whether the right answer is as likely. Of what
+    removes no token the right answers have to be exactly as likely too: small errors change few answers."""
     pairs = group.join(full, on=QUESTION, how="inner", rsuffix="_full")
-    as_likely = (pairs["gold_nll"] - pairs["gold_nll_full"]).abs() < SAME_NATS
-    same = (pairs["output_text"] == pairs["output_text_full"]) & (pairs["next_token_accuracy"].isna() | as_likely)
+    apart = (pairs["gold_nll"] - pairs["gold_nll_full"]).abs()
+    removes = pairs["level"].map(lambda level: level.declared.removes).astype(bool)
+    as_likely = (apart < SAME_NATS).where(removes, apart == 0)
+    needed = pairs["next_token_accuracy"].notna() | (~removes & pairs["gold_nll_full"].notna())
+    same = (pairs["output_text"] == pairs["output_text_full"]) & (as_likely | ~needed)
     return len(pairs) > 0 and bool(same.all())

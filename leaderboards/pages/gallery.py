@@ -13,7 +13,7 @@ from leaderboards.rendering.drawing import Drawing, Plot, Spot, numbers
 from leaderboards.rendering.frames import Axis, Band, Dots, Frame, Mark, PolicyLine
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.bootstrap import Blank
-from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.levels import UNTREATED, Level, kinds_apart
 from policies.declaration.names import FULL
 
 Styles = Mapping[str, LineStyle]
@@ -51,30 +51,58 @@ class GalleryPlot:
     plot: Plot
     caution: str = ""  # what its measure must not be read as
     leads: bool = False  # it stands before the tables: what leads the task, and what is wrong of what is answered
+    kind: str = ""  # of the levels that it is over, where those of a run are of several kinds
+
+    @property
+    def identifier(self) -> str:
+        """Tells it from the other figures of its section."""
+        return f"{self.name}-{self.kind}" if self.kind else self.name
 
 
 def gallery(
     rows: Sequence[SummaryRow], task: str, mode: str, styles: Styles | None = None, place: str = ""
 ) -> list[GalleryPlot]:
-    """Draws the figures of one task, or ``all``, in one mode. ``rows``: of all tasks. ``styles``: of all policies of a
-    site, if the rows are not. ``place``: of the figures on their page, if there are several."""
+    """Draws the figures of one task, or ``all``, in one mode: of each measure one for each kind of level, which have no
+    axis in common. ``rows``: of all tasks. ``styles``: of all policies of a site, if the rows are not. ``place``: of
+    the figures on their page, if there are several."""
+    styles = styles or line_styles(rows)
     board_rows = [row for row in rows if (row.task, row.mode) == (task, mode)]
     leading = (*first_shown(task, board_rows), WRONG_OF_ANSWERED)
+    rows_by_kind = _rows_by_kind(board_rows)
+    several = len(rows_by_kind) > 1
     pictures = []
-    for measure in (one for one in leading_first(CURVES, task, board_rows) if is_told(one, board_rows)):
-        plot = curve_plot(rows, task, mode, measure, styles, place)
-        unit = f"{measure.unit}; {measure.better} is better" if measure.better else measure.unit
-        caution = CAUTIONS.get(measure, "")
-        pictures.append(GalleryPlot(measure.name, measure.title, unit, plot, caution, measure in leading))
+    for measure in leading_first(CURVES, task, board_rows):
+        for kind, of_kind in rows_by_kind.items():
+            if not is_told(measure, of_kind):
+                continue
+            named = kind if several else ""
+            plot = curve_plot(of_kind, task, mode, measure, styles, f"{place}/{kind}" if several else place)
+            title = f"{measure.title}, by {kind}" if several else measure.title
+            unit = f"{measure.unit}; {measure.better} is better" if measure.better else measure.unit
+            caution = CAUTIONS.get(measure, "")
+            pictures.append(GalleryPlot(measure.name, title, unit, plot, caution, measure in leading, named))
     return pictures
+
+
+def _rows_by_kind(rows: Sequence[SummaryRow]) -> dict[str, list[SummaryRow]]:
+    """Selects for each kind of level the rows that stand over it: those at a level of this kind, and those of what has
+    one level, as the full cache and int4."""
+    has_levels = {row.policy for row in rows if row.at != UNTREATED}
+    rows_by_kind = {}
+    for kind in kinds_apart(row.at for row in rows):
+        policies = {row.policy for row in rows if row.at.kind == kind and row.at != UNTREATED}
+        policies |= {row.policy for row in rows if row.policy not in has_levels}
+        rows_by_kind[kind] = [row for row in rows if row.policy in policies and row.at.kind in (kind, UNTREATED.kind)]
+    return rows_by_kind
 
 
 def curve_plot(
     rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure, styles: Styles | None = None, place: str = ""
 ) -> Plot:
     """Draws one line for each policy of ``rows``, from the full cache at ratio 0, with a band for each method where
-    there are intervals; a blank cell leaves a gap. ``styles``: of all policies of a site, if the rows are not.
-    ``place``: different for each drawing of a page."""
+    there are intervals; a blank cell leaves a gap. What has one level, as int4, has it at each level of the others.
+    ``rows``: their levels are of one kind. ``styles``: of all policies of a site, if the rows are not. ``place``:
+    different for each drawing of a page."""
     styles = styles or line_styles(rows)
     shown = [row for row in rows if row.task == task and row.mode == mode]
     levels = sorted({row.at for row in shown})
@@ -104,11 +132,10 @@ def _points(
     rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, horizontal: Axis
 ) -> list[list[Point]]:
     """Runs of (level, value, interval) without a gap, in the unit shown."""
-    if full is not None and any(row is full for row in rows):
-        # The full cache has one cell, and is what every level is compared with.
-        value = _scale(measure, full)
-        ends = (horizontal.ticks[0], horizontal.last / 1.03)
-        return [[(end, value, None) for end in ends]] if value is not None else []
+    if all(row.at == UNTREATED for row in rows):
+        # The full cache has one cell, and is what every level is compared with; what has one level is so at each.
+        value = _scale(measure, rows[0])
+        return [[(end, value, None) for end in horizontal.ends]] if value is not None else []
     origin = None if full is None else horizontal.origin
     anchor = [(origin, full)] if full is not None and origin is not None else []
     runs: list[list[Point]] = [[]]
@@ -140,8 +167,10 @@ def _marks(style: LineStyle, runs: Sequence[Sequence[Point]]) -> Iterator[Mark]:
 
 
 def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, levels: Sequence[Level]) -> Iterator[Spot]:
-    """Yields the spots of one policy, whose ``rows`` these are. The full cache has one at each level."""
-    cells = [(level, rows[0]) for level in levels] if style.policy == FULL else [(row.at, row) for row in rows]
+    """Yields the spots of one policy, whose ``rows`` these are. The full cache has one at each level, as has what has
+    one level."""
+    has_one = all(row.at == UNTREATED for row in rows)
+    cells = [(level, rows[0]) for level in levels] if has_one else [(row.at, row) for row in rows]
     for level, row in cells:
         if level in levels and (value := _scale(measure, row)) is not None:
             lines = (*numbers(measure, row), f"{row.n:,} questions")

@@ -53,7 +53,7 @@ class Axis:
 
     @classmethod
     def over(cls, levels: Sequence[Level]) -> Self:
-        """Makes an axis of the levels of the first kind: doubling, as papers choose budgets, or from 0 on."""
+        """Makes an axis of levels of one kind: doubling, as papers choose budgets, or from 0 on."""
         first = min(set(levels) - {UNTREATED}, default=UNTREATED)
         kind, values = first.declared, sorted({level.value for level in levels if level.kind == first.kind})
         if kind.doubling:
@@ -72,6 +72,11 @@ class Axis:
     @property
     def origin(self) -> float | None:  # the place of the untreated cache
         return self.kind.nothing if self.kind is not None and self.kind.has_origin else None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Returns the first and the last place of a line that is the same at every level."""
+        return self.ticks[0], self.last / 1.03
 
     @property
     def doubling(self) -> bool:  # equal steps along it are factors of 2

@@ -17,7 +17,7 @@ from leaderboards.rendering.templating import Listing
 from leaderboards.statistics.bootstrap import Estimate, cluster_sums, resampled_means
 from leaderboards.statistics.intervals import context_values, mean_interval
 from leaderboards.studies.declaration import Picture
-from policies.declaration.levels import UNTREATED, Level, names_of
+from policies.declaration.levels import UNTREATED, Level, kinds_apart, names_of
 from policies.declaration.names import FULL
 
 Row = TypeVar("Row")
@@ -98,17 +98,33 @@ def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: 
     return Picture(title, note, drawing.svg())
 
 
-def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> Picture:
-    """Draws policies over their levels, from their own value, or the full cache's, at the untreated cache on."""
-    axis = Axis.over([level for policy, level in cells if policy in styles and level != UNTREATED])
+def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str) -> tuple[Picture, ...]:
+    """Draws policies over their levels, a picture for each kind of level, from their own value, or the full cache's, at
+    the untreated cache on. What has one level, as int4, has it at each level of the others."""
+    axes = axes_of(level for policy, level in cells if policy in styles)
+    return tuple(
+        _over_axis(cells, styles, f"{title}{ending}", note, f"{salt}{ending}", axis) for ending, axis in axes.items()
+    )
+
+
+def axes_of(levels: Iterable[Level]) -> dict[str, Axis]:
+    """Makes an axis for each kind of level, by the words that tell their pictures apart: none of a single kind."""
+    groups = kinds_apart(levels)
+    return {f", by {kind}" if len(groups) > 1 else "": Axis.over(of_kind) for kind, of_kind in groups.items()}
+
+
+def _over_axis(cells: Cells, styles: Mapping[str, LineStyle], title: str, note: str, salt: str, axis: Axis) -> Picture:
+    has_levels = {policy for policy, level in cells if level != UNTREATED}
     lines = []
     for policy, style in styles.items():
         levels = sorted(level for name, level in cells if name == policy and level in axis and level.amount)
-        points = [(level.value, cells[policy, level]) for level in levels]
         untreated = cells.get((policy, UNTREATED), cells.get((FULL, UNTREATED)))
-        if axis.origin is not None and untreated is not None:
+        points = [(level.value, cells[policy, level]) for level in levels]
+        if levels and axis.origin is not None and untreated is not None:
             points.insert(0, (axis.origin, untreated))
-        if levels:
+        elif (policy, UNTREATED) in cells and policy not in {*has_levels, FULL}:
+            points = [(end, cells[policy, UNTREATED]) for end in axis.ends]
+        if points:
             lines.append(line_of(style, points))
     return curve(title, note, lines, axis, salt)
 

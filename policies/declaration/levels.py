@@ -243,6 +243,19 @@ def by_kind(levels: Iterable[Level]) -> dict[str, tuple[float, ...]]:
     return {kind: tuple(level.value for level in of_kind) for kind, of_kind in groups}
 
 
+def kinds_apart(levels: Iterable[Level]) -> dict[str, list[Level]]:
+    """Sorts levels, each once, into a list for each kind. The untreated cache counts as no level of a kind, but where
+    there is no other level.
+
+    >>> list(kinds_apart([Level("rate", 0.5), UNTREATED, Level("ratio", 0.5)])), list(kinds_apart([UNTREATED]))
+    (['ratio', 'rate'], ['ratio'])
+    """
+    every = set(levels)
+    treated = sorted(every - {UNTREATED}) or sorted(every)
+    groups = {kind: [level for level in treated if level.kind == kind] for kind in KINDS}
+    return {kind: of_kind for kind, of_kind in groups.items() if of_kind}
+
+
 def names_of(levels: Iterable[Level]) -> dict[Level, str]:
     """Names each level by its value, and by its kind too where kinds differ. ``all`` is where policies without levels
     stand, which are the same at every level of the others.

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.audit import audit
+from leaderboards.aggregate.audit import Unchanged, audit, lines_of
+from policies.declaration.levels import Level
 
 QUESTIONS = range(4)
 
@@ -52,10 +53,49 @@ def test_outputs_that_are_all_those_of_the_full_cache_are_flagged() -> None:
     identical, unchanged = audit(records(full=FULL, one=(FULL[0], None), other=(FULL[0], None)))
     assert identical == []
     assert [flagged.policy for flagged in unchanged] == ["one", "other"]
-    assert str(unchanged[0]) == (
-        "one at ratio 0.5 changes nothing of what the full cache writes in all of 4 records, though it removed 50% of "
-        "the context: perhaps the questions do not need the rest"
+    assert lines_of(unchanged) == [
+        "one, other at ratio 0.5 (4 records) change nothing of what the full cache writes, though the context is "
+        "compressed: perhaps the questions do not need the rest"
+    ]
+
+
+def test_one_line_names_all_that_change_nothing_for_one_reason() -> None:
+    found = [
+        Unchanged("a", (Level("ratio", 0.5), Level("ratio", 0.9)), 4, 0.5),
+        Unchanged("b", (Level("ratio", 0.9),), 4, 0.9),
+        Unchanged("c", (Level("ratio", 0.9),), 4, 0.9),
+        Unchanged("whole", (Level("ratio", 0.5),), 4, 0.0),
+    ]
+    compressed, whole = lines_of(found)
+    assert compressed.startswith("a at ratio 0.5, 0.9 (4 records); b, c at ratio 0.9 (4 records) change nothing of")
+    assert whole == (
+        "whole at ratio 0.5 (4 records) changes nothing of what the full cache writes, and at most 10% of the context "
+        "is removed: is it compressed at all?"
     )
+
+
+FAULT = {"level_kind": "rate", "ratio": None, "realised_ratio": 0.0}
+
+
+def at_rates(*rates: float) -> pd.DataFrame:
+    """A fault that changes nothing at these rates, as stored."""
+    names = {f"zeros {rate}": rate for rate in rates}
+    frame = records(full=FULL, **dict.fromkeys(names, (FULL[0], None)))
+    for name, rate in names.items():
+        frame.loc[frame["policy"] == name, [*FAULT, "level", "policy"]] = [*FAULT.values(), rate, "zeros"]
+    return frame
+
+
+def test_a_fault_is_sound_at_rate_0_and_where_it_changes_likelihoods_alone() -> None:
+    assert audit(at_rates(0.0)) == ([], [])
+    frame = at_rates(0.0, 0.1, 0.5)
+    assert [(one.policy, one.where) for one in audit(frame)[1]] == [("zeros", "rate 0.5")]
+    assert lines_of(audit(frame)[1]) == [
+        "zeros at rate 0.5 (4 records) changes nothing of what the full cache writes, and the right answers are "
+        "exactly as likely: does the treatment act at all?"
+    ]
+    frame.loc[frame["level"] == 0.5, "gold_nll"] += 1e-5
+    assert audit(frame) == ([], [])
 
 
 def test_where_nothing_is_written_likelihoods_tell_whether_anything_changed() -> None:

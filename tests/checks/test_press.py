@@ -87,6 +87,16 @@ def leaves_a_hook_that_raises(
     return keys[:, :, 1:], values[:, :, 1:]
 
 
+def writes_to_its_keys(module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any) -> torch.Tensor:
+    return keys.mul_(0.5).norm(dim=-1)
+
+
+def writes_unseen(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> torch.Tensor:
+    keys.data.mul_(0.5)
+    values.data.add_(1.0)
+    return keys.norm(dim=-1)
+
+
 BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
     "unseeded": (
         lambda s: ActingScorer(s.ratio, unseeded),
@@ -100,6 +110,16 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
         "nothing is compressed: every token is kept",
     ),
     "draws": (lambda s: ActingScorer(s.ratio, draws), "does it share the prefill?", "draw from torch's generator"),
+    "in place": (
+        lambda s: ActingScorer(s.ratio, writes_to_its_keys),
+        "does it share the prefill?",
+        "it writes in place to the keys that it is handed",
+    ),
+    "in place, unseen": (
+        lambda s: ActingScorer(s.ratio, writes_unseen),
+        "does it share the prefill?",
+        "it writes in place to the keys and values that it is handed",
+    ),
     "ratio 0": (lambda s: ActingPress(keeps_a_third), "does ratio 0 change nothing?", "its answers differ"),
     "NaN": (lambda s: ActingPress(gives_nan), "does it run?", "it returned NaN"),
     "renamed": (lambda s: KnormPress(s.ratio), "is it new?", "the same cache as knorm"),

@@ -287,6 +287,27 @@ def test_layers_that_keep_different_numbers_of_tokens_are_read_each_at_its_lengt
             assert list(generation.token_ids) == answer_token_by_token(llama, trace, branch, generation.question)
 
 
+def empties_the_first_layer(module: Any, hidden_states: Any, keys: Any, values: Any, *_: Any) -> Any:
+    kept = 5 * module.layer_idx
+    return keys[:, :, keys.shape[2] - kept :], values[:, :, values.shape[2] - kept :]
+
+
+ONE_BUDGET = ("kvzip", "kvzip_plus", "kvgrad", "kvcompose_unstructured")  # for the whole cache
+
+
+def test_a_layer_that_keeps_nothing_reads_the_question_as_in_kvpress(llama: LoadedModel) -> None:
+    emptying = pressing("emptying", lambda s: ActingPress(empties_the_first_layer))
+    prompt = toy_prompt(questions=2)
+    trace = treat(llama, [emptying, *(POLICIES[name] for name in (*ONE_BUDGET, "knorm"))], [0.99], prompt)
+    generations = decode(llama, trace, STEPS, PLENTY)
+    assert by_question(generations) == by_question(decode(llama, trace, STEPS, largest_row(trace, STEPS)))
+    for branch in trace.branches:
+        assert branch.error is None, branch.error
+        assert (branch.layers[0].read_rows == 0) == (branch.treatment.policy.name != "knorm")
+        assert branch.layers[1].read_rows > 0
+        assert tokens_of(generations, branch) == theirs(llama, trace, branch)
+
+
 NEED_THEIR_OWN_PREFILL: dict[str, Callable[[Any], BasePress]] = {
     "ComposedPress": lambda s: ComposedPress([KnormPress(0.3), KnormPress(0.2)]),
     "KVzipPress": lambda s: KVzipPress(0.5),

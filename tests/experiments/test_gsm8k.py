@@ -1,6 +1,7 @@
 """Task ``gsm8k``: its rows, what is compressed, how answers are judged, and a run from end to end."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ from datasets import Dataset
 
 import kvbench.experiments.data
 from datasets_gen import DatasetError
-from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_of, read_rows
+from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_of, read_rows, rows_of
+from datasets_gen.texts.final_number import final_number
 from kvbench.store.store import Store
 from leaderboards.metrics import Answer
+from leaderboards.metrics.judges.text import marked_answer
 from tests.support.models.runs import CommandLine
 
 ROWS = Path(__file__).parents[1] / "data" / "gsm8k.jsonl"
@@ -64,6 +67,62 @@ def test_the_number_behind_the_marker_is_matched_exactly(output: str, em: float)
     )
     assert answer.scores is not None
     assert answer.scores.em == em
+
+
+# What stands behind the marker, and the number that it is.
+FINAL: Mapping[str, str] = {
+    "18": "18",
+    "= 13.": "13",
+    "18 - 5 = 13": "13",
+    "13 = 18 - 5": "13",
+    "18 eggs - 5 eggs = 13 eggs": "13",
+    "12 * 3 = 36 eggs in 2 days": "36",
+    "x = 13": "13",
+    "7 (since 8 - 1 = 9)": "7",
+    "18 because 3 * 4 = 12": "18",
+    "18 dollars for 3 eggs": "18",
+    "3/4": "0.75",
+    "3 1/2": "3.5",
+    "3 ½": "3.5",
+    "½": "0.5",
+    "2/3": "0.6666666667",
+    "1e3": "1000",
+    "1.5E-1": "0.15",
+    ".5": "0.5",
+    "-.5": "-0.5",
+    "−5": "-5",
+    "–5": "-5",
+    "- 5": "-5",
+    "-$5": "-5",
+    "$-5": "-5",
+    r"\$18": "18",
+    "$18.00": "18",
+    r"$\boxed{18}$": "18",
+    r"\frac{3}{4}": "0.75",
+    "**18**": "18",
+    "18%": "18",
+    "1,000.00": "1000",
+    "1,234,567": "1234567",
+    "12 000": "12000",
+    "0": "0",
+    "about 18": "",
+    "eighteen": "",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("stated", "number"), FINAL.items())
+def test_the_final_number_of_an_answer_is_read_in_the_forms_that_people_write(stated: str, number: str) -> None:
+    assert final_number(stated) == number
+    assert marked_answer(f"8 - 1 = 7\n#### {stated}\nIt is 99.", "####") == number
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"), [("3 of 4.\n#### 3/4", "0.75"), ("#### $18", "18"), ("#### 10.50", "10.50")]
+)
+def test_rows_may_end_in_the_same_forms(answer: str, number: str) -> None:
+    rows = rows_of([("line 1", {"question": "How many?", "answer": answer})] * (SHOTS + 1), "a file")
+    assert {row.number for row in rows} == {number}
 
 
 def test_a_run_reads_the_rows_of_a_file(cli: CommandLine, tmp_path: Path) -> None:

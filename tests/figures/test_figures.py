@@ -125,3 +125,25 @@ def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
     names = {picture.name for picture in found}
     assert "right" in names
     assert ("ger" in names) == drawn
+
+
+def test_every_policy_is_in_a_curve_of_a_run_with_two_kinds_of_level() -> None:
+    """Each kind has an axis of its own; what has one level stands over both."""
+    rows = [*ROWS, row("int4", 0.0, 0.3)]
+    rows += [row("zeros", rate, rate).model_copy(update={"level_kind": "rate"}) for rate in (0.1, 0.5)]
+    drawn = {
+        one.kind: one for one in gallery(rows, "base", "agnostic", line_styles(rows)) if one.name == HALLUCINATION.name
+    }
+    assert {kind: one.identifier for kind, one in drawn.items()} == {
+        "ratio": "hallucination-ratio",
+        "rate": "hallucination-rate",
+    }
+    assert [one.plot.drawing.frame.horizontal.title for one in drawn.values()] == ["asked ratio", "asked rate"]
+    named = {kind: set(one.plot.names.values()) for kind, one in drawn.items()}
+    assert named == {"ratio": {"full", "int4", "snapkv", "random"}, "rate": {"full", "int4", "zeros"}}
+    for kind, names in named.items():
+        lines = {**drawn_at(drawn[kind].plot, "policy"), **drawn_at(drawn[kind].plot, "control")}
+        assert set(lines) == names, kind
+    one_level = line_styles(rows)["int4"].index
+    spots = [spot[3:5] for spot in told_by(drawn["rate"].plot)["spots"] if spot[0] == one_level]
+    assert spots == [["0.1", "30.0"], ["0.5", "30.0"]]

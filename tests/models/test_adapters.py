@@ -59,6 +59,24 @@ def same_logits(ours: Any, theirs: Any) -> bool:
         return torch.allclose(ours(ids).logits, theirs(ids).logits, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("named", ["../base", "base"])
+def test_a_relative_base_begins_at_the_folder_of_the_adapter(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    folder, theirs = adapter(base)
+    if named == "base":  # it lies within the adapter
+        shutil.move(base, folder / "base")
+    edit(folder, base_model_name_or_path=named)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for place in (elsewhere, tmp_path):
+        monkeypatch.chdir(place)
+        assert same_logits(load_model(str(folder), "cpu", "float32").network, theirs)
+    edit(folder, base_model_name_or_path="../nothing")
+    with pytest.raises(KVBenchError, match=f"there is no model at {tmp_path / 'nothing'}"):
+        load_model(str(folder), "cpu", "float32")
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -77,8 +77,11 @@ def test_a_difference_no_larger_than_a_null_row_says_nothing() -> None:
 
 
 def test_steps_that_are_not_finite_are_left_out_and_counted_out() -> None:
-    (one,) = forced_of(table_of(row("a", [NAN, 2e-4]), row("b", [NAN])))
-    assert one.steps == 1
+    overflowing = row("a", [NAN, 2e-4], same_top=[False, True]), row("b", [NAN], same_top=[False])
+    (one,) = forced_of(table_of(*overflowing))
+    assert (one.steps, one.overflow, one.same_top) == (1, 2, 1.0)
+    (none,) = forced_of(table_of(overflowing[1]))
+    assert (none.steps, none.overflow, none.same_top) == (0, 1, None)
     assert one.kl is not None
     assert one.kl.mean == pytest.approx(2e-4)
     forced = build_study(STUDY, given(row("a", [NAN]), row("b", [NAN]), SAME))[1].parts[1].listings[0]

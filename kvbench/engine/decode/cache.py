@@ -113,6 +113,7 @@ class BundleRows(CacheRows):
                 self._layouts[key] = self._lay_out(*key)
             layout = self._layouts[key]
             context = pad_sequence(contexts, batch_first=True, padding_value=ABSENT, padding_side="left").mT.to(device)
+            context = F.pad(context, (int(context.shape[2] == 0), 0), value=ABSENT)  # of a layer that keeps nothing
             wide = context.shape[2]
             index = (wide - 1 - layout.newer).clamp(0, wide - 1)[:, None].expand(-1, heads, -1)
             context = context[layout.branches].gather(2, index)

@@ -26,7 +26,8 @@ Choose = Callable[[torch.Tensor, int], int]  # from logits of shape (vocabulary,
 
 @dataclass(frozen=True)
 class Difference:
-    """Holds how far a second row of logits is from a first; all is NaN where a logit of either is not finite."""
+    """Holds how far a second row of logits is from a first; all is NaN where a logit of either is not finite, and
+    the most likely tokens are not compared."""
 
     kl: float  # KL(first || second), in nats
     largest: float  # |log p - log q|, over the vocabulary, in nats

@@ -106,7 +106,7 @@ def observe(
     """Compares ``keys`` and ``values``, as a press returned them, with the full ones to see what is kept.
 
     All of shape (1, num_kv_heads, tokens, head_dim). ``masked``: the (batch, head, token) indices that a head-wise
-    press masks out. Raises :class:`PressError` for wrong shapes, nothing kept, or NaN, unless ``nan`` allows it.
+    press masks out. Raises :class:`PressError` for wrong shapes or NaN, unless ``nan`` allows it.
     """
     check_cache(full_keys, keys, values, nan)
     heads, rows = keys.shape[1:3]
@@ -115,8 +115,6 @@ def observe(
             raise PressError("it both shortens the cache and masks keys, which the engine cannot follow")
         keep = torch.ones(heads, rows, dtype=torch.bool, device=keys.device)
         keep[masked[1], masked[2]] = False
-        if not keep.any():
-            raise PressError("it kept no token")
         return LayerCache(keep, heads * rows)
     if nan and _same_bits(full_keys, keys) and _same_bits(full_values, values):  # also where rows are alike, or NaN
         return LayerCache(torch.ones(heads, rows, dtype=torch.bool, device=keys.device), heads * rows)
@@ -169,12 +167,10 @@ def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tenso
             raise PressError(
                 f"it returned {states.dtype} on {states.device}, the cache is {full_keys.dtype} on {full_keys.device}"
             )
-    if keys.shape[2] == 0:
-        raise PressError("it kept no token")
     if keys.shape[2] > full_keys.shape[2]:
         raise PressError(f"it returned {keys.shape[2]} tokens of {full_keys.shape[2]}: a press removes, and adds none")
     # The largest value passes NaN on, and makes no tensor as large as they are.
-    if not nan and (keys.amax().isnan() or values.amax().isnan()):
+    if not nan and keys.numel() and (keys.amax().isnan() or values.amax().isnan()):
         raise PressError("it returned NaN")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from kvpress import KVzipPress
@@ -37,7 +37,7 @@ Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values
 
 def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) -> None:
     """Runs the context under the press of these branches, which differ in nothing but the ratio, and notes what is left
-    of every layer. If that fails, only the first has failed, and the others are tried without it.
+    of every layer. If that fails for several, each is tried alone: the failure of one ratio is no other's.
 
     It is for a press that reads the context again, acts on more than one layer at a time, or chooses once all layers
     are read. The press runs under its own context manager, as in kvpress's pipeline."""
@@ -75,7 +75,10 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
     for branch in branches:
         branch.own_prefill_seconds = max(0.0, model.clock() - started - trace.seconds)
     if first.error is not None and len(branches) > 1:
-        prefill_alone(model, trace, branches[1:])
+        first.error = None
+        for branch in branches:
+            branch.layers = []  # of those that stood before the one that failed
+            prefill_alone(model, trace, [branch])
 
 
 @contextmanager
@@ -91,12 +94,14 @@ def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator
 
     def compress_for_each(network: Any) -> None:
         scores, ratio = press.score_val, press.compression_ratio
-        for branch in branches:
-            of_branch: Any = branch.press
-            press.score_val, press.compression_ratio = scores.clone(), of_branch.compression_ratio
-            compress(network)
-            masked.append(masks_of(model))
-        press.compression_ratio = ratio
+        ratios = [cast("Any", branch.press).compression_ratio for branch in branches]
+        try:
+            for of_branch in ratios:
+                press.score_val, press.compression_ratio = scores.clone(), of_branch
+                compress(network)
+                masked.append(masks_of(model))
+        finally:
+            press.compression_ratio = ratio
 
     press.compress_post = compress_for_each
     try:
@@ -169,12 +174,20 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
         for branch in branches:
             if branch.error is None:
                 with faults_of(branch, "at the end"):
+                    _check_rows(trace, branch)
                     _check_rotation(model, trace, branch)
             if branch.error is None:
                 layers = zip(branch.layers, model.windows, strict=True)
                 branch.layers = [layer if window is None else layer.within(window) for layer, window in layers]
     trace.branches = branches
     return trace
+
+
+def _check_rows(trace: Trace, branch: Branch) -> None:
+    """Raises :class:`PressError` for a branch that keeps nothing of the context in any layer. With one budget for all
+    layers some may be emptied: what stands there reads the question's own rows, as in kvpress's pipeline."""
+    if not any(branch.layers[layer].read_rows for layer in trace.compressed):
+        raise PressError("it kept no token")
 
 
 def _check_rotation(model: LoadedModel, trace: Trace, branch: Branch) -> None:

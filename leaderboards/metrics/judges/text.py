@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-import regex
-
-from datasets_gen.texts.folding import FLAGS
+from datasets_gen.texts.final_number import final_number
 from datasets_gen.texts.matching import is_twin
-from datasets_gen.texts.numbers import DIGITS, read_digits
 from datasets_gen.texts.unknown import says_no_answer
 from leaderboards.metrics.judges.abstention import abstains
 from leaderboards.metrics.judges.naming import names, names_gold, rivals, values_said
@@ -42,19 +39,11 @@ def marked_answer(output: str, marker: str) -> str:
     """Returns the number behind the last marker that has one, of an output that shows its steps; nothing if there is
     none.
 
-    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####"), marked_answer("#### -$1,234.50", "####")
+    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####"), marked_answer("#### 18 - 5 = -$1,234.50", "####")
     ('7', '-1234.5')
     """
-    number = rf"[\s*]*([-−+]?)[\s*\p{{Sc}}]*([-−+]?)({DIGITS})"
-    numbers = regex.findall(regex.escape(marker) + number, output, _OF_NUMBERS)
-    if not numbers:
-        return ""
-    before, sign, digits = numbers[-1]
-    value, *_ = read_digits(digits).values or ("",)
-    return "-" * ((before or sign) in ("-", "−")) + value if value else ""
-
-
-_OF_NUMBERS = FLAGS | regex.VERBOSE
+    numbers = (final_number(behind) for behind in reversed(output.split(marker)[1:]))
+    return next(filter(None, numbers), "")
 
 
 def without_words_of_directives(output: str, target: str, gold: str) -> str:

@@ -285,9 +285,9 @@ def _families(prompts: PromptRecords) -> StudySection:
             (family, level): one
             for family, own in of_families.items()
             for (policy, level), one in own.items()
-            if policy in (base, FULL)
+            if policy == base or (policy == FULL and (base, UNTREATED) not in own)
         }
-        pictures.append(over_levels(cells, styles, base, "share of a family obeyed", f"family/{base}"))
+        pictures += over_levels(cells, styles, base, "share of a family obeyed", f"family/{base}")
     return StudySection(
         "families",
         "Which directives go first",

@@ -35,7 +35,8 @@ class Forced:
     kl: Estimate | None  # mean; None where no logit is finite
     kl_largest: float
     largest: float  # difference of log-probabilities
-    same_top: float  # share of steps
+    same_top: float | None  # share of the steps where all logits are finite; None where there is none
+    overflow: int  # steps where a logit is not finite, which cannot be compared
     above_null: bool | None  # the mean KL is above the null row's over the same questions; None of the null row
 
 
@@ -112,15 +113,17 @@ def forced_of(table: DataFrame) -> list[Forced]:
     for (task, dtype), group in sorted_groups(rows, "task", "dtype"):
         for pair, of_pair in group.groupby("pair", sort=False):
             kl, (sums, counts) = joined(of_pair["kl"]), finite_sums(of_pair["kl"])
+            finite = np.isfinite(kl)
             forced = Forced(
                 task,
                 dtype,
                 str(pair),
                 steps=int(counts.sum()),
                 kl=estimate_of(sums, of_pair["draw_id"], counts, int(counts.sum())) if counts.any() else None,
-                kl_largest=float(kl[np.isfinite(kl)].max(initial=0.0)),
+                kl_largest=float(kl[finite].max(initial=0.0)),
                 largest=float(np.nanmax(joined(of_pair["largest"]), initial=0.0)),
-                same_top=float(joined(of_pair["same_top"]).mean()),
+                same_top=float(joined(of_pair["same_top"])[finite].mean()) if finite.any() else None,
+                overflow=int((~finite).sum()),
                 above_null=_above_null(group) if pair == CACHE else None,
             )
             found.append(forced)
@@ -294,14 +297,14 @@ DEFINITIONS = (
         "Pair of paths",
         "Two ways to compute the logits of the same next token. Cache on reads the prompt once and then one token at a "
         "time on its cache; cache off reads the whole sequence anew at every step. The null row compares cache off "
-        "with itself, reading 32 tokens at once. What is not finite is left out of means, and the steps that are left "
-        "are counted. A mean KL that is not above the null row’s says nothing of the cache.",
+        "with itself, reading 32 tokens at once. Steps where a logit is not finite (overflow) cannot be compared: they "
+        "are left out of means and shares, and counted apart. A mean KL that is not above the null row’s says nothing of the cache.",
     ),
     Definition(
         "Difference of two paths",
         "Over the whole vocabulary, in float64: KL of the first path’s distribution from the second’s, its mean over "
         "steps with an interval over contexts, its largest value, the largest difference of a log-probability, and the "
-        "share of steps with the same most likely token.",
+        "share of the steps compared with the same most likely token.",
         "KL = Σ p (log p − log q), computed as Σ p (d + exp(−d) − 1) with d = log p − log q",
     ),
     Definition(

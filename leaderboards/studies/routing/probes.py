@@ -142,7 +142,7 @@ def _section(layers: Sequence[Probed], cells: Sequence[Probed]) -> StudySection:
         if of_layers:
             pictures.append(_over_layers(of_layers, f"{name}, full cache"))
         if of_levels:
-            pictures.append(over_levels(of_levels, styles, f"{name}, last layer", "macro-F1", f"probes/{label}"))
+            pictures += over_levels(of_levels, styles, f"{name}, last layer", "macro-F1", f"probes/{label}")
     listing = listing_of_fields("Probes of the last layer", cells, {}, leave_out=("layer",))
     shown = tuple(style for name, style in styles.items() if name != FULL)
     title = "What a probe finds in what the question’s last token holds"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import full_last, in_percent, listing_of_fields, over_levels, share_of
+from leaderboards.studies.parts import axes_of, full_last, in_percent, listing_of_fields, over_levels, share_of
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -186,7 +187,7 @@ def _classes(task: str, found: Mapping[tuple[str, Level], Shares], epsilon: floa
         "Each answer to a question whose answer stands in the context is in one class, stacked over the asked level, "
         f"from the full cache on. Every step of a route takes at least {epsilon:g} of some head’s attention.",
         tuple(styles.values()),
-        tuple(_stack(task, policy, found, styles) for policy in policies),
+        tuple(chain.from_iterable(_stacks(task, policy, found, styles) for policy in policies)),
         details=(Listing("Answers of each class, percent", ("policy", "level", *map(str, FailureClass)), rows),),
     )
 
@@ -195,7 +196,7 @@ def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection
     told = [one for one in curves if one.task == task]
     styles = full_last(one.policy for one in told)
 
-    def over(title: str, estimate: Callable[[Reached], Estimate]) -> Picture:
+    def over(title: str, estimate: Callable[[Reached], Estimate]) -> tuple[Picture, ...]:
         cells = {(one.policy, one.level): estimate(one) for one in told}
         return over_levels(cells, styles, title, "share of answers", f"{title}/{task}")
 
@@ -212,24 +213,38 @@ def _reach(task: str, curves: Sequence[Reached], epsilon: float) -> StudySection
         "place where the answer is written, and from as many tokens drawn from the context.",
         tuple(style for name, style in styles.items() if name != FULL),
         (
-            over(f"Reached, routes of at least {epsilon:g}", lambda one: one.reached),
-            over("Reached, though none of it is left", lambda one: one.relayed),
+            *over(f"Reached, routes of at least {epsilon:g}", lambda one: one.reached),
+            *over("Reached, though none of it is left", lambda one: one.relayed),
         ),
         details=(listing,),
     )
 
 
-def _stack(
+def _stacks(
     task: str, policy: str, found: Mapping[tuple[str, Level], Shares], styles: Mapping[str, LineStyle]
+) -> Iterator[Picture]:
+    """Draws the classes of one policy over its levels of each kind."""
+    for ending, axis in axes_of(level for name, level in found if name == policy).items():
+        yield _stack(task, policy, found, styles, axis, ending)
+
+
+def _stack(
+    task: str,
+    policy: str,
+    found: Mapping[tuple[str, Level], Shares],
+    styles: Mapping[str, LineStyle],
+    axis: Axis,
+    ending: str,
 ) -> Picture:
-    """Draws the classes of one policy over its levels, from the full cache on."""
-    axis = Axis.over([level for name, level in found if name == policy])
-    own = {level: of_class for (name, level), of_class in found.items() if name == policy and level in axis}
-    if axis.origin is not None and (FULL, UNTREATED) in found:
-        own = {UNTREATED: found[FULL, UNTREATED], **own}
-    ordered = sorted((level.value if level != UNTREATED else axis.origin or 0.0, level) for level in own)
-    places = tuple(value for value, _ in ordered)
-    heights = np.array([[own[level][outcome].mean for outcome in FailureClass] for _, level in ordered])
+    """Draws the classes of one policy over the levels of an axis, from the full cache on. ``ending``: of its title,
+    which tells pictures of the policy apart."""
+    own = {level.value: of_class for (name, level), of_class in found.items() if name == policy and level in axis}
+    if not own:  # it has one level, which is the same at each of the others
+        own = dict.fromkeys(axis.ends, found[policy, UNTREATED])
+    elif axis.origin is not None and (FULL, UNTREATED) in found:
+        own[axis.origin] = found[FULL, UNTREATED]
+    places = tuple(sorted(own))
+    heights = np.array([[own[place][outcome].mean for outcome in FailureClass] for place in places])
     tops = np.cumsum(heights, axis=1)
     marks = tuple(
         Band.between(style, places, tuple(top - height), tuple(top), OPACITY)
@@ -237,8 +252,8 @@ def _stack(
         if height.any()
     )
     title = f"{policy}: classes of answers over the {axis.title}, {task}"
-    drawing = Drawing(Frame(axis, Axis.around("", SHARE)), marks, title, f"classes/{task}/{policy}")
-    return Picture(policy, "share of answers", drawing.svg())
+    drawing = Drawing(Frame(axis, Axis.around("", SHARE)), marks, title, f"classes/{task}/{policy}{ending}")
+    return Picture(f"{policy}{ending}", "share of answers", drawing.svg())
 
 
 DEFINITIONS = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import KnormPress, ObservedAttentionPress, ScorerPress
+from kvpress import KnormPress, KVzipPress, ObservedAttentionPress, ScorerPress
 
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
@@ -139,7 +139,7 @@ FAULTS: dict[str, tuple[Policy, str]] = {
     "scores are bool": (scoring(lambda m, h, keys, *_: keys[..., 0] > 0), "its scores are of type bool"),
     "not ready": (pressing("faulty", lambda s: Unready(gives_nan)), "failed at the start: OSError: no statistics"),
     "wants eager": (pressing("faulty", lambda s: ObservedAttentionPress(s.ratio)), 'attn_implementation="eager"'),
-    "masks everything": (acting(masks_everything), "failed in layer 0: it kept no token"),
+    "masks everything": (acting(masks_everything), "failed at the end: it kept no token"),
     "wider values": (acting(lambda m, h, k, v, *_: (2 * k, torch.cat([v, v], dim=-1))), "and values of shape"),
     "another dtype": (
         acting(lambda m, h, k, v, *_: (k.double(), v.double())),
@@ -175,6 +175,31 @@ def test_a_fault_is_recorded_and_the_others_answer_as_without_it(
     assert not hooks_left(llama.network)
     assert {getattr(module, "masked_key_indices", None) for module in llama.network.modules()} == {None}
     assert answers(llama, trace) == alone
+
+
+class PicksAtHigh(KVzipPress):
+    """KVzip that fails at the highest ratio, once its context is scored."""
+
+    def compress_post(self, model: Any) -> None:
+        if self.compression_ratio > 0.8:
+            raise RuntimeError("too high")
+        super().compress_post(model)
+
+
+def test_a_ratio_that_fails_makes_no_other_fail(llama: LoadedModel, prompt: Prompt) -> None:
+    """One prefill serves all ratios of KVzip and its kin: those before and behind the one that fails are sound."""
+    build = {"sound": KVzipPress, "picky": PicksAtHigh}
+    policies = [
+        replace(POLICIES["kvzip"], name=name, build=lambda situation, press=press: press(situation.ratio))
+        for name, press in build.items()
+    ]
+    trace = treat(llama, policies, [0.3, 0.9, 0.5], prompt)
+    sound, picky = trace.branches[:3], trace.branches[3:]
+    assert [branch.treatment.ratio for branch in picky if branch.error] == [0.9]
+    assert "RuntimeError: too high" in str([branch.error for branch in picky])
+    assert [branch.digest for branch in picky if not branch.error] == [
+        branch.digest for branch in sound if branch.treatment.ratio != 0.9
+    ]
 
 
 def test_a_press_that_hangs_while_decoding_fails_alone(llama: LoadedModel, prompt: Prompt) -> None:

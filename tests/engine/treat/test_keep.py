@@ -52,12 +52,23 @@ def test_masked_rows_are_not_read_but_held() -> None:
     assert (seen.read_rows, seen.held_rows) == (7, 10)
 
 
+def test_a_layer_may_keep_nothing() -> None:
+    """Cut off, or masked: of one budget for all layers."""
+    keys, values = cache(5)
+    everything = torch.ones(keys.shape[:3]).nonzero(as_tuple=True)
+    cut = observe(keys, values, keys[:, :, :0], values[:, :, :0], None)
+    masked = observe(keys, values, keys, values, everything)
+    for seen, held in ((cut, 0), (masked, 10)):
+        assert seen.keep is not None
+        assert not seen.keep.any()
+        assert (seen.read_rows, seen.held_rows, tuple(seen.tokens.shape)) == (0, held, (2, 0))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (lambda k, v: (k[:, :, :2], v[:, :, :3]), "keys of shape"),
         (lambda k, v: (k[:, :1], v[:, :1]), "only the third dimension"),
-        (lambda k, v: (k[:, :, :0], v[:, :, :0]), "kept no token"),
         (lambda k, v: (k * float("nan"), v), "NaN"),
         (lambda k, v: (k, v * float("nan")), "NaN"),
     ],
