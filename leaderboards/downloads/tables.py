@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
-from leaderboards.aggregate.outcomes import Outcome
+from leaderboards.aggregate.outcomes import OpponentVerdict
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import DERIVED, Boards, Standings
@@ -100,7 +100,7 @@ def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
     return columns
 
 
-def outcomes_sheet(name: str, outcomes: Iterable[Outcome]) -> Sheet:
+def outcomes_sheet(name: str, outcomes: Iterable[OpponentVerdict]) -> Sheet:
     """Makes the sheet of the one verdict for each opponent, with the level and the difference that stand for it."""
     rows = [
         {
