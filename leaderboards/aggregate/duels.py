@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate.pairing import HELD, level_of_side, levels_by_policy, shared_levels, with_held
+from leaderboards.aggregate.pairing import HELD, levels_by_policy, with_held
 from leaderboards.aggregate.row import LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
@@ -27,7 +27,7 @@ from leaderboards.statistics.bootstrap import DIGITS, FloatArray, task_seed
 from leaderboards.statistics.columns import with_levels
 from leaderboards.statistics.intervals import Loss, context_values
 from leaderboards.statistics.significance import ALPHA, holm, subset_interval, subsets, two_sided_p
-from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.levels import UNTREATED, Level, level_of_side, shared_levels
 from policies.declaration.names import FULL
 
 Verdict = Literal["better", "worse", "not distinguished"]

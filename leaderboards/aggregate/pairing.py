@@ -1,52 +1,13 @@
-"""Decides at which levels two policies can be compared, and counts the bytes that each of them holds there.
+"""Reads from records at which levels policies were run, and which share of the full cache's bytes they hold."""
 
-A policy without levels, such as int4, or with one level of another kind than its opponent's, is the same whatever the
-opponent is asked for: it is compared with each level of the opponent.
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from pandas import DataFrame
 
-from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 HELD = "held"  # the column of :func:`with_held`
-NO_LEVEL = "no level"
-
-
-def shared_levels(one: Iterable[Level], other: Iterable[Level]) -> list[Level]:
-    """Returns the levels of the cells in which two policies meet, of those at which each was run; none where both have
-    several levels of different kinds, or no equal one of the same kind.
-
-    >>> ratios = [Level("ratio", 0.5), Level("ratio", 0.9)]
-    >>> shared_levels([UNTREATED], ratios) == ratios
-    True
-    >>> [level.where for level in shared_levels([Level("rate", 0.1)], ratios)]
-    ['ratio 0.5', 'ratio 0.9']
-    >>> shared_levels([Level("ratio", 0.3)], ratios)
-    []
-    """
-    ones, others = sorted(set(one)), sorted(set(other))
-    if ones == [UNTREATED]:
-        return others
-    if others == [UNTREATED]:
-        return ones
-    if {level.kind for level in ones} & {level.kind for level in others}:
-        return [level for level in ones if level in others]
-    if len(others) == 1:
-        return ones
-    return others if len(ones) == 1 else []
-
-
-def level_of_side(cell: Level, run_at: Iterable[Level]) -> Level:
-    """Returns the level at which a policy was run whose answers stand in a cell: the cell's, or its only one."""
-    levels = list(run_at)
-    return cell if cell in levels else levels[0]
-
-
-def level_words(level: Level) -> str:
-    return NO_LEVEL if level == UNTREATED else level.where
 
 
 def levels_by_policy(records: DataFrame) -> Mapping[str, frozenset[Level]]:

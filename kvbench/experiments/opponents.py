@@ -1,0 +1,47 @@
+"""Reads the sides of a comparison: each is a policy, a press of one's own, or the folder of a run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from kvbench.store.run_file import RUN_FILE
+from kvbench.system.errors import KVBenchError
+from policies import KINDS, POLICIES, Level
+from policies.declaration.levels import shared_levels
+from policies.declaration.names import split_outside_brackets
+from policies.declaration.plug_in import is_plug_in
+
+
+def is_run(text: str) -> bool:
+    """Tells whether a side is a folder: it holds a run, or is written as a path and names no press."""
+    if text in POLICIES or is_plug_in(text):
+        return False
+    return (Path(text) / RUN_FILE).is_file() or "/" in text or text in (".", "..")
+
+
+@dataclass(frozen=True)
+class Opponents:
+    """Holds what ``--against`` names: policies to be run, and folders of runs whose answers are there."""
+
+    policies: tuple[str, ...]
+    folders: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, against: str) -> Self:
+        words = dict.fromkeys(split_outside_brackets(against))
+        if not words:
+            raise KVBenchError("--against names nothing: give policies, file.py:Press, or folders of runs")
+        folders = tuple(Path(word) for word in words if is_run(word))
+        return cls(tuple(word for word in words if not is_run(word)), folders)
+
+
+def check_common_level(name: str, mine: Sequence[Level], theirs: Sequence[Level], folder: Path) -> None:
+    """Raises :class:`KVBenchError` where a policy of a stored run has no level of the policy that is compared with."""
+    if shared_levels(mine, theirs):
+        return
+    levels = sorted(theirs, key=lambda level: level.amount)
+    option = KINDS[levels[0].kind].option
+    values = ",".join(str(level) for level in levels if level.kind == levels[0].kind)
+    here = ", ".join(level.where for level in mine)
+    raise KVBenchError(f"{folder} has {name} at no level that it has here ({here}): give {option} {values}")
