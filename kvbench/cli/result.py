@@ -51,7 +51,7 @@ class Result:
         if self.verdict:
             style = "bold red" if self.fault else "bold yellow" if self.is_doubt else "bold green"
             output.print(self.verdict, style=style, soft_wrap=True)
-        for number, table in enumerate(self.tables):
+        for number, table in enumerate(table for table in self.tables if not table.is_empty):
             if number or self.verdict:
                 output.print()
             output.print(table)

@@ -107,7 +107,7 @@ def verdict_of(store: "Store", grid: "Grid", job: Job, site: Path | None, every_
         for one in others
         if places.without_places(one.name) not in met
     ]
-    shown = [verdicts.pooled_table(comparison.pooled, comparison.presses)]
+    shown = verdicts.outcome_tables(comparison.outcomes, comparison.presses)
     shown += [tables.terminal_table(rows, measure) for measure in tables.telling(rows)[:1]]
     shown += [verdicts.verdict_table(comparison.duels, unmastered)]
     files = {"records": folder, "page": comparison.page}

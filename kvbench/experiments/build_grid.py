@@ -41,6 +41,7 @@ def build_grid(job: Job, count: Count) -> Grid:
         policies = catalogue.with_references(chosen, job.controls)
     else:
         press, others = catalogue.press_and_others(job.press, coverage.policies, tasks, job.mode, job.controls)
+        # The press is last: ``figures`` finds it there in a run that is stored.
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         catalogue.check_names(policies)
     repeats = coverage.repeats if job.repeats is None else job.repeats

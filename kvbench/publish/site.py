@@ -34,11 +34,19 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.duels import Duel, duels
-from leaderboards.aggregate.pooled import Pooled, pool
+from leaderboards.aggregate.outcomes import Outcome, areas_of, outcomes_of
+from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
-from leaderboards.downloads.tables import board_sheet, cells_sheet, duels_sheet, pooled_sheet
+from leaderboards.downloads.tables import (
+    board_sheet,
+    cells_sheet,
+    duels_sheet,
+    means_sheet,
+    outcomes_sheet,
+    pooled_sheet,
+)
 from leaderboards.errors import LeaderboardError
 from leaderboards.pages.comparison import build_comparison, contexts_text
 from leaderboards.pages.examples import COLUMNS, build_examples
@@ -220,7 +228,7 @@ class PublishedComparison:
     """A policy against others, as it was published."""
 
     page: Path
-    pooled: list[Pooled]
+    outcomes: list[Outcome]  # none where the model can do no task
     duels: list[Duel]
     presses: list[Arguments]  # of the policy and its opponents, task by task
     next_step: str  # the command that makes pages of its run
@@ -244,7 +252,7 @@ def publish_comparison(
     except LeaderboardError as error:
         failed = _failed_cells(records, (policy, *others))
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
-    whole = pool(records, policy, others, unmastered)
+    outcomes = outcomes_of(pool_levels(records, policy, others, unmastered), pool(records, policy, others, unmastered))
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]
@@ -254,7 +262,7 @@ def publish_comparison(
     next_step = shlex.join(["python", "-m", "kvbench", "site", str(store.folder), *place])
     folder = folder_of(folder, [store])
     name = f"compare-{file_name(policy)}"
-    sheets = (pooled_sheet(f"{name}-pooled", whole), duels_sheet(f"{name}-verdicts", verdicts, unmastered))
+    sheets = _sheets_of(name, outcomes, verdicts, unmastered)
     write_sheets(folder, sheets)
     path = folder / f"{name}.html"
     page = build_comparison(
@@ -262,7 +270,7 @@ def publish_comparison(
         verdicts,
         _failed_cells(records, (policy, *others)),
         sheets,
-        whole,
+        outcomes,
         presses,
         run=run_entry(shown.folder.name, shown.run),
         contexts=contexts_text({task.name: task.contexts for task in store.identity.tasks if task.name in tasks}),
@@ -273,7 +281,20 @@ def publish_comparison(
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [shown])
-    return PublishedComparison(path, whole, verdicts, presses, next_step)
+    return PublishedComparison(path, outcomes, verdicts, presses, next_step)
+
+
+def _sheets_of(
+    name: str, outcomes: Sequence[Outcome], verdicts: Sequence[Duel], unmastered: Mapping[str, str]
+) -> list[Sheet]:
+    """Makes the downloads of a comparison, what is read first at their head."""
+    rows = [row for one in outcomes for row in one.rows]
+    return [
+        means_sheet(f"{name}-means", rows),
+        outcomes_sheet(f"{name}-outcomes", outcomes),
+        pooled_sheet(f"{name}-pooled", areas_of(outcomes)),
+        duels_sheet(f"{name}-verdicts", verdicts, unmastered),
+    ]
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

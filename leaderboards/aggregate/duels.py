@@ -81,9 +81,9 @@ class MeanDifference:
 
 
 def _signed(number: float, digits: int) -> str:
-    """Writes a number with its sign; what is rounded to zero has none."""
+    """Writes a number with its sign, the typographic minus; what is rounded to zero has none."""
     text = f"{number:+z.{digits}f}"
-    return text.removeprefix("+") if not float(text) else text
+    return text.removeprefix("+") if not float(text) else text.replace("-", "−")
 
 
 @dataclass(frozen=True)

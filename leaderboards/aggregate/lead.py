@@ -25,7 +25,7 @@ from leaderboards.aggregate.row import (
 from leaderboards.metrics import CURVES, Measure
 from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.statistics.bootstrap import FloatArray
-from leaderboards.statistics.significance import ALPHA, StudentTest
+from leaderboards.statistics.significance import ALPHA, StudentTest, holm
 from policies.declaration.names import CONTROLS, FULL
 
 CANNOT = "the model cannot do this task"
@@ -133,12 +133,21 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
 
 def marks(values: Mapping[str, Sequence[FloatArray]], higher_is_better: bool = True) -> Mapping[str, Mark]:
     """Returns the mark of each policy by its values, one for each context, an array for each task: "best" where the
-    paired differences of all others from the best are told from 0; else it and those whose are not are a "tie"."""
+    paired differences of all others from the best are told from 0; else it and those whose are not are a "tie".
+
+    The test is that of the mean of tasks in a comparison, Student's t over contexts, corrected by Holm's method over
+    the policies. Fewer contexts than can be told from chance tell nothing."""
     if len(values) < 2:  # nothing was compared
         return {}
     means = {policy: float(np.mean([task.mean() for task in of_tasks])) for policy, of_tasks in values.items()}
     best = (max if higher_is_better else min)(means, key=means.__getitem__)
-    level = [policy for policy, of_tasks in values.items() if policy == best or not differ(values[best], of_tasks)]
+    p_values = {}
+    for policy, of_tasks in values.items():
+        test = None if policy == best else StudentTest.of_pairs(values[best], of_tasks)
+        if test:
+            p_values[policy] = test.p
+    corrected = holm(p_values)
+    level = [policy for policy in values if policy not in corrected or corrected[policy].p >= ALPHA]
     return dict.fromkeys(level, "tie") if len(level) > 1 else {level[0]: "best"}
 
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leaderboards.aggregate.duels import UNDECIDED, MeanDifference, Verdict
-from leaderboards.aggregate.pooled import Pooled
-from policies.declaration.levels import Level
+from leaderboards.aggregate.pooled import MORE, Pooled, digits_of
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import RANDOM
 
 OverLevels = Verdict | Literal["mixed"]
+LINKS: dict[Verdict, str] = {"worse": "worse than", "better": "better than", UNDECIDED: "not distinguished from"}
+TOO_FEW = "too few contexts to judge against"
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,104 @@ class Outcome:
     def too_few(self) -> bool:  # contexts for any test
         return all(row.too_few for row in self.rows)
 
-    def levels_with(self, verdict: Verdict) -> list[Pooled]:
-        return [row for row in self.rows if row.verdict == verdict]
+    @property
+    def clause(self) -> str:
+        """Writes the verdicts of all levels, such as "worse than tova at ratio 0.7 (−17 [−31, −3]), not distinguished
+        at 0.3, 0.5"; and that of the area where it is another."""
+        parts: list[str] = []
+        for verdict, link in LINKS.items():
+            rows = [row for row in self.rows if row.verdict == verdict]
+            if rows:
+                words = verdict if parts else f"{link} {self.other}"
+                parts.append(f"{words}{_places(rows, with_kind=not parts)}{_largest(rows)}")
+        if self.area and self.area.verdict not in (UNDECIDED, self.verdict):
+            parts.append(f"{self.area.verdict} by the area over all of them ({self.area.difference.text})")
+        return ", ".join(parts)
+
+    @property
+    def sentence(self) -> str:
+        words = f"{TOO_FEW} {self.other}" if self.too_few else self.clause
+        return f"{subject_of([self])}: {words}"
+
+
+def areas_of(outcomes: Sequence[Outcome]) -> list[Pooled]:
+    return [one.area for one in outcomes if one.area]
+
+
+def subject_of(outcomes: Sequence[Outcome]) -> str:
+    """Writes what some outcomes are measured by, and on which tasks."""
+    row = outcomes[0].rows[0]
+    return f"{row.title}, on {', '.join(row.tasks)}"
+
+
+def _places(rows: Sequence[Pooled], with_kind: bool) -> str:
+    if rows[0].level == UNTREATED:
+        return ""
+    kind = f"{rows[0].level.kind} " if with_kind else ""
+    return f" at {kind}{', '.join(str(row.level) for row in rows)}"
+
+
+def _largest(rows: Sequence[Pooled]) -> str:
+    """Writes the largest difference of some levels with the same verdict; nothing of what is not distinguished."""
+    if rows[0].verdict == UNDECIDED:
+        return ""
+    largest = max(rows, key=lambda row: abs(row.difference.mean))
+    return f" ({largest.difference.text}{f' at {largest.level}' if len(rows) > 1 else ''})"
+
+
+def sentence_of(outcomes: Sequence[Outcome]) -> str:
+    """Writes the verdicts against all opponents as one sentence. Opponents of whom the same is said share a clause."""
+    clauses: dict[str, list[str]] = {}
+    for one in outcomes:
+        words = f"{TOO_FEW} {one.other}" if one.too_few else one.clause
+        before, name, after = words.partition(f" {one.other}")
+        clauses.setdefault(f"{before}{name and ' {}'}{after}", []).append(one.other)
+    written = [words.replace("{}", ", ".join(others), 1) for words, others in clauses.items()]
+    return f"{subject_of(outcomes)}: {'; '.join(written)}"
+
+
+def does_not_beat_random(outcomes: Sequence[Outcome]) -> bool:
+    return any(one.other == RANDOM and one.verdict != "better" and not one.too_few for one in outcomes)
+
+
+def conditions(outcomes: Sequence[Outcome]) -> list[str]:
+    """Lists what has to be known to read the rows of the levels, each thing once."""
+    rows = [row for one in outcomes for row in one.rows]
+    tasks = dict.fromkeys(f"mean of {len(row.tasks)} tasks" for row in rows if len(row.tasks) > 1)
+    counts = dict.fromkeys(f"n = {row.n}" for row in rows if not row.too_few)
+    families = {row.family for row in rows if row.p is not None}
+    corrected = (
+        "p corrected by Holm’s method over {} tests, which are those of all levels and opponents; controls apart"
+    )
+    left_out = dict.fromkeys(f"left out: {', '.join(row.left_out)}" for row in rows if row.left_out)
+    many = [corrected.format(" or ".join(map(str, sorted(families))))] if max(families, default=1) > 1 else []
+    return [*tasks, *counts, *_untold(rows), *many, *left_out]
+
+
+def _untold(rows: Sequence[Pooled]) -> list[str]:
+    """Says which differences the levels without a verdict cannot tell: of those with a test in one line, and of others
+    the reason with the places."""
+    smallest, with_more, contexts = [], [], 0
+    places: dict[str, list[str]] = {}
+    for row in rows:
+        if row.verdict != UNDECIDED:
+            continue
+        if row.smallest is None or row.test is None:
+            places.setdefault(row.reason, []).append(f"{row.other}{_places([row], with_kind=True)}")
+            continue
+        smallest.append(row.smallest)
+        contexts = max(contexts, MORE * row.limit)
+        with_more.append(row.test.smallest(row.alpha, MORE) or row.smallest)
+    lines = [
+        reason if len(where) == len(rows) else f"against {', '.join(where)}: {reason}"
+        for reason, where in places.items()
+    ]
+    if smallest:
+        here, there = (f"±{digits_of(max(numbers))}" for numbers in (smallest, with_more))
+        lines.insert(
+            0, f"true differences below {here} may stay unseen; {contexts} contexts of a task would show {there}"
+        )
+    return lines
 
 
 def outcomes_of(rows: Sequence[Pooled], areas: Sequence[Pooled]) -> list[Outcome]:

@@ -37,9 +37,9 @@ LEADS = {
 }
 NOT_SHARED = "no level of both is complete"
 OF_AREAS = (
-    "An area is the mean height of the curve over the realised ratio, from the full cache at 0 to where the shorter "
-    "curve ends, as on a board. Before the lowest level that was run the curve falls from the full cache in a straight "
-    "line, which counts for every policy."
+    "An area is the mean height of a curve over the realised ratio, up to where the shorter curve ends, as on a board. "
+    "Each curve begins at the full cache, where all policies are equal, and goes in a straight line to the first level "
+    "that was run. Hence a fall at one level counts little in an area."
 )
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
 
@@ -124,11 +124,11 @@ class Pooled:
         if self.test is None:
             return f"they differ in {self.differing} of n = {self.n}, {needed} are needed"
         smallest, with_more = self.smallest, self.test.smallest(self.alpha, MORE)
-        more = "" if with_more is None else f"; {MORE * self.limit} contexts would show ±{_digits(with_more)}"
+        more = "" if with_more is None else f"; {MORE * self.limit} contexts would show ±{digits_of(with_more)}"
         if smallest is None:
             at_once = f" at Holm’s level of {self.alpha:.2g}" if self.family > 1 else ""
             return f"no difference can be seen{at_once} with n = {self.n}{more}"
-        return f"differences below ±{_digits(smallest)} cannot be seen with n = {self.n}{more}"
+        return f"differences below ±{digits_of(smallest)} cannot be seen with n = {self.n}{more}"
 
     @property
     def too_few(self) -> bool:  # contexts of some task for any test
@@ -161,7 +161,7 @@ class Pooled:
         return tuple(filter(None, clauses))
 
 
-def _digits(number: float) -> str:
+def digits_of(number: float) -> str:
     return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
 
 

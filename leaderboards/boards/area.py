@@ -150,7 +150,7 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
         name=name,
         better="higher",
         line="the policy’s area minus the control’s, in points, up to the highest realised ratio that both reach, with "
-        "the interval of the corrected test; compare gives the same verdict",
+        "the interval of the corrected test; compare shows the same area",
         definition=BEATS_DEFINITION,
         of_board=lambda board: {policy: _against(board, policy, control) for policy in board.profiles},
         columns={
@@ -173,10 +173,11 @@ def _beats(control: str) -> DerivedMeasure[Pooled | Blank]:
 
 
 BEATS_DEFINITION = Definition(
-    "Better than another policy",
+    "Better than another policy, by area",
     "The area minus that of the other, on the same questions, both over the realised ratios from 0 to where the "
-    "shorter curve ends: the verdict of a board against random and recency, and the one with which a comparison "
-    "begins. The mean over tasks is unweighted; a task that the model cannot do enters nothing. Better or worse where "
+    "shorter curve ends: the verdict of a board against random and recency, which a comparison shows below the mean of "
+    "tasks at each level. The mean over tasks is unweighted; a task that the model cannot do enters nothing. Better "
+    "or worse where "
     f"p, by Student’s t over the contexts of each task, is below {ALPHA:g} after Holm’s correction over both controls, "
     f"or over all other opponents of a comparison; else {UNDECIDED}, which does not mean equal. The interval is that "
     "of the corrected test. p is never below the chance that all contexts which differ do so on one side. There is no "

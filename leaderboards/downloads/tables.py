@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
+from leaderboards.aggregate.outcomes import Outcome
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import DERIVED, Boards, Standings
@@ -18,6 +19,11 @@ from leaderboards.downloads.sheets import Sheet
 
 # What a data set is ranked by, where it is told several scores; of all of them more is better.
 HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")
+# The columns of a pooled difference.
+POOLED = (
+    *("policy", "other", "measure", "tasks", "contexts", "unit", "value", "other_value"),
+    *("difference", "p", "smallest", "verdict"),
+)
 
 
 @dataclass(frozen=True)
@@ -94,26 +100,39 @@ def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
     return columns
 
 
-def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
-    """Makes the sheet of the pooled differences, with which a comparison begins."""
+def outcomes_sheet(name: str, outcomes: Iterable[Outcome]) -> Sheet:
+    """Makes the sheet of the one verdict for each opponent, with the level and the difference that stand for it."""
     rows = [
         {
-            "policy": one.policy,
-            "other": one.other,
-            "measure": one.title,
-            "tasks": len(one.tasks),
-            "contexts": one.contexts,
-            "unit": POINTS,
-            "value": one.sides[0],
-            "other_value": one.sides[1],
-            "difference": one.difference,
-            "p": one.p,
-            "smallest": one.smallest,
+            **_pooled_columns(one.deciding),
+            "level": one.level,
             "verdict": one.verdict,
+            "area_verdict": one.area.verdict if one.area else None,
+            "sentence": one.sentence,
         }
-        for one in pooled
+        for one in outcomes
     ]
-    return Sheet.of(name, "Pooled differences", rows)
+    return Sheet.of(name, "The verdict for each opponent", rows)
+
+
+def means_sheet(name: str, rows: Iterable[Pooled]) -> Sheet:
+    """Makes the sheet of the mean of tasks at each level, with which a comparison begins."""
+    plain = [{**_pooled_columns(one), "level": one.level} for one in rows]
+    return Sheet.of(name, "Mean of tasks at each level", plain)
+
+
+def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
+    """Makes the sheet of the areas over all levels, which has no row where there is a single one."""
+    plain = [_pooled_columns(one) for one in pooled]
+    return Sheet.of(name, "Areas over all levels", plain, POOLED, kinds={"difference": MeanDifference})
+
+
+def _pooled_columns(one: Pooled) -> dict[str, Any]:
+    values = (
+        *(one.policy, one.other, one.title, len(one.tasks), one.contexts, POINTS, *one.sides),
+        *(one.difference, one.p, one.smallest, one.verdict),
+    )
+    return dict(zip(POOLED, values, strict=True))
 
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:

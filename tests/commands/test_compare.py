@@ -61,7 +61,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert adapted.startswith("Loud snapkv is adapted, not as in its paper: window_size ")
     assert verdicts.startswith(undecided)
     lines = [line for line in cli.out.splitlines() if line.endswith("not distinguished")]
-    assert len(lines) == len(others), "of four contexts nothing can be told"
+    assert len(lines) == (2 + 1) * len(others), "of four contexts nothing can be told: at two levels, and by the area"
     assert "few contexts (2): verdicts from fewer than 10 say little" in told
     assert "against snapkv: better in 0, worse in 0, not distinguished in 4 of 4 cells" in told
     assert "examples of its worst answers: python -m kvbench show" in told
@@ -84,7 +84,7 @@ def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(
     """The toy model can do neither task."""
     assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--json")) == 0
     tables = json.loads(cli.out)["tables"]
-    assert tables["pooled"] == []
+    assert (tables["outcomes"], tables["means"], tables["pooled"]) == ([], [], [])
     reason = "the model cannot do this task: percent right 0.0 with the full cache, below 50"
     rows = tables["verdicts"]
     assert {(row["task"], row["verdict"], row["right_difference"], row["not_mastered"]) for row in rows} == {

@@ -51,7 +51,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
             "--every-task",
             *PLACES,
         ],
-        {"pooled": "verdict", "scores": "measure", "verdicts": "right_value"},
+        {"outcomes": "sentence", "means": "verdict", "scores": "measure", "verdicts": "right_value"},
     ),
     "claims": (
         ["claims", "--only", "E1", "--limit", "1", "--model", "TOY", "--out", "RUNS", "--site", "SITE"],
