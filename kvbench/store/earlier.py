@@ -34,7 +34,7 @@ class EarlierRun:
         return cls(Store.open(folder), folder.resolve().name)
 
     @cached_property
-    def _records(self) -> pd.DataFrame:
+    def records(self) -> pd.DataFrame:
         return with_held(self.store.frame())
 
     def policy(self, name: str) -> PolicyIdentity:
@@ -45,15 +45,24 @@ class EarlierRun:
             raise KVBenchError(f"{self.store.folder} has no answers of {name}: it has {names}")
         return policy
 
+    def check_asks(self, tasks: Sequence[str], seed: int, mode: str) -> None:
+        """Raises :class:`KVBenchError` where no question of these tasks can be one of the run."""
+        identity = self.store.identity
+        if (identity.seed, identity.mode) == (seed, mode) and any(map(identity.task, tasks)):
+            return
+        stored = f"{', '.join(task.name for task in identity.tasks)} with seed {identity.seed} in mode {identity.mode}"
+        asked = f"{', '.join(tasks)} with seed {seed} in mode {mode}"
+        raise KVBenchError(f"{self.store.folder} shares no question: it asked {stored}, and asked here is {asked}")
+
     def name_of(self, policy: str) -> str:
         return f"{policy} of {self.label}"
 
     def answers(self, policy: str, today: pd.DataFrame) -> tuple[pd.DataFrame, int]:
         """Returns the records of a policy about the questions of ``today``, under its name here, and counts the
-        questions that have the name of one of today and another text, which are left out. :class:`KVBenchError` where no
-        question is the same."""
+        questions that have the name of one of today and another text: they are left out. :class:`KVBenchError` where
+        no question is the same."""
         self.policy(policy)
-        records = self._records
+        records = self.records
         records = records[records["policy"] == policy]
         ours, theirs = _texts(today), _texts(records)
         named_alike = theirs.index.intersection(ours.index)
@@ -64,13 +73,11 @@ class EarlierRun:
         return records[same].assign(policy=self.name_of(policy)), int((~is_same).sum())
 
     def _nothing_shared(self, policy: str, today: pd.DataFrame, named_alike: int) -> str:
-        fault = f"{self.store.folder} has no question of this comparison for {policy}"
-        if named_alike:
-            return f"{fault}: its {named_alike} questions of the same names have other texts; ask what it asked"
-        tasks = ", ".join(task.name for task in self.store.identity.tasks)
-        asked = ", ".join(map(str, today["task"].unique()))
-        seed = f" with seed {self.store.identity.seed} in mode {self.store.identity.mode}"
-        return f"{fault}: it asked {tasks}{seed}, and here are {asked}"
+        tasks = ", ".join(map(str, today["task"].unique()))
+        fault = f"{self.store.folder} shares no question of {tasks} for {policy}"
+        if not named_alike:
+            return f"{fault}: its contexts are others, of another seed, mode or file of questions"
+        return f"{fault}: {named_alike} have the same names and other texts, of another length, file or version"
 
     def differences(self, today: Identity, policies: Sequence[str]) -> str:
         """Says in which settings, tasks and code of some policies it differs from a run of today; empty if in none."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from leaderboards.aggregate.duels import UNDECIDED
 from leaderboards.aggregate.pooled import Pooled
-from policies.declaration.levels import level_words
+from policies.declaration.levels import UNTREATED
 
 EQUAL = 1e-9  # points: a loss of exactly what is allowed is no larger one for the noise of binary fractions
 
@@ -45,11 +45,11 @@ class GateRow:
     def words(self) -> str:
         """Writes such as "−12 [−20, −4] points against int4 at ratio 0.5"."""
         row = self.row
-        one, other = row.run_at
-        beside = "" if one == other or level_words(other) == level_words(row.level) else f" ({level_words(other)})"
-        if one != row.level:  # the cell has the opponent's level, and the press one of its own
-            beside = f" ({level_words(one)} of {row.policy})"
-        return f"{row.difference.text} points against {row.other} at {level_words(row.level)}{beside}"
+        sides = zip((row.policy, row.other), row.run_at, strict=True)
+        elsewhere = [f"{name} at {level.where}" for name, level in sides if level not in (row.level, UNTREATED)]
+        where = "" if row.level == UNTREATED else f" at {row.level.where}"
+        beside = f" ({', '.join(elsewhere)})" if elsewhere else ""
+        return f"{row.difference.text} points against {row.other}{where}{beside}"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,9 @@ class Gate:
         largest = min(failed, key=lambda row: row.row.difference.mean)
         more = f"; {len(failed) - 1} more of {len(rows)} comparisons fail" if len(failed) > 1 else ""
         if largest.is_over:
-            sure = _sure_words(largest, "and the interval excludes a smaller loss", "which the interval does not exclude")
+            sure = _sure_words(
+                largest, "and the interval excludes a smaller loss", "which the interval does not exclude"
+            )
             return f"the gate fails: {largest.words}: a larger loss than {self.max_loss:g}, {sure}{more}"
         return f"the gate fails: {largest.words}: the verdict is worse{more}"
 
@@ -83,7 +85,9 @@ class Gate:
         nearest = min(rows, key=lambda row: row.row.difference.mean)
         if self.max_loss is None:
             return f"the gate passes: no verdict is worse; the lowest mean is {nearest.words}"
-        sure = _sure_words(nearest, "the interval excludes a larger loss", "the interval does not exclude a larger loss")
+        sure = _sure_words(
+            nearest, "the interval excludes a larger loss", "the interval does not exclude a larger loss"
+        )
         return f"the gate passes: {nearest.words}, where a loss of {self.max_loss:g} is allowed; {sure}"
 
 

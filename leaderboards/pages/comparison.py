@@ -7,7 +7,7 @@ from typing import Any
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, UNDECIDED, Contest, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
-from leaderboards.aggregate.outcomes import Outcome, areas_of, conditions
+from leaderboards.aggregate.outcomes import Outcome, areas_of, conditions, held_sentence
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, digits_of, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import BEATS_DEFINITION
@@ -64,6 +64,7 @@ def build_comparison(
             for number, other in enumerate(others, start=1)
         ],
         means=_means(outcomes, adapted) if outcomes else None,
+        held=held_sentence(outcomes),
         of_means=_sentence(conditions(outcomes)),
         areas=_areas(areas_of(outcomes), adapted),
         of_areas=_sentence([*shared, *own]),

@@ -293,6 +293,7 @@ def level_of_side(cell: Level, run_at: Iterable[Level]) -> Level:
 
 
 def level_words(level: Level) -> str:
+    """Names the level of one side of a comparison."""
     return NO_LEVEL if level == UNTREATED else level.where
 
 
