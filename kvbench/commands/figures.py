@@ -1,6 +1,6 @@
 """``python -m kvbench figures`` draws the curves of a run, for print."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -69,17 +69,17 @@ def command(
         for suffix in suffixes:
             save(out / f"{stem}.{suffix}")
     if tables:
-        _write_tables(store, records, rows, presses, out)
+        compared = _compared_with(store, records, {} if every_task else reasons_by_task(rows))
+        _write_tables(store, rows, presses, compared, out)
     return Result(files={"figures": out})
 
 
 def _write_tables(
-    store: Store, records: DataFrame, rows: Sequence[SummaryRow], presses: Sequence[Arguments], out: Path
+    store: Store, rows: Sequence[SummaryRow], presses: Sequence[Arguments], compared: Sequence[Pooled], out: Path
 ) -> None:
     """Writes what a run comes to, in LaTeX and in Markdown, for each mode in which the model can do some task."""
     levels = {one.name: one.level for one in store.identity.tasks}
     model = f"{printable(name_of_place(store.identity.model))} in {store.identity.dtype}"
-    compared = _compared_with(store, records, rows)
     for mode in dict.fromkeys(row.mode for row in rows):
         tasks = [row.task for row in rows if row.mode == mode]
         task = ALL_TASKS if ALL_TASKS in tasks else tasks[0]
@@ -94,13 +94,13 @@ def _write_tables(
             write_text_atomically(out / f"{stem}.md", memo.markdown())
 
 
-def _compared_with(store: Store, records: DataFrame, rows: Sequence[SummaryRow]) -> list[Pooled]:
+def _compared_with(store: Store, records: DataFrame, unmastered: Mapping[str, str]) -> list[Pooled]:
     """Returns the mean of tasks at each level of the press of a comparison beside each of its opponents; nothing of
-    another run."""
+    another run. ``unmastered``: why the model cannot do a task, which enters nothing."""
     if store.run.job.press is None:
         return []
     *others, press = (policy.name for policy in store.identity.policies)  # the grid of a comparison has its press last
-    return pool_levels(records, press, [name for name in others if name != FULL], reasons_by_task(rows))
+    return pool_levels(records, press, [name for name in others if name != FULL], unmastered)
 
 
 def origin_of(store: Store) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 from leaderboards.aggregate.duels import UNDECIDED, MeanDifference, Verdict
 from leaderboards.aggregate.pooled import MORE, Pooled, digits_of
 from policies.declaration.levels import UNTREATED, Level
-from policies.declaration.names import RANDOM
+from policies.declaration.names import RANDOM, TO_BEAT
 
 OverLevels = Verdict | Literal["mixed"]
 LINKS: dict[Verdict, str] = {"worse": "worse than", "better": "better than", UNDECIDED: "not distinguished from"}
@@ -110,15 +110,14 @@ def _largest(rows: Sequence[Pooled]) -> str:
     return f" ({largest.difference.text}{f' at {largest.level}' if len(rows) > 1 else ''})"
 
 
-def sentence_of(outcomes: Sequence[Outcome]) -> str:
-    """Writes the verdicts against all opponents as one sentence. Opponents of whom the same is said share a clause."""
-    clauses: dict[str, list[str]] = {}
+def clauses_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """Writes the verdicts, a clause for each opponent. Opponents of whom the same is said share one."""
+    others_by_words: dict[tuple[str, str], list[str]] = {}
     for one in outcomes:
         words = f"{TOO_FEW} {one.other}" if one.too_few else one.clause
-        before, name, after = words.partition(f" {one.other}")
-        clauses.setdefault(f"{before}{name and ' {}'}{after}", []).append(one.other)
-    written = [words.replace("{}", ", ".join(others), 1) for words, others in clauses.items()]
-    return f"{subject_of(outcomes)}: {'; '.join(written)}"
+        before, _, after = words.partition(f" {one.other}")
+        others_by_words.setdefault((before, after), []).append(one.other)
+    return [f"{before} {', '.join(others)}{after}" for (before, after), others in others_by_words.items()]
 
 
 def does_not_beat_random(outcomes: Sequence[Outcome]) -> bool:
@@ -151,33 +150,41 @@ def conditions(outcomes: Sequence[Outcome]) -> list[str]:
     rows = [row for one in outcomes for row in one.rows]
     tasks = dict.fromkeys(f"mean of {len(row.tasks)} tasks" for row in rows if len(row.tasks) > 1)
     counts = dict.fromkeys(f"n = {row.n}" for row in rows if not row.too_few)
-    families = {row.family for row in rows if row.p is not None}
-    corrected = (
-        "p corrected by Holm’s method over {} tests, which are those of all levels and opponents; controls apart"
-    )
     left_out = dict.fromkeys(f"left out: {', '.join(row.left_out)}" for row in rows if row.left_out)
-    many = [corrected.format(" or ".join(map(str, sorted(families))))] if max(families, default=1) > 1 else []
-    return [*tasks, *counts, *_untold(rows), *many, *left_out]
+    return [*tasks, *counts, *_untold(rows), *_families(rows), *left_out]
+
+
+def _families(rows: Sequence[Pooled]) -> list[str]:
+    """Says over how many tests each p is corrected, where it is over several."""
+    tested = [row for row in rows if row.p is not None]
+    of_others = max((row.family for row in tested if row.other not in TO_BEAT), default=0)
+    of_controls = max((row.family for row in tested if row.other in TO_BEAT), default=0)
+    parts = [f"over the {of_others} tests of all levels and opponents"] if of_others > 1 else []
+    if of_controls > 1:
+        controls = dict.fromkeys(row.other for row in tested if row.other in TO_BEAT)
+        parts.append(f"{'apart from them ' if parts else ''}over the {of_controls} against {', '.join(controls)}")
+    return [f"p corrected by Holm’s method {', and '.join(parts)}"] if parts else []
 
 
 def _untold(rows: Sequence[Pooled]) -> list[str]:
     """Says which differences the levels without a verdict cannot tell: of those with a test in one line, and of others
     the reason with the places."""
     smallest, with_more, contexts = [], [], 0
-    places: dict[str, list[str]] = {}
+    untested: dict[str, dict[str, list[Pooled]]] = {}  # by reason and opponent
     for row in rows:
         if row.verdict != UNDECIDED:
             continue
         if row.smallest is None or row.test is None:
-            places.setdefault(row.reason, []).append(f"{row.other}{_places([row], with_kind=True)}")
+            untested.setdefault(row.reason, {}).setdefault(row.other, []).append(row)
             continue
         smallest.append(row.smallest)
         contexts = max(contexts, MORE * row.limit)
         with_more.append(row.test.smallest(row.alpha, MORE) or row.smallest)
-    lines = [
-        reason if len(where) == len(rows) else f"against {', '.join(where)}: {reason}"
-        for reason, where in places.items()
-    ]
+    lines = []
+    for reason, by_other in untested.items():
+        where = [f"{other}{_places(of_other, with_kind=True)}" for other, of_other in by_other.items()]
+        is_everywhere = sum(map(len, by_other.values())) == len(rows)
+        lines.append(reason if is_everywhere else f"against {', '.join(where)}: {reason}")
     if smallest:
         here, there = (f"±{digits_of(max(numbers))}" for numbers in (smallest, with_more))
         lines.insert(

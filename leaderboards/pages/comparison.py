@@ -5,10 +5,10 @@ from types import MappingProxyType
 from typing import Any
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
-from leaderboards.aggregate.duels import COMPARED, UNDECIDED, Contest, Duel, MeanDifference, Verdict
+from leaderboards.aggregate.duels import COMPARED, Contest, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
 from leaderboards.aggregate.outcomes import Outcome, areas_of, conditions, held_sentence
-from leaderboards.aggregate.pooled import OF_AREAS, Pooled, digits_of, shared_clauses
+from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import BEATS_DEFINITION
 from leaderboards.boards.declaration import TableCell, TableRow
@@ -147,11 +147,10 @@ def _areas(areas: Sequence[Pooled], adapted: Collection[str]) -> Listing:
     """Lists the areas over all levels, a row for each opponent."""
     rows = []
     for one in areas:
-        unseen = "" if one.smallest is None or one.verdict != UNDECIDED else f"±{digits_of(one.smallest)}"
         p = "" if one.p is None else p_text(one.p)
         name = f"{one.other}{', adapted' if one.other in adapted else ''}"
-        rows.append((name, *(f"{side:.0f}" for side in one.sides), one.difference.text, p, one.verdict, unseen))
-    columns = ("against", "this", "other", "difference", "p", "verdict", "unseen below")
+        rows.append((name, *(f"{side:.0f}" for side in one.sides), one.difference.text, p, one.verdict))
+    columns = ("against", "this", "other", "difference", "p", "verdict")
     return Listing("Area over all levels", columns, tuple(rows))
 
 

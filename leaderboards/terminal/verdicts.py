@@ -11,10 +11,11 @@ from leaderboards.aggregate.gate import GateRow
 from leaderboards.aggregate.outcomes import (
     Outcome,
     areas_of,
+    clauses_of,
     conditions,
     does_not_beat_random,
     held_sentence,
-    sentence_of,
+    subject_of,
 )
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
@@ -94,11 +95,14 @@ def _verdict_in_words(one: Pooled) -> str:
 
 
 def verdicts_in_words(outcomes: Sequence[Outcome], presses: Sequence[Arguments] = ()) -> list[str]:
-    """Writes the verdicts as a sentence, behind a line for each press that ran with other arguments than its paper's,
-    and one of a press that is as good as chance."""
+    """Writes the verdicts, a line for each opponent, behind a line for each press that ran with other arguments than
+    its paper's, and one of a press that is as good as chance."""
     lines = [f"{name} is adapted, not as in its paper: {what}" for name, what in adapted_presses(presses).items()]
     lines += ["not shown to beat random"] if does_not_beat_random(outcomes) else []
-    return [*lines, sentence_of(outcomes)] if outcomes else lines
+    if not outcomes:
+        return lines
+    first, *others = clauses_of(outcomes)
+    return [*lines, f"{subject_of(outcomes)}: {first}", *others]
 
 
 def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> ResultTable:

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, t
 
 from leaderboards.aggregate.duels import duels
-from leaderboards.aggregate.outcomes import Outcome, outcomes_of, sentence_of
+from leaderboards.aggregate.outcomes import Outcome, clauses_of, conditions, outcomes_of
 from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.print_tables import result_table
@@ -104,6 +104,22 @@ def test_what_is_worse_at_one_level_and_better_at_another_is_mixed() -> None:
     assert ", better at 0.7 (+50 [+" in one.sentence
 
 
+def test_opponents_of_whom_the_same_is_said_share_a_clause_and_others_have_their_own() -> None:
+    made = two_tasks({0.3: (SIX * 2, SIX * 2), 0.7: ((0.0,) * 12, (0.0,) * 12)})
+    mine = made[made["policy"] == "mine"]
+    made = pd.concat([made, mine.assign(policy="one"), mine.assign(policy="two")], ignore_index=True)
+    outcomes = outcomes_of(pool_levels(made, "mine", ["one", "theirs", "two"]), [])
+    undecided, worse = clauses_of(outcomes)
+    assert undecided == "not distinguished from one, two at ratio 0.3, 0.7"
+    assert worse == f"worse than theirs at ratio 0.3 ({outcomes[1].difference.text}), not distinguished at 0.7"
+    assert conditions(outcomes) == [
+        "mean of 2 tasks",
+        "n = 24 (2 tasks x 12)",
+        "against one at ratio 0.3, 0.7, theirs at ratio 0.7, two at ratio 0.3, 0.7: the same in all of n = 24 "
+        "(2 tasks x 12)",
+    ]
+
+
 RATIOS = (0.3, 0.5, 0.7)
 
 
@@ -143,7 +159,7 @@ def test_a_loss_at_one_ratio_which_the_area_dilutes_is_told_first_and_everywhere
     assert outcome.difference.mean == pytest.approx(-100 / 3)
     text = outcome.difference.text
     sentence = f"right, on base, hops: worse than theirs at ratio 0.7 ({text}), not distinguished at 0.3, 0.5"
-    assert outcome.sentence == sentence_of([outcome]) == sentence
+    assert outcome.sentence == sentence
     page = build_comparison("toy", duels(falling, "mine", ["theirs"]), outcomes=[outcome])
     assert sentence in page
     assert page.index(sentence) < page.index("mean of base, hops, percent") < page.index("Area over all levels")

@@ -73,6 +73,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert "Few contexts (2)" in page
     (folder,) = (tmp_path / "runs").glob("compare-*")
     assert Store.open(folder).run.status == "complete"
+    assert Store.open(folder).identity.policies[-1].name == "Loud", "figures finds the press there"
     calls.clear()
     assert cli(*compare) == 0
     assert calls == []
