@@ -45,6 +45,8 @@ class Compared:
                 advice = "give easier tasks, or --every-task"
                 raise KVBenchError(f"the gate cannot judge {self.policy} against {other}: {reason}; {advice}")
             rows += gate.rows(outcomes[other].rows)
+        if gate.fails_if_worse and all(row.row.too_few for row in rows):
+            raise KVBenchError(f"--fail-if worse could never fail: {rows[0].row.reason}")
         return rows
 
 
@@ -135,7 +137,9 @@ def _compared(
         if changed:
             notes.append(f"{changed} questions have another text in {run.store.folder} and are not compared")
     together = pd.concat(parts, ignore_index=True) if earlier else records
-    published = publish_comparison(store, together, mine, others, site, unmastered, notes)
+    published = publish_comparison(
+        store, together, mine, others, site, unmastered, notes, [run.label for run in earlier]
+    )
     one = Compared(mine, tuple(named), published, tuple(notes))
     unmet = [f"no verdict against {other}: no cell of both is complete" for other in one.unmet(others)]
     return Compared(mine, tuple(named), published, (*notes, *unmet))

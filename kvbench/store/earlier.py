@@ -86,7 +86,7 @@ class EarlierRun:
         if stored.model_fingerprint == fresh.model_fingerprint:
             before["model"] = now["model"] = ""
         described = describe(before, now)
-        return f"{self.store.folder} is another run: {described}" if described else ""
+        return f"{self.store.folder} was made in another way: {described}" if described else ""
 
 
 def _compared(identity: Identity, other: Identity, policies: Sequence[str]) -> dict[str, Any]:

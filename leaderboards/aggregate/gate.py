@@ -43,13 +43,13 @@ class GateRow:
 
     @property
     def words(self) -> str:
-        """Writes such as "−12 [−20, −4] points against int4 at ratio 0.5"."""
+        """Writes such as "snapkv −12 [−20, −4] points against int4 at ratio 0.5"."""
         row = self.row
         sides = zip((row.policy, row.other), row.run_at, strict=True)
         elsewhere = [f"{name} at {level.where}" for name, level in sides if level not in (row.level, UNTREATED)]
         where = "" if row.level == UNTREATED else f" at {row.level.where}"
         beside = f" ({', '.join(elsewhere)})" if elsewhere else ""
-        return f"{row.difference.text} points against {row.other}{where}{beside}"
+        return f"{row.policy} {row.difference.text} points against {row.other}{where}{beside}"
 
 
 @dataclass(frozen=True)
@@ -72,26 +72,25 @@ class Gate:
         if not failed:
             return ""
         largest = min(failed, key=lambda row: row.row.difference.mean)
-        more = f"; {len(failed) - 1} more of {len(rows)} comparisons fail" if len(failed) > 1 else ""
+        reason = "the verdict is worse"
         if largest.is_over:
-            sure = _sure_words(
-                largest, "and the interval excludes a smaller loss", "which the interval does not exclude"
-            )
-            return f"the gate fails: {largest.words}: a larger loss than {self.max_loss:g}, {sure}{more}"
-        return f"the gate fails: {largest.words}: the verdict is worse{more}"
+            sure = f"its interval excludes a loss of {self.max_loss:g} or less"
+            unsure = f"its interval reaches {self.max_loss:g}, so that it may be chance"
+            reason = f"above the loss of {self.max_loss:g} that is allowed; {_interval_words(largest, sure, unsure)}"
+        more = f"; {len(failed)} of {len(rows)} comparisons fail" if len(failed) > 1 else ""
+        return f"the gate fails: {largest.words}, {reason}{more}"
 
     def success(self, rows: Sequence[GateRow]) -> str:
         """Says in one line that the gate passes, with the largest loss and whether the interval excludes a larger."""
-        nearest = min(rows, key=lambda row: row.row.difference.mean)
+        lowest = min(rows, key=lambda row: row.row.difference.mean)
         if self.max_loss is None:
-            return f"the gate passes: no verdict is worse; the lowest mean is {nearest.words}"
-        sure = _sure_words(
-            nearest, "the interval excludes a larger loss", "the interval does not exclude a larger loss"
-        )
-        return f"the gate passes: {nearest.words}, where a loss of {self.max_loss:g} is allowed; {sure}"
+            return f"the gate passes: no verdict is worse; the lowest difference is {lowest.words}"
+        sure, unsure = (f"its interval {verb} a loss above {self.max_loss:g}" for verb in ("excludes", "reaches"))
+        words = f"{lowest.words}; {_interval_words(lowest, sure, unsure)}"
+        return f"the gate passes: a loss of {self.max_loss:g} is allowed; the lowest difference is {words}"
 
 
-def _sure_words(row: GateRow, sure: str, unsure: str) -> str:
+def _interval_words(row: GateRow, sure: str, unsure: str) -> str:
     if row.row.difference.low is None:
-        return "and there is no interval"
+        return "too few contexts differ for an interval"
     return sure if row.is_sure else unsure
