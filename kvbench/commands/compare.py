@@ -208,7 +208,10 @@ def result_of(made: "ComparedRun", gate: "Gate", fault: str = "") -> Result:
     fault = fault or made.fault
     if not gate.is_asked or fault:
         return Result(shown, notes=notes, warnings=warnings, files=files, fault=fault)
-    read = [row for one in comparisons for row in one.gate_rows(gate)]
+    try:
+        read = [row for one in comparisons for row in one.gate_rows(gate)]
+    except KVBenchError as error:
+        return Result(shown, notes=notes, warnings=warnings, files=files, fault=str(error))
     shown.insert(0, verdicts.gate_table(read))
     failed = gate.fault(read)
     verdict = "the gate fails" if failed else gate.success(read)
