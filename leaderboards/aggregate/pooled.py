@@ -205,7 +205,14 @@ def pool_levels(
         for place in range(len(shared.levels) if shared else 0):
             line = _line(shared.at(place), np.zeros((2, 1)), anchored=False) if shared else None
             lines += [line] if line else []
-    return _corrected(lines)
+    return [line if line.test or line.too_few else _untested(line, len(lines)) for line in _corrected(lines)]
+
+
+def _untested(line: Pooled, levels: int) -> Pooled:
+    """Gives a line whose contexts hardly differ the interval of a paired loss, as wide as if all ``levels`` of the
+    comparison were tested. It holds 0: nothing was told."""
+    low, high = line.held(ALPHA / levels)
+    return replace(line, difference=MeanDifference(line.difference.mean, min(low, 0.0), max(high, 0.0)))
 
 
 def _tables_of(records: DataFrame, policies: Sequence[str]) -> list[AnswerTable]:

@@ -104,6 +104,18 @@ def test_what_is_worse_at_one_level_and_better_at_another_is_mixed() -> None:
     assert ", better at 0.7 (+50 [+" in one.sentence
 
 
+def test_where_too_few_contexts_differ_for_a_test_the_interval_is_that_of_a_paired_loss() -> None:
+    """Of twelve contexts that agree in all, at half the level for two rows: 1 - 0.0125 ** (1 / 12) is 31 points."""
+    made = losing((0.0,) * 12, "base", 0.3)
+    rows = pool_levels(pd.concat([made, made.assign(ratio=0.7, level=0.7)], ignore_index=True), "mine", ["theirs"])
+    for row in rows:
+        assert (row.p, row.verdict, row.difference.mean) == (None, "not distinguished", 0)
+        assert value(row.difference.high) == pytest.approx(100 * (1 - (0.05 / 2 / 2) ** (1 / 12)))
+        assert value(row.difference.low) == pytest.approx(-value(row.difference.high))
+    (five,) = pool_levels(losing((-100.0,) * 5 + (0.0,) * 5, "base", 0.3), "mine", ["theirs"])
+    assert (five.p, five.difference.mean, five.difference.high) == (None, -50, 0), "five on one side tell nothing"
+
+
 def test_opponents_of_whom_the_same_is_said_share_a_clause_and_others_have_their_own() -> None:
     made = two_tasks({0.3: (SIX * 2, SIX * 2), 0.7: ((0.0,) * 12, (0.0,) * 12)})
     mine = made[made["policy"] == "mine"]
