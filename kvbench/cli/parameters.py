@@ -18,6 +18,7 @@ Number = float | None
 
 PRESS_HELP = "file.py:Press, package.module:factory, or a name of ls policies."
 Press = Annotated[str, Argument(help=PRESS_HELP)]
+Side = Annotated[str, Argument(help=f"{PRESS_HELP[:-1]}, or the folder of a run.")]
 PressOrModel = Annotated[Text, Argument(help=f"{PRESS_HELP} None: the model.")]
 Model = Annotated[str, Option(help="A name of ls models, a folder, a GGUF file, or a hub name.")]
 Device = Annotated[Literal["auto", "cpu", "cuda"], Option(help="Where the model runs.")]

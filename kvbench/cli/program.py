@@ -57,7 +57,6 @@ OF_EVERY_COMMAND = (
     "no progress."
 )
 
-INTERRUPTED = 130
 LONGEST_LINE = 2000  # characters of an error
 LONGEST_WORD = 20_000  # characters: the names of all policies, with options, are fewer
 ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")  # of a bucket or a server: Path would make a folder of it
@@ -95,12 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"kvbench {kvbench.__version__}", flush=True)
         else:
             _call(words[0], words[1:])
-    except InterruptedRunError as error:
-        return _complain(str(error), INTERRUPTED)
-    except (KVBenchError, DatasetError) as error:
+    except KVBenchError as error:
+        return _complain(str(error), error.status)
+    except DatasetError as error:
         return _complain(str(error), 1)
     except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
+        return _complain("interrupted", InterruptedRunError.status)
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
         return 1
@@ -175,5 +174,5 @@ def _call(name: str, words: Sequence[str]) -> None:
         raise KVBenchError(f"{line} (python -m kvbench {name} --help tells the options)") from error
     finally:
         console.quiet = False
-    if result == INTERRUPTED:  # typer catches Ctrl-C and says nothing
+    if result == InterruptedRunError.status:  # typer catches Ctrl-C and says nothing
         raise KeyboardInterrupt

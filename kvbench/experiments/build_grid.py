@@ -34,16 +34,20 @@ def build_grid(job: Job, count: Count) -> Grid:
     check_judges(tasks, job.mode)
     catalogue.check_scope(tasks, job.mode, coverage.scope)
     counts = [(task, options.contexts_of(task, job.profile, job.limit, coverage.limit)) for task in tasks]
+    others: list[Policy] = []
+    press = None
     if job.press is None:
         chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True)
         policies = catalogue.with_references(chosen, job.controls)
     else:
-        press, others = catalogue.press_and_others(job.press, coverage.policies, tasks, job.mode)
+        press, others = catalogue.press_and_others(job.press, coverage.policies, tasks, job.mode, job.controls)
         # The press is last: ``figures`` finds it there in a run that is stored.
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         catalogue.check_names(policies)
     repeats = coverage.repeats if job.repeats is None else job.repeats
     points = options.parse_points(job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None)
+    if press is not None:
+        catalogue.check_levels_meet(press, others, points)
     if not job.levels:
         policies = [_at_levels(policy, coverage.own_levels.get(policy.name, coverage.levels)) for policy in policies]
     catalogue.check_donors(policies, tasks)

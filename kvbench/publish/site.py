@@ -242,9 +242,11 @@ def publish_comparison(
     folder: Path | None,
     unmastered: Mapping[str, str],
     warnings: Sequence[str] = (),
+    earlier: Sequence[str] = (),
 ) -> PublishedComparison:
     """Writes the page of a policy against others, and its tables. ``unmastered``: why the model cannot do a task, which
-    has no verdict and enters nothing. ``warnings``: what a reader of the verdicts has to know."""
+    has no verdict and enters nothing. ``warnings``: what a reader of the verdicts has to know. ``earlier``: the other
+    runs whose answers are among the records."""
     records, (shown,) = published_records(records), published_stores([store])
     policy, others = without_places(policy), [without_places(other) for other in others]
     try:
@@ -278,6 +280,7 @@ def publish_comparison(
         unmastered=unmastered,
         warnings=[*map(without_places, warnings), *([fault] if (fault := shown.run.reason) else [])],
         next_step=without_places(next_step),
+        earlier=earlier,
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [shown])

@@ -124,6 +124,27 @@ def does_not_beat_random(outcomes: Sequence[OpponentVerdict]) -> bool:
     return any(one.other == RANDOM and one.verdict != "better" and not one.too_few for one in outcomes)
 
 
+def held_sentence(outcomes: Sequence[OpponentVerdict]) -> str:
+    """Says how many bytes each policy holds at each of its levels, such as "KV bytes held, of 100 of the full cache:
+    snapkv 51 at ratio 0.5; int4 31"; policies that hold the same share a clause. Empty where no bytes were counted."""
+    by_policy: dict[str, dict[Level, float]] = {}
+    for row in (row for one in outcomes for row in one.rows):
+        for name, level, held in zip((row.policy, row.other), row.run_at, row.bytes_held, strict=True):
+            if held is not None:
+                by_policy.setdefault(name, {})[level] = held
+    names: dict[str, list[str]] = {}
+    for name, held_at in by_policy.items():
+        by_level = sorted(held_at.items(), key=lambda pair: pair[0].amount)
+        words = ", ".join(f"{held:.0f}{_at(level)}" for level, held in by_level)
+        names.setdefault(words, []).append(name)
+    clauses = "; ".join(f"{', '.join(of_words)} {words}" for words, of_words in names.items())
+    return f"KV bytes held, of 100 of the full cache: {clauses}" if clauses else ""
+
+
+def _at(level: Level) -> str:
+    return "" if level == UNTREATED else f" at {level.where}"
+
+
 def conditions(outcomes: Sequence[OpponentVerdict]) -> list[str]:
     """Lists what has to be known to read the rows of the levels, each thing once."""
     rows = [row for one in outcomes for row in one.rows]

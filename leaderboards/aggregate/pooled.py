@@ -82,7 +82,12 @@ class Pooled:
     differing: int  # contexts in which the two differ at all
     span: str  # the asked levels, and what is taken over them
     end: float  # the place on the axis of the curves at which both areas end; 0 of the mean at one level
+    run_at: tuple[
+        Level, Level
+    ]  # of either at one level, of which one may be the only one that it has; of an area the last
     left_out: tuple[str, ...] = ()  # tasks, each with the reason
+    # The bytes that either holds at its last level, in percent of the full cache; a board does not count them.
+    bytes_held: tuple[float | None, float | None] = field(default=(None, None), compare=False)
     # What the first has more and less of an area, context by context.
     by_task: tuple[Loss, ...] = field(default=(), compare=False)
 
@@ -212,7 +217,7 @@ def _untested(line: Pooled, levels: int) -> Pooled:
 
 def _tables_of(records: DataFrame, policies: Sequence[str]) -> list[AnswerTable]:
     of_policies = records[records["policy"].isin((*policies, FULL))]
-    return answer_tables(of_policies) if len(of_policies) else []
+    return answer_tables(of_policies, comparing=True) if len(of_policies) else []
 
 
 def _corrected(lines: list[Pooled]) -> list[Pooled]:
@@ -273,8 +278,15 @@ def _shared(tables: Sequence[AnswerTable], pair: tuple[str, str], unmastered: Ma
 
 
 def _area(shared: _Shared) -> Pooled | None:
-    # A curve begins at the full cache; what has one level alone, as int4, is a point.
+    # A curve begins at the full cache; what has one level alone, as int4, is a point and has no area.
     tables = list(shared.tables.values())
+    last = tables[0][-1]
+    is_point = any(
+        level != last.level and name != FULL
+        for name, level in zip(shared.pair, last.levels_of(shared.pair), strict=True)
+    )
+    if is_point and len(shared.levels) > 1:
+        return None
     anchored = shared.levels != (UNTREATED,) and all(FULL in of_task[0].policies for of_task in tables)
     return _line(shared, _places(tables, shared.pair, anchored), anchored)
 
@@ -315,9 +327,18 @@ def _line(shared: _Shared, places: FloatArray, anchored: bool) -> Pooled | None:
         differing=differing,
         span=f"at {first.where}" if places.shape[1] == 1 else f"area up to {last.where}",
         end=end,
+        run_at=next(iter(shared.tables.values()))[-1].levels_of(shared.pair),
+        bytes_held=_mean_held([of_task[-1].held_by(shared.pair) for of_task in shared.tables.values()]),
         left_out=tuple(f"{task} ({reasons.get(task, NOT_SHARED)})" for task in left_out),
         by_task=tuple(part.loss for part in parts),
     )
+
+
+def _mean_held(by_task: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
+    """Returns the mean over tasks of what either holds; None where a task has no count of bytes."""
+    sides = [[percent for percent in of_side if percent is not None] for of_side in zip(*by_task, strict=True)]
+    one, other = (float(np.mean(side)) if len(side) == len(by_task) else None for side in sides)
+    return one, other
 
 
 def _places(tasks: Sequence[Sequence[AnswerTable]], pair: tuple[str, str], anchored: bool) -> FloatArray:

@@ -10,12 +10,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
+from leaderboards.aggregate.gate import GateRow
 from leaderboards.aggregate.outcomes import OpponentVerdict
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import DERIVED, Boards, Standings
 from leaderboards.claims.verdict import Judgement
 from leaderboards.downloads.sheets import Sheet
+from policies.declaration.levels import level_words
 
 # What a data set is ranked by, where it is told several scores; of all of them more is better.
 HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")
@@ -77,6 +79,7 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
     rows = [
         {
             **{name: getattr(duel, name) for name in names},
+            **_sides_of(duel),
             "unit": POINTS,
             **_contests_of({} if duel.task in unmastered else duel.contests),
             "verdict": None if duel.task in unmastered else duel.verdict,
@@ -117,8 +120,36 @@ def outcomes_sheet(name: str, outcomes: Iterable[OpponentVerdict]) -> Sheet:
 
 def means_sheet(name: str, rows: Iterable[Pooled]) -> Sheet:
     """Makes the sheet of the mean of tasks at each level, with which a comparison begins."""
-    plain = [{**_pooled_columns(one), "level": one.level} for one in rows]
+    plain = [{**_pooled_columns(one), "level": one.level, **_sides_of(one)} for one in rows]
     return Sheet.of(name, "Mean of tasks at each level", plain)
+
+
+def gate_sheet(rows: Iterable[GateRow]) -> Sheet:
+    """Makes the sheet of what a gate reads: a row for each named opponent and level."""
+    plain = [
+        {
+            "policy": one.row.policy,
+            "other": one.row.other,
+            "level": one.row.level,
+            **_sides_of(one.row),
+            "unit": POINTS,
+            "difference": one.row.difference,
+            "verdict": one.row.verdict,
+            "max_loss": one.max_loss,
+            "fails_if_worse": one.fails_if_worse,
+            "passes": one.passes,
+            "is_sure": one.is_sure,
+        }
+        for one in rows
+    ]
+    return Sheet.of("gate", "What the gate reads", plain, kinds={"difference": MeanDifference})
+
+
+def _sides_of(one: Duel | Pooled) -> dict[str, Any]:
+    """Returns at which level either was run, and the bytes that it holds there, in percent of the full cache."""
+    levels, held = map(level_words, one.run_at), one.bytes_held
+    names = ("policy_level", "other_level", "bytes_held", "other_bytes_held")
+    return dict(zip(names, (*levels, *held), strict=True))
 
 
 def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:

@@ -7,7 +7,7 @@ from typing import Any
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, Contest, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
-from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, conditions
+from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, conditions, held_sentence
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import BEATS_DEFINITION
@@ -42,11 +42,13 @@ def build_comparison(
     unmastered: Mapping[str, str] = MappingProxyType({}),
     warnings: Sequence[str] = (),
     next_step: str = "",
+    earlier: Sequence[str] = (),
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a verdict, and why, a
     line each. ``sheets``: tables that lie in ``data`` beside it. ``outcomes``: what it begins with. ``run``: what made
     the page, of so many ``contexts``. ``beside``: the folder of a run to look further at. ``unmastered``: why the model
-    cannot do a task, which has no verdict. ``next_step``: the command that makes pages of its run."""
+    cannot do a task, which has no verdict. ``next_step``: the command that makes pages of its run. ``earlier``: other
+    runs whose answers are compared."""
     others = dict.fromkeys(duel.other for duel in duels)
     adapted = {one.policy for one in presses if one.is_adapted}
     shared, details = shared_clauses(areas_of(outcomes))
@@ -64,6 +66,7 @@ def build_comparison(
             for number, other in enumerate(others, start=1)
         ],
         means=_means(outcomes, adapted) if outcomes else None,
+        held=held_sentence(outcomes),
         of_means=_sentence(conditions(outcomes)),
         areas=_areas(areas_of(outcomes), adapted),
         of_areas=_sentence([*shared, *own]),
@@ -80,6 +83,7 @@ def build_comparison(
         provenance=provenance_of([run.content]) if run else (),
         contexts=contexts,
         beside=beside,
+        earlier=earlier,
         on_areas=OF_AREAS,
         in_words=verdicts_in_words(outcomes, presses),
     )

@@ -7,18 +7,20 @@ from rich.text import Text
 
 from leaderboards.aggregate.arguments import Arguments, adapted_presses
 from leaderboards.aggregate.duels import UNDECIDED, Duel, Verdict
+from leaderboards.aggregate.gate import GateRow
 from leaderboards.aggregate.outcomes import (
     OpponentVerdict,
     areas_of,
     clauses_of,
     conditions,
     does_not_beat_random,
+    held_sentence,
     subject_of,
 )
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.claims.verdict import Judgement, number_text
-from leaderboards.downloads.tables import duels_sheet, means_sheet, outcomes_sheet, pooled_sheet
+from leaderboards.downloads.tables import duels_sheet, gate_sheet, means_sheet, outcomes_sheet, pooled_sheet
 from leaderboards.statistics.text import p_text
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import UNTREATED, kind_name
@@ -64,7 +66,7 @@ def _means_view(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments
             cells = *row.sides, row.difference.text, _verdict_in_words(row)
             rows.append((name if place == 0 else "", level, *cells))
     columns = Column("against", of_sentences=True), Column("level", kind_name(levels)), *_columns_of_difference()
-    below = ["; ".join(conditions(outcomes))]
+    below = [held_sentence(outcomes), "; ".join(conditions(outcomes))]
     below += ["±: smaller true differences cannot be told from 0"] if any("±" in row[-1] for row in rows) else []
     below.append(few_contexts(min(row.fewest for one in outcomes for row in one.rows)))
     title = "mean of tasks, what both have in percent, and the difference in points"
@@ -112,6 +114,12 @@ def verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resul
     few = few_contexts(min((duel.contexts for duel in judged), default=FEW_CONTEXTS))
     lines += [few] * bool(few) + [f"{task}: {reason}" for task, reason in unmastered.items()]
     return ResultTable.of_sheet("verdicts", duels_sheet("verdicts", duels, unmastered), Text("\n".join(lines), "dim"))
+
+
+def gate_table(rows: Sequence[GateRow]) -> ResultTable:
+    """Lists what a gate reads: each named opponent at each level, and whether it passes there."""
+    lines = [f"{'passes' if one.passes else 'fails'}: {one.words}" for one in rows]
+    return ResultTable.of_sheet("gate", gate_sheet(rows), Text("\n".join(lines)))
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:

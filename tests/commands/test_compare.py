@@ -106,7 +106,6 @@ def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine
     said = cli.error(*words(cli, "compare", "zeros", "--against", "snapkv"))
     assert "zeros and snapkv have no level in common: zeros takes rates, snapkv takes ratios or budgets" in said
     assert "loading" not in said
-    assert "snapkv takes no level" not in cli.error(*words(cli, "compare", "int4", "--against", "snapkv,int8"))
     assert (
         cli(*words(cli, "compare", "zeros", "--against", "gaussian", "--rates", "0.5", "--every-task", "--json")) == 0
     )
