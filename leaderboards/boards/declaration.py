@@ -7,9 +7,8 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.duels import UNDECIDED, Verdict
-from leaderboards.aggregate.lead import CANNOT, Mark
+from leaderboards.aggregate.lead import ITSELF, Mark
 from leaderboards.aggregate.pooled import Pooled
-from leaderboards.aggregate.row import NONE_MASTERED
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
 from leaderboards.metrics.declaration import Definition
@@ -61,7 +60,7 @@ class TableCell:
 
 def blank_sign(reason: str) -> str:
     """Returns the sign of a blank cell: what the model cannot do is told from what was not run."""
-    return NOT_MASTERED_SIGN if CANNOT in reason or reason == NONE_MASTERED else NOT_RUN_SIGN
+    return NOT_MASTERED_SIGN if reason.startswith(ITSELF) else NOT_RUN_SIGN
 
 
 @dataclass(frozen=True)
@@ -107,6 +106,7 @@ class DerivedMeasure(Generic[Value]):
     # The heading on a board with levels of these kinds, if it is not the same on every board.
     heading_of: Callable[[Sequence[LevelKind]], str] | None = None
     parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
+    withheld: Callable[[Any], str] = lambda value: ""  # why a value has no verdict; empty where it has one
 
     @property
     def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
@@ -124,7 +124,7 @@ class DerivedMeasure(Generic[Value]):
             return {**dict.fromkeys(self.columns), f"{self.name}_reason": value.reason}
         numbers = {column: attrgetter(path)(value) for column, path in self.columns.items()}
         known = {column: None if isinstance(number, Blank) else number for column, number in numbers.items()}
-        return {**known, f"{self.name}_reason": None}
+        return {**known, f"{self.name}_reason": self.withheld(value) or None}
 
 
 def for_each_policy(of_profile: Callable[[Profile], Value]) -> OfBoard[Value]:

@@ -101,6 +101,8 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
     """
     if isinstance(profile.leads, Blank):
         return profile.leads
+    if profile.withheld:
+        return Blank(profile.withheld)
     if profile.no_levels and profile.policy == FULL:
         return Blank(profile.no_levels)
     if profile.levels[-1].declared.not_comparable:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.aggregate.lead import CANNOT, QUESTIONS, RANKED, TEXT, first_shown, lead_of, leading_first, mark_of
+from leaderboards.aggregate.lead import QUESTIONS, RANKED, TEXT, first_shown, lead_of, leading_first, mark_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
+    DELTA_NLL,
     GER,
     KEPT_TOKENS,
     KV_BYTES,
@@ -82,12 +83,10 @@ def note_of(results: Results, task: str) -> str:
     about = f" about {contexts_text(results, task)}" if lead is not TEXT else ""
     sentences = [f"Each cell has {count_text(most.n, lead.unit)}{about}"]
     if most.not_mastered:
-        reason = "" if whole else f" ({most.not_mastered.removeprefix(f'{CANNOT}: ')})"
-        sentences.insert(
-            0,
-            f"The model does not master {'any task' if whole else 'this task'} with the full cache{reason}, so its "
-            "scores say nothing about policies; the rise of the right answer’s NLL does",
-        )
+        rise = any(DELTA_NLL.value(row) is not None for row in results.rows if row.task == task)
+        leads = "; the rise of the right answer’s NLL, which moves before answers do, comes first" if rise else ""
+        reason = most.not_mastered[:1].upper() + most.not_mastered[1:]
+        sentences.insert(0, f"{reason}: numbers are shown, ranks and verdicts are withheld{leads}")
     elif whole:
         left_out = [one for one in results.tasks if one not in results.mastered]
         why = f", without {', '.join(left_out)}, which the model cannot do with the full cache" if left_out else ""

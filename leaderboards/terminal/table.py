@@ -7,9 +7,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, first_shown, lead_of, mark_of
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of, mark_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
+    DELTA_NLL,
     LEAKAGE,
     NEXT_TOKENS,
     OBEYED,
@@ -39,15 +40,15 @@ TELLING = {
 
 def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
     """Returns the measures that tell of a run, by the kinds of its tasks: a cache that lost its directives may answer
-    well, so that what is right says nothing of a task that has them."""
-    means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do
-    if any(row.not_mastered for row in means):
-        return list(first_shown(ALL_TASKS, means))
+    well, so that what is right says nothing of a task that has them. Where the model can do no task, the likelihood of
+    the right answer comes first."""
+    means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do beside others
+    risen = any(row.not_mastered and DELTA_NLL.value(row) is not None for row in means)
     counted = next((row.mean_of for row in means if row.mean_of), [row.task for row in rows])
     leads = {lead_of(row) for row in rows if row.task in counted and row.task != ALL_TASKS and row.complete}
     measures = [measure for lead, of_lead in TELLING.items() if lead in leads for measure in of_lead]
     known = ([one for one in measures if any(one.value(row) is not None for row in some)] for some in (means, rows))
-    return next(filter(None, known), list(TELLING[QUESTIONS]))
+    return [DELTA_NLL] * risen + next(filter(None, known), list(TELLING[QUESTIONS]))
 
 
 def few_contexts(rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) -> list[str]:
@@ -78,6 +79,8 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
     title = ", ".join(filter(None, (measure.title or measure.heading.capitalize(), measure.unit, where)))
     if measure is RIGHT and of_mean and of_mean[0].chance is not None:
         title += f" (guessing without the text: {of_mean[0].chance:.1f})"
+    if of_mean and of_mean[0].not_mastered:
+        title += f"; {of_mean[0].not_mastered}: no ranks or verdicts"
     if levels and levels[0].declared.note:
         title += f", {levels[0].declared.note}"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
