@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate.lead import ABOVE_CHANCE
+from leaderboards.aggregate.lead import ABOVE_CHANCE, has_itself
 from leaderboards.aggregate.pooled import mean_heights
 from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import FloatArray, Resampler, task_seed
@@ -93,12 +93,18 @@ class TaskEvidence:
     def clean(self, column: str = "right", **where: object) -> FloatArray:
         """Averages the same over the answers of the full cache; :class:`NoEvidenceError` where the model has less than
         half of it right, or of next tokens too few above chance."""
-        clean = self.mean(FULL, None, column, **where)
-        bounds = METRICS[column].bounds  # truth values have none
-        least = LEAST_OF.get(column, LEAST_CLEAN * (bounds[1] if bounds else 1.0))
+        clean, least = self.mean(FULL, None, column, **where), _least(column)
         if clean[0] < least:
             raise NoEvidenceError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
         return clean
+
+    def shortfall(self, column: str, scale: str) -> str:
+        """Says how little the model itself has of the task, where that is too little to judge anything by; empty where
+        it can do it. ``scale``: what the column is a percentage of."""
+        reached, least = float(self.mean(FULL, None, column)[0]), _least(column)
+        bounds = METRICS[column].range
+        percent = 100 / (bounds[1] if bounds else 1.0)
+        return has_itself(percent * reached, scale, percent * least) if reached < least else ""
 
     def share_kept(self, policy: str, level: float | None, column: str = "right") -> FloatArray:
         """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a share of it."""
@@ -118,6 +124,12 @@ class TaskEvidence:
         heights = np.stack([clean / clean, *(self.share_kept(policy, at) for at in levels)], axis=1)
         places = np.tile([0.0, *levels], (len(heights), 1))
         return mean_heights(places, heights, places[:, -1])
+
+
+def _least(column: str) -> float:
+    """Returns what the full cache must reach in a column for a share of it to tell anything."""
+    bounds = METRICS[column].bounds  # truth values have none
+    return LEAST_OF.get(column, LEAST_CLEAN * (bounds[1] if bounds else 1.0))
 
 
 @dataclass(frozen=True)
