@@ -219,7 +219,7 @@ def _board(
     columns = _columns(shown_of(list(names)), names, measures, kinds or [UNTREATED.declared])
     cells = {column: [cell(policy) for policy in policies] for column, cell in columns}
     counted = [place for place, policy in enumerate(policies) if policy.standing.policy != FULL] or range(len(policies))
-    shown = [column for column, of in cells.items() if any(of[place].sort is not None for place in counted)]
+    shown = [column for column, of in cells.items() if any(not of[place].is_blank for place in counted)]
     lines = [
         TableRow(policy.standing.policy, tuple(cells[column][place] for column in shown))
         for place, policy in enumerate(policies)

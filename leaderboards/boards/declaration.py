@@ -44,6 +44,11 @@ class TableCell:
         return cls(reason=reason or NOT_MEASURED, detail=short)
 
     @property
+    def is_blank(self) -> bool:
+        """Tells whether it has a reason in the place of a text; a text without a number to sort by may stand there."""
+        return self.sort is None and bool(self.reason)
+
+    @property
     def key(self) -> str:
         """Returns what the table is sorted by in six digits, or nothing where the text says so much itself."""
         sort = "" if self.sort is None else f"{self.sort:.6g}"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 
@@ -20,15 +20,17 @@ from leaderboards.aggregate.row import (
 from leaderboards.boards.declaration import TableCell, TableRow, blank_reasons
 from leaderboards.boards.safe_ratio import (
     CHANCE,
+    OPEN,
     SAFE_RATIO,
-    UNSAFE_FROM,
     SafeRatio,
+    beyond_words,
     contexts_line,
-    loss_below,
+    difference_text,
+    held_text,
+    level_lines,
     lowest,
-    one_level,
-    still_needed,
-    unsafe_from,
+    more_text,
+    verdict_words,
 )
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
@@ -54,7 +56,7 @@ USES: Mapping[str, tuple[str, ...]] = {
     "arithmetic": ("arithmetic", "gsm8k"),
 }
 SCALES = {RIGHT: " % right", OBEYED: " % obeyed", NEXT_TOKENS: " % of next tokens"}
-NOT_RUN, NOT_SHOWN = "not run", "not shown"
+NOT_RUN = "not run"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
     "adapted: it ran with other arguments than its paper’s, as a window or a part that stays whole is smaller in a "
@@ -62,12 +64,12 @@ ADAPTED_NOTE = (
 )
 DEFINITION = Definition(
     "What is safe for what",
-    "The safe ratio of a policy in each task; of a use with several tasks the lowest of those that the model masters, "
-    "since what is safe has to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of "
-    "them has too few contexts to show it. n: the contexts of its task with the fewest; of directives, those of "
-    "obedience or leakage, whichever has fewer. “May be chance”: higher than what the same contexts show of the "
-    "oracle, which keeps the evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe "
-    "saves nothing.",
+    "The safe ratio of a policy in each task, with its loss; of a use with several tasks the lowest of those that the "
+    "model masters, since what is safe has to be safe in each, and at its level the worst loss of them. A use is "
+    "unsafe where one of its tasks is, and open where one of them has too few contexts to show it. n: the contexts of "
+    "its task with the fewest; of directives, those of obedience or leakage, whichever has fewer. “May be chance”: "
+    "higher than what the same contexts show of the oracle, which keeps the evidence. “0 bytes”: the policy masks "
+    "tokens and frees nothing, so that what is safe saves nothing.",
 )
 ROOMY = 4  # uses: of more, the cells of a window of usual width hold two words a line
 
@@ -89,16 +91,22 @@ class Use:
 
 @dataclass(frozen=True)
 class UseCell(TableCell):
+    verdict: str = ""  # safe, open or unsafe; of a task that the model cannot do, why there is none
+    level: str = ""  # that the verdict and the difference are of; empty of what has one level
+    difference: str = ""  # from the full cache there, with its interval
+    beyond: tuple[tuple[str, str], ...] = ()  # the verdict of higher levels, each with the level
+    notes: tuple[str, ...] = ()  # bytes held, and how many contexts are needed
+    every_level: str = ""  # all of them in a line each
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
-    unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
-    below: str = ""  # the measured loss at the level below that
 
     @property
     def tone_of_use(self) -> str:
-        """Names what it says, as its style does. What is not shown may be shown to be unsafe further on."""
-        if self.sort or self.text == "safe":
-            return "chance" if self.may_be_chance else "safe"
-        return "unsafe-from" if self.unsafe_from and self.text == NOT_SHOWN else self.text.replace(" ", "-")
+        """Names what it says, as its style does. What is open may be shown to be unsafe further on."""
+        if self.sort is None:
+            return "withheld"
+        if self.verdict == OPEN and self.beyond:
+            return "open unsafe-from"
+        return "chance" if self.may_be_chance else self.verdict
 
     @property
     def may_be_chance(self) -> bool:
@@ -244,14 +252,20 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
-    unsafe = unsafe_from(safe)
-    lines = (*reversed(one_level(safe)), *still_needed(safe), CHANCE if safe.may_be_chance else "", unsafe)
-    what = "" if safe.kind in (kind.name, None) else f"{safe.kind} "
+    verdict, level = verdict_words(safe, kind.name)
+    beyond = beyond_words(replace(safe, unsafe_in=""), kind.name)
+    difference = difference_text(safe.tested.difference, safe.tolerance)
+    notes = (held_text(safe), more_text(safe), CHANCE if safe.may_be_chance else "")
+    detail = (difference, *notes, *(" ".join(words) for words in beyond))
     return UseCell(
-        f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome,
-        "\n".join(filter(None, lines)),
+        f"{verdict} {level}".strip(),
+        "\n".join(filter(None, detail)),
         safe.worth,
+        verdict=verdict,
+        level=level,
+        difference=difference,
+        beyond=beyond,
+        notes=tuple(filter(None, notes)),
+        every_level="\n".join(level_lines(safe)),
         highest_sure=safe.highest_sure if safe.kind else inf,
-        unsafe_from=unsafe.removeprefix(UNSAFE_FROM).strip(),
-        below=loss_below(safe),
     )
