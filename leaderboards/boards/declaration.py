@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.duels import UNDECIDED, Verdict
-from leaderboards.aggregate.lead import ITSELF, Mark
+from leaderboards.aggregate.lead import Mark
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
@@ -18,7 +18,7 @@ from policies.declaration.levels import LevelKind
 
 SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", UNDECIDED: "", "": ""}
 NOT_MEASURED = "not measured"
-NOT_RUN_SIGN, NOT_MASTERED_SIGN = "–", "∅"
+BLANK_SIGN = "–"
 Value = TypeVar("Value")
 OfBoard = Callable[["BoardProfiles"], Mapping[str, Value]]
 
@@ -49,23 +49,18 @@ class TableCell:
         return self.sort is None and bool(self.reason)
 
     @property
+    def dash(self) -> str:
+        return BLANK_SIGN
+
+    @property
     def key(self) -> str:
         """Returns what the table is sorted by in six digits, or nothing where the text says so much itself."""
         sort = "" if self.sort is None else f"{self.sort:.6g}"
         return "" if sort == self.text else sort
 
     @property
-    def dash(self) -> str:
-        return blank_sign(self.reason)
-
-    @property
     def sign(self) -> str:  # tells the tone to those who do not see colours
         return SIGNS[self.tone]
-
-
-def blank_sign(reason: str) -> str:
-    """Returns the sign of a blank cell: what the model cannot do is told from what was not run."""
-    return NOT_MASTERED_SIGN if reason.startswith(ITSELF) else NOT_RUN_SIGN
 
 
 @dataclass(frozen=True)
@@ -79,9 +74,9 @@ def blank_reasons(columns: Sequence[str], lines: Iterable[TableRow]) -> list[str
     columns_by_reason: dict[str, dict[str, None]] = {}
     for line in lines:
         for column, cell in zip(columns, line.cells, strict=True):
-            if cell.reason:
+            if cell.is_blank:
                 columns_by_reason.setdefault(cell.reason, {})[column] = None
-    return [f"{blank_sign(reason)} in {', '.join(names)}: {reason}" for reason, names in columns_by_reason.items()]
+    return [f"{BLANK_SIGN} in {', '.join(names)}: {reason}" for reason, names in columns_by_reason.items()]
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,7 +66,8 @@ class SafeRatio:
     # levels, as int4: that is safe or not where it stands, and ``beyond`` says which.
     kind: str | None = UNTREATED.kind
     held: float | None = None  # of what has no levels: its bytes, in percent of the full cache's
-    withheld: str = ""  # why there is no verdict although losses are shown: "the model itself has 45 %"
+    # Why there is no verdict although losses are shown: "the model itself has 45 % right, below 50".
+    withheld: str = ""
 
     @property
     def shown(self) -> float | None:
@@ -75,6 +76,10 @@ class SafeRatio:
     @property
     def outcome(self) -> Outcome | None:  # whether some ratio is safe, and if none is, what is known of the lowest
         return None if self.withheld else "safe" if self.ratio else self.beyond
+
+    @property
+    def known_beyond(self) -> Outcome | None:
+        return None if self.withheld else self.beyond
 
     @property
     def worth(self) -> float | None:
@@ -122,8 +127,6 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
     """
     if isinstance(profile.leads, Blank):
         return profile.leads
-    if profile.withheld:
-        return Blank(profile.withheld)
     if profile.no_levels and profile.policy == FULL:
         return Blank(profile.no_levels)
     if profile.levels[-1].declared.not_comparable:
@@ -135,6 +138,10 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
     for place, level in enumerate(profile.levels[1:], start=1):
         of_leads = [_loss(lead, place, level.value, profile.contexts, tolerance) for lead in leads]
         losses.append(min(of_leads, key=lambda loss: loss.badness))
+    kind = None if profile.no_levels else profile.levels[-1].kind
+    if profile.withheld:
+        neutral = SafeRatio(0.0, "not tried", profile.contexts, tuple(losses), losses[0].level, tolerance=tolerance)
+        return replace(neutral, kind=kind, held=profile.held, withheld=profile.withheld)
     safe = next((place for place, loss in enumerate(losses) if loss.verdict != "safe"), len(losses))  # in a row
     beyond: Outcome = losses[safe].verdict if safe < len(losses) else "safe" if profile.no_levels else "not tried"
     ratio = losses[safe - 1].level if safe and not profile.no_levels else 0.0
@@ -150,7 +157,7 @@ def safe_ratio(profile: Profile, tolerance: float = TOLERATED_LOSS) -> SafeRatio
         unsafe[0] if unsafe and not profile.no_levels else None,
         tolerance=tolerance,
         needed=_contexts_needed(leads, safe + 1, tolerance) if beyond == OPEN else None,
-        kind=None if profile.no_levels else profile.levels[-1].kind,
+        kind=kind,
         held=profile.held,
     )
 
@@ -199,8 +206,15 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
         tasks=tuple(tasks),
         unsafe_in=unsafe_in,
         held=fmean(held) if held else None,
-        withheld=known[tested.task].withheld,
+        withheld=_why_withheld(known),
     )
+
+
+def _why_withheld(by_task: Mapping[str, SafeRatio]) -> str:
+    reasons = {task: safe.withheld for task, safe in by_task.items() if safe.withheld}
+    if len(reasons) == 1:
+        return next(iter(reasons.values()))
+    return "; ".join(f"{task}: {reason}" for task, reason in reasons.items())
 
 
 def _worst_levels(by_task: Mapping[str, SafeRatio]) -> dict[float, LevelLoss]:
@@ -239,12 +253,13 @@ def _points_text(points: float, tolerance: float) -> str:
 
 
 def verdict_words(safe: SafeRatio, usual: str | None = None) -> tuple[str, str]:
-    """Returns the verdict of a cell, or why it is withheld, and the level that it names: ``("open", "at 0.25")``.
-    Levels of another kind than the ``usual`` one are named; by default those that are no shares removed."""
+    """Returns the verdict of a cell, nothing where it is withheld, and the level that it names: ``("open", "at
+    0.25")``. Levels of another kind than the ``usual`` one are named; by default those that are no shares removed."""
+    verdict = safe.outcome or ""
     if safe.kind is None:
-        return safe.withheld or safe.outcome or "", ""
-    preposition = {"safe": "to", "unsafe": "from"}.get(safe.outcome or "", "at")
-    return safe.withheld or safe.outcome or "", f"{preposition} {_level_text(safe, safe.named, usual)}"
+        return verdict, ""
+    preposition = {"safe": "to", "unsafe": "from"}.get(verdict, "at")
+    return verdict, f"{preposition} {_level_text(safe, safe.named, usual)}"
 
 
 def beyond_words(safe: SafeRatio, usual: str | None = None) -> tuple[tuple[str, str], ...]:
@@ -357,7 +372,7 @@ SAFE_RATIO = DerivedMeasure(
         "safe_ratio": "shown",
         "safe_ratio_kind": "kind",
         "safe_ratio_outcome": "outcome",
-        "safe_ratio_beyond": "beyond",
+        "safe_ratio_beyond": "known_beyond",
         "safe_ratio_unsafe_from": "unsafe_from",
         "safe_ratio_unsafe_in": "unsafe_in",
         "safe_ratio_may_be_chance": "may_be_chance",
@@ -365,7 +380,6 @@ SAFE_RATIO = DerivedMeasure(
         "safe_ratio_contexts_needed": "needed",
         "safe_ratio_tolerance": "tolerance",
         "safe_ratio_bytes_held": "held",
-        "safe_ratio_withheld": "withheld",
         "safe_ratio_level": "named",
         "safe_ratio_difference": "tested.difference.mean",
         "safe_ratio_difference_low": "tested.difference.low",
@@ -375,4 +389,5 @@ SAFE_RATIO = DerivedMeasure(
     heading=safe_heading([UNTREATED.declared]),
     heading_of=safe_heading,
     cell=_cell,
+    withheld=lambda safe: safe.withheld,
 )

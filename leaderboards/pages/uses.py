@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 
-from leaderboards.aggregate.lead import full_by_task, is_obeyed_alone, lead_of
+from leaderboards.aggregate.lead import full_by_task, is_obeyed_alone, lead_of, reasons_by_task
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     FEW_CONTEXTS,
@@ -83,6 +83,7 @@ class Use:
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
     full: float | None  # of the measure that leads, in percent: what the full cache has, mean over its tasks
     scale: str  # behind that number
+    withheld: str  # why nothing is judged: how little the model itself has of its tasks; empty where it masters one
 
     @property
     def few(self) -> bool:  # contexts for a verdict to be trusted, whose colour is muted then
@@ -91,7 +92,7 @@ class Use:
 
 @dataclass(frozen=True)
 class UseCell(TableCell):
-    verdict: str = ""  # safe, open or unsafe; of a task that the model cannot do, why there is none
+    verdict: str = ""  # safe, open or unsafe; empty of a task that the model cannot do
     level: str = ""  # that the verdict and the difference are of; empty of what has one level
     difference: str = ""  # from the full cache there, with its interval
     beyond: tuple[tuple[str, str], ...] = ()  # the verdict of higher levels, each with the level
@@ -150,7 +151,7 @@ class UseMatrix:
         counts, names = [use.contexts for use in few], ", ".join(use.name for use in few)
         contexts = range_text(min(counts), max(counts))
         which = "each use" if len(few) == len(self.uses) > 1 else names
-        has_verdicts = any(not cell.reason for line in (*self.methods, *self.controls) for cell in line.cells)
+        has_verdicts = any(cell.verdict for line in (*self.methods, *self.controls) for cell in line.cells)
         hatched = ": verdicts say little, and their cells are hatched" if has_verdicts else ""
         return f"Only {contexts} context{'s' * (contexts != '1')} for {which}{hatched}"
 
@@ -161,7 +162,12 @@ class UseMatrix:
         left_out = [
             f"left out of {use.name}: {', '.join(use.left_out)}, not mastered" for use in self.uses if use.left_out
         ]
-        return [*blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
+        withheld = [
+            f"no verdicts in {use.name}: {use.withheld}; losses are shown all the same"
+            for use in self.uses
+            if use.withheld
+        ]
+        return [*withheld, *blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
 
 
 def with_use(task: str) -> str:
@@ -181,7 +187,7 @@ def uses_of(results: Results) -> tuple[Use, ...]:
         tasks_by_use.setdefault(names.get(task, task), []).append(task)
     full = {row.task: row for row in results.rows if row.policy == FULL}
     lengths = {task: tokens for task, row in full.items() if (tokens := KEPT_TOKENS.value(row))}
-    heights = full_by_task(results.rows)
+    heights, unmastered = full_by_task(results.rows), reasons_by_task(results.rows)
     uses = []
     for name, all_tasks in tasks_by_use.items():
         if tasks := [task for task in all_tasks if task in results.mastered] or all_tasks:
@@ -189,7 +195,9 @@ def uses_of(results: Results) -> tuple[Use, ...]:
             fewest = min(contexts[task] for task in tasks)
             means = _mean_of(lengths, tasks), _mean_of(heights, tasks)
             scale = SCALES[lead_of(full.get(tasks[0])).measures[0]]
-            uses.append(Use(name, tuple(tasks), left_out, fewest, *means, scale))
+            reasons = dict.fromkeys(unmastered[task] for task in tasks if task in unmastered)
+            withheld = "; ".join(reasons) if unmastered.keys() >= {*tasks} else ""
+            uses.append(Use(name, tuple(tasks), left_out, fewest, *means, scale, withheld))
     return tuple(uses)
 
 

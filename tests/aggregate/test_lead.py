@@ -29,6 +29,7 @@ from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.boards.area import AREA, BEATS, Area, Unjudged
 from leaderboards.boards.board import all_standings
 from leaderboards.boards.rank import RANK
+from leaderboards.boards.safe_ratio import SAFE_RATIO, difference_text
 from leaderboards.pages.sections import note_of
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.terminal.table import telling
@@ -117,6 +118,10 @@ def test_a_task_that_the_model_cannot_do_has_numbers_without_verdicts_and_enters
     hops = found["hops", "snapkv"]
     assert hops[RANK] == Blank(reason)
     assert isinstance(hops[AREA], Area)
+    safe = SAFE_RATIO.cell_of(hops[SAFE_RATIO])
+    assert (safe.text, safe.sort, safe.reason) == ("at 0.5", None, "")
+    assert safe.detail == difference_text(hops[SAFE_RATIO].levels[0].difference)
+    assert SAFE_RATIO.download(hops[SAFE_RATIO])["safe_ratio_reason"] == reason
     for measure in BEATS:
         line = hops[measure]
         assert isinstance(line, Unjudged)

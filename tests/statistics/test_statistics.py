@@ -198,13 +198,14 @@ def test_over_tasks_the_loss_at_a_level_is_that_of_the_worst_task() -> None:
 
 def test_a_withheld_verdict_leaves_the_loss_and_the_reason() -> None:
     """Beside a task with a verdict it does not count: what the model cannot do decides nothing."""
-    unsafe = value(safe_ratio(losing(9, 9, 9)))
-    withheld = replace(unsafe, withheld="the model itself has 45 %")
+    withheld = value(safe_ratio(replace(losing(9, 9, 9), withheld="the model itself has 45 %")))
     cell = SAFE_RATIO.cell_of(withheld)
-    assert (cell.text, cell.sort, cell.is_blank) == ("the model itself has 45 % at 0.25", None, False)
+    assert (cell.text, cell.sort, cell.is_blank) == ("at 0.25", None, False)
     assert cell.detail == "−9 [−10, −8]"
     downloaded = SAFE_RATIO.download(withheld)
-    assert (downloaded["safe_ratio_outcome"], downloaded["safe_ratio_withheld"]) == (None, withheld.withheld)
+    verdicts = ("", "_outcome", "_beyond", "_unsafe_from", "_contexts_needed")
+    assert [downloaded[f"safe_ratio{name}"] for name in verdicts] == [None] * len(verdicts)
+    assert downloaded["safe_ratio_reason"] == withheld.withheld
     assert downloaded["safe_ratio_difference"] == -9
     safe = value(safe_ratio(losing(0, 0, 0)))
     assert value(lowest({"base": withheld, "hops": safe})).outcome == "safe"
