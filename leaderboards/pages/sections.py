@@ -24,7 +24,7 @@ from leaderboards.pages.gallery import CAUTIONS, gallery
 from leaderboards.pages.results import Results, distinct, labels_of, tasks_by_count
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
-from leaderboards.statistics.text import count_text, interval_text
+from leaderboards.statistics.text import count_text, ends_text, interval_text
 from leaderboards.studies.parts import examples_at, examples_page
 from policies.declaration.levels import UNTREATED, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
@@ -197,7 +197,9 @@ def _detail(row: SummaryRow, measure: Measure) -> str:
         return BESIDE[measure.name][1](row)
     if share_as_count(row, measure):
         return ""
-    return interval_text(measure.interval(row), measure.factor, 0 if measure.factor > 1 else measure.digits)
+    digits = 0 if measure.factor > 1 else measure.digits
+    write = ends_text if measure.top is None else interval_text  # of a difference, whose ends have signs
+    return write(measure.interval(row), measure.factor, digits)
 
 
 def _size(row: SummaryRow) -> str:

@@ -167,6 +167,8 @@ class UseMatrix:
             for use in self.uses
             if use.withheld
         ]
+        if len(withheld) == len(self.uses):
+            withheld = []  # the warning above the matrix says it of all
         return [*withheld, *blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
 
 

@@ -29,6 +29,7 @@ from policies.declaration.names import CONTROLS
 
 POLICY_WIDTH = 18
 MOST_COLUMNS = 10
+NAMES = ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete", "not_mastered")  # for programs
 # What tells of a kind of task. Of wrong answers it is their share of those given, since a rate over all questions falls
 # with a model that falls silent; how many are left unanswered stands beside it.
 TELLING = {
@@ -61,12 +62,11 @@ def few_contexts(rows: Sequence[SummaryRow], tolerance: float = TOLERATED_LOSS) 
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = RIGHT) -> ResultTable:
-    columns = [Column(name) for name in ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete")]
-    plain = [
-        (measure.name, measure.unit, row.policy, row.at.kind, row.at.value, row.mode, measure.value(row), row.complete)
-        for row in rows
-        if row.task == ALL_TASKS
-    ]
+    columns = [Column(name) for name in NAMES]
+    plain = []
+    for row in (row for row in rows if row.task == ALL_TASKS):
+        place = row.policy, row.at.kind, row.at.value, row.mode
+        plain.append((measure.name, measure.unit, *place, measure.value(row), row.complete, row.not_mastered))
     return ResultTable("scores", columns, plain, view=_by_level(rows, measure))
 
 
@@ -79,8 +79,6 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
     title = ", ".join(filter(None, (measure.title or measure.heading.capitalize(), measure.unit, where)))
     if measure is RIGHT and of_mean and of_mean[0].chance is not None:
         title += f" (guessing without the text: {of_mean[0].chance:.1f})"
-    if of_mean and of_mean[0].not_mastered:
-        title += f"; {of_mean[0].not_mastered}: no ranks or verdicts"
     if levels and levels[0].declared.note:
         title += f", {levels[0].declared.note}"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))

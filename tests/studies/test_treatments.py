@@ -125,17 +125,17 @@ def test_where_the_model_cannot_do_the_task_all_is_shown_and_the_likelihood_lead
     assert list(parts) == ["rise", "kept"]
     itself = "the model itself has 25 % right, below 50"
     (rises,), (kept,) = parts["rise"].listings, parts["kept"].listings
-    assert rises.title == f"Rise of the right answer’s NLL by rate, base ({itself}), nats a token"
+    assert rises.title == "Rise of the right answer’s NLL by rate, base, no verdicts, nats a token"
     rows = ("0.00", "0.20", "0.40")
     assert means_of(rises) == (("zeros", *rows), ("stale", *rows)), "as they were named, and not by harm"
     assert means_of(kept) == (("zeros", ALL, ALL, NOTHING), ("stale", ALL, ALL, ALL))
-    assert itself in kept.title
+    assert kept.title == "Share kept by rate, base, no verdicts, percent"
     assert len(parts["rise"].pictures) == len(parts["kept"].pictures) == 1
     (every,) = parts["kept"].details
     assert every.columns[:4] == ("treatment", "level", "NLL rise, nats", "share kept, percent")
     assert ("zeros", "0.2", "0.40", NOTHING) in {row[:4] for row in means_of(every)}
     text, content = build_study(STUDY, given)
-    assert f"Right 0.25; {itself}: numbers without verdicts" in text
+    assert f"{itself}: numbers are shown, verdicts are withheld" in text
     (sheet,) = content.sheets
     (cell,) = [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows if row[1:3] == ("zeros", 0.2)]
     assert (cell["share_kept"], cell["delta_nll"], cell["not_mastered"]) == (0.0, pytest.approx(0.4), itself)

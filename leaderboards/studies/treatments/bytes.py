@@ -22,6 +22,7 @@ from policies.treatments.options import is_one_of
 
 FAMILIES = EVICTION, QUANTISATION, BOTH = "eviction", "quantisation", "both"
 AXIS = "bytes held, percent of the full cache"
+NO_FRONT = "; where the model cannot do the task there is none"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def equal_bytes(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[
             "front",
             "Answers over bytes",
             "A dot for each policy and level, by the bytes that keys and values take. The line of a family is its "
-            "Pareto front.",
+            f"Pareto front{NO_FRONT if any(task.withheld for task in tasks) else ''}.",
             tuple(styles.values()),
             tuple(pictures),
             tuple(listings),

@@ -52,7 +52,7 @@ def policies_in(records: DataFrame) -> Sequence[str]:
 class Quantity:
     """What a section shows of each treatment."""
 
-    name: str
+    note: str  # beside the title of its picture
     heading: str  # of its table by rate, to which the task is added
     unit: str
     untreated: float  # what the full cache has, from which curves begin
@@ -61,7 +61,9 @@ class Quantity:
 
 
 KEPT = Quantity("share kept", "Share kept by rate", "percent", 1.0, MeasuredTask.kept, in_percent)
-RISEN = Quantity(DELTA_NLL.title, f"{DELTA_NLL.title} by rate", DELTA_NLL.unit, 0.0, MeasuredTask.rise, in_numbers)
+RISEN = Quantity(
+    f"rise in {DELTA_NLL.unit}", f"{DELTA_NLL.title} by rate", DELTA_NLL.unit, 0.0, MeasuredTask.rise, in_numbers
+)
 LONG = ("treatment", "level", "share kept, percent", *(f"{name}, percent" for name in OUTCOMES.values()))
 BANDS = "on the same questions; bands and brackets are 95 % intervals over contexts."
 
@@ -101,15 +103,16 @@ def _risen(tasks: Sequence[MeasuredTask], found: Sequence[Damage], dtype: str) -
     """Shows by how much the right answer becomes less likely where the model cannot do the task."""
     shown = [task for task in tasks if task.shows_rise]
     compared = {task.name: compared_faults(task, found) for task in shown}
-    styles = policy_styles([one.policy for one in found])
+    drawn = {one.policy for of_task in compared.values() for one in of_task}
+    styles = policy_styles([one.policy for one in found if one.policy in drawn])
     pictures = [_over_changed(RISEN, task, compared[task.name], styles, dtype) for task in shown if compared[task.name]]
     listings = [_by_rate(RISEN, task, compared[task.name] or found, dtype) for task in shown]
     return StudySection(
         "rise",
-        RISEN.name,
+        DELTA_NLL.title,
         f"How much less likely the right answer becomes than with the full cache, in nats a token, {BANDS} It moves "
         "before answers do, and comes first where the model cannot do the task: nothing is judged there.",
-        tuple(styles.values()) if pictures else (),
+        tuple(styles.values()),
         tuple(pictures),
         tuple(listings),
     )
@@ -129,7 +132,7 @@ def _over_changed(
         if points:
             lines.append(line_of(styles[fault.policy], [(0.0, start), *points]))
     axis = Axis.from_values("share of numbers changed", [x for line in lines for x, _ in line.places])
-    return curve(task.label, quantity.name, lines, axis, f"{quantity.name}/{task.name}")
+    return curve(task.label, quantity.note, lines, axis, f"{quantity.note}/{task.name}")
 
 
 def _by_rate(quantity: Quantity, task: MeasuredTask, compared: Sequence[Damage], dtype: str) -> Listing:
@@ -155,8 +158,9 @@ def _every_cell(task: MeasuredTask, found: Sequence[Damage]) -> Listing:
 
 def _fact_of(task: MeasuredTask) -> str:
     """Says what the full cache has of a task, and what follows where that is little."""
-    reached = f"{task.title} {task.evidence.mean(FULL, None, task.column)[0]:.3g}"
-    return f"{reached}; {task.withheld}: numbers without verdicts" if task.withheld else reached
+    if task.withheld:
+        return f"{task.withheld}: numbers are shown, verdicts are withheld"
+    return f"{task.title} {task.evidence.mean(FULL, None, task.column)[0]:.3g}"
 
 
 def content_of(given: StudyInput) -> StudyContent:

@@ -41,8 +41,8 @@ class MeasuredTask:
 
     @property
     def label(self) -> str:
-        """Returns the name, marked where the model cannot do the task."""
-        return f"{self.name} ({self.withheld})" if self.withheld else self.name
+        """Returns the name, marked where the model cannot do the task; the head of the page says why."""
+        return f"{self.name}, no verdicts" if self.withheld else self.name
 
     @property
     def title(self) -> str:
