@@ -76,6 +76,8 @@ def _view(judged: Sequence[_Judged], tolerance: float) -> ResultTable | Text:
         reason = next((one.safe.reason for one in shown if isinstance(one.safe, Blank)), "nothing was compressed")
         return Text(f"No loss against the full cache: {reason}", "italic")
     title = f"Points against the full cache, 95 % interval; safe: its lower end is above −{tolerance:g}"
+    if reason := next((one.row.not_mastered for one in shown if one.row.not_mastered), None):
+        title = f"Points against the full cache, 95 % interval; no verdicts: {reason}"
     columns = (
         Column("policy", of_sentences=True, style=lambda name: "dim" if name in CONTROLS else ""),
         Column("at"),
@@ -97,6 +99,8 @@ def _telling(judged: Sequence[_Judged]) -> list[_Judged]:
     in_order = sorted(judged, key=lambda one: one.row.at)
     if len(in_order) <= FEW_LEVELS:
         return in_order
+    if any(isinstance(one.safe, SafeRatio) and one.safe.withheld for one in in_order):
+        return [in_order[0], in_order[-1]]  # which would decide is a verdict too
     verdicts = [one.loss.verdict if one.loss else "" for one in in_order]
     safe = next((place for place, verdict in enumerate(verdicts) if verdict != "safe"), len(verdicts))
     places = {max(0, safe - 1), min(safe, len(verdicts) - 1)}
@@ -109,7 +113,7 @@ def _line(judged: _Judged, tolerance: float) -> tuple[str, str, str, str, int | 
     loss, safe = judged.loss, judged.safe
     if loss is None or isinstance(safe, Blank):
         return "", "", "", "", None
-    verdict = safe.withheld or loss.verdict
+    verdict = "" if safe.withheld else loss.verdict
     return (
         _level_text(judged.row.at, safe),
         verdict,

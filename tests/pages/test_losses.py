@@ -76,15 +76,22 @@ def test_of_many_levels_those_that_decide_are_printed() -> None:
     assert [line.removeprefix("snapkv").split()[:2] for line in lines] == [["0.5", "safe"], ["0.6", "unsafe"]]
 
 
-def test_a_task_that_the_model_cannot_do_has_a_reason_in_the_place_of_a_loss() -> None:
+def test_a_task_that_the_model_cannot_do_has_losses_and_a_reason_in_the_place_of_verdicts() -> None:
+    """The lowest and the highest of three levels are printed: which would decide is a verdict too."""
     made = [
-        record(example_id=f"base-{place}", policy=policy, ratio=ratio, f1=5.0)
+        record(example_id=f"base-{place}", policy=policy, ratio=ratio, f1=45.0 - 40 * ratio)
         for place in range(12)
-        for policy, ratio in (("full", 0.0), ("snapkv", 0.5))
+        for policy, ratio in (("full", 0.0), ("snapkv", 0.25), ("snapkv", 0.5), ("snapkv", 0.75))
     ]
     results = results_of(frame(made))
     table = loss_table(results.rows, results.standings)
     row = table.plain()[0]
-    assert (row["policy"], row["level"], row["verdict"], row["difference"]) == ("snapkv", 0.5, None, None)
-    assert row["reason"].startswith("the model cannot do this task")
-    assert "the model cannot do this task" in " ".join(printed(table).split())
+    assert (row["policy"], row["level"], row["verdict"], row["difference"]) == ("snapkv", 0.25, None, -10)
+    assert row["low"] < row["difference"] < row["high"]
+    assert row["reason"] == "the model itself has 45 % right, below 50"
+    text = printed(table)
+    assert row["reason"] in " ".join(text.split())
+    assert [line.removeprefix("snapkv").split()[:2] for line in text.splitlines()[4:]] == [
+        ["0.25", "−10"],
+        ["0.75", "−30"],
+    ]
