@@ -30,6 +30,10 @@ class NoEvidenceError(Exception):
     """Raised where records that a claim needs are not there; the message says which."""
 
 
+class LowControlError(NoEvidenceError):
+    """Raised where the records are there, and the full cache has too little of a task for a verdict."""
+
+
 def table_of(tables: Mapping[str, DataFrame], name: str, filled: str) -> DataFrame:
     """Returns a table of a study; :class:`NoEvidenceError` where nothing was ``filled``, such as "observed"."""
     table = tables.get(name)
@@ -43,6 +47,7 @@ class TaskEvidence:
     task: str
     records: DataFrame
     seed: int
+    every_task: bool = False  # whether it is measured although the model cannot do it
 
     @cached_property
     def resampler(self) -> Resampler:  # of contexts
@@ -91,11 +96,11 @@ class TaskEvidence:
         return records[chosen]
 
     def clean(self, column: str = "right", **where: object) -> FloatArray:
-        """Averages the same over the answers of the full cache; :class:`NoEvidenceError` where the model has less than
-        half of it right, or of next tokens too few above chance."""
+        """Averages the same over the answers of the full cache; :class:`LowControlError` where the model has less than
+        half of it right, or of next tokens too few above chance, unless ``every_task``."""
         clean, least = self.mean(FULL, None, column, **where), _least(column)
-        if clean[0] < least:
-            raise NoEvidenceError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
+        if clean[0] < least and not self.every_task:
+            raise LowControlError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
         return clean
 
     def shortfall(self, column: str, scale: str) -> str:
@@ -134,11 +139,13 @@ def _least(column: str) -> float:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The records of an experiment on one model, with the seed of its resamples, and its tables of studies by name."""
+    """The records of an experiment on one model, with the seed of its resamples, and its tables of studies by name.
+    ``every_task``: whether tasks are measured too that the model cannot do."""
 
     records: DataFrame
     seed: int = 0
     tables: Mapping[str, DataFrame] = field(default_factory=dict)
+    every_task: bool = False
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
@@ -161,7 +168,7 @@ class Evidence:
         """Returns the records of a task; :class:`NoEvidenceError` where there are none."""
         if task not in self.tasks:
             raise NoEvidenceError(f"there are no records of {task}")
-        return TaskEvidence(task, self.records[self.records["task"] == task], self.seed)
+        return TaskEvidence(task, self.records[self.records["task"] == task], self.seed, self.every_task)
 
 
 class Contexts:
