@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 forecasts = LazyModule("kvbench.estimate.plan")
 levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
+losses = LazyModule("leaderboards.terminal.losses")
 lead = LazyModule("leaderboards.aggregate.lead")
 ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
@@ -123,13 +124,15 @@ def _executor(
 def publish(store: "Store", policies: Sequence[Policy], site: Path | None, tolerance: float | None = None) -> Result:
     """Builds the pages, and returns the tables with what went wrong."""
     records = store.frame()
-    pages, rows = sites.publish_site(store, records, site, tolerance)
+    published = sites.publish_site(store, records, site, tolerance)
+    rows, points = published.rows, published.results.tolerance
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
-    files = {"records": store.folder, "page": pages}
+    shown.append(losses.loss_table(published.results.rows, published.results.standings, points))
+    files = {"records": store.folder, "page": published.pages}
     doubts, notes, fault = (
         lead.unmastered_line(rows),
-        tables.few_contexts(rows, tolerance_of([store.run.job], tolerance)),
+        tables.few_contexts(rows, points),
         fault or reports.failures_of(rows),
     )
     return Result(shown, doubts, notes, warnings, files, is_doubt=bool(doubts), fault=fault)

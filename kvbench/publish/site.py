@@ -103,12 +103,20 @@ def _where(stores: Sequence[Store]) -> str:
     return ", ".join(str(store.folder) for store in stores)
 
 
-def publish_site(
-    store: Store, records: DataFrame, folder: Path | None, tolerance: float | None = None
-) -> tuple[list[Path], list[SummaryRow]]:
-    """Writes the pages of a run and its summary; returns where to begin, and the rows."""
-    first, (rows,) = _write([RunGroup((store,))], [records], folder_of(folder, [store]), tolerance=tolerance)
-    return first, rows
+@dataclass(frozen=True)
+class PublishedRun:
+    """A run as it was published."""
+
+    pages: Sequence[Path]  # those to begin with
+    rows: Sequence[SummaryRow]
+    results: Results  # what its pages show, which name no place of this machine
+
+
+def publish_site(store: Store, records: DataFrame, folder: Path | None, tolerance: float | None = None) -> PublishedRun:
+    """Writes the pages of a run and its summary."""
+    place = folder_of(folder, [store])
+    first, (rows,), (results,) = _write([RunGroup((store,))], [records], place, tolerance=tolerance)
+    return PublishedRun(first, rows, results)
 
 
 def publish_sites(
@@ -142,8 +150,8 @@ def _write(
     folder: Path,
     every_task: bool = False,
     tolerance: float | None = None,
-) -> tuple[list[Path], list[list[SummaryRow]]]:
-    """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
+) -> tuple[list[Path], list[list[SummaryRow]], list[Results]]:
+    """Writes all files of a site; returns the pages to begin with, and the rows of each group with what is shown."""
     rows = [_rows_of(group, of_group, every_task, len(groups)) for group, of_group in zip(groups, records, strict=True)]
     jobs = [store.run.job for group in groups for store in group.stores]
     points = tolerance_of(jobs, tolerance)  # one, as a page names it once
@@ -184,7 +192,7 @@ def _write(
     remove_former_files(folder, names)
     pages_first = [folder / name for name in first]
     enlist(folder, RUN, pages_first, stores)
-    return pages_first, rows
+    return pages_first, rows, [part.results for part in parts]
 
 
 def _rows_of(group: RunGroup, records: DataFrame, every_task: bool, groups: int) -> list[SummaryRow]:

@@ -42,7 +42,7 @@ from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.metrics.declaration import Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import TOLERATED_LOSS
-from leaderboards.statistics.text import interval_text
+from leaderboards.statistics.text import ends_text, interval_text
 from policies.declaration.levels import UNTREATED, Level, LevelKind, names_of
 from policies.declaration.names import CONTROLS, FULL, TO_BEAT
 
@@ -219,7 +219,7 @@ def _board(
     columns = _columns(shown_of(list(names)), names, measures, kinds or [UNTREATED.declared])
     cells = {column: [cell(policy) for policy in policies] for column, cell in columns}
     counted = [place for place, policy in enumerate(policies) if policy.standing.policy != FULL] or range(len(policies))
-    shown = [column for column, of in cells.items() if any(of[place].sort is not None for place in counted)]
+    shown = [column for column, of in cells.items() if any(not of[place].is_blank for place in counted)]
     lines = [
         TableRow(policy.standing.policy, tuple(cells[column][place] for column in shown))
         for place, policy in enumerate(policies)
@@ -277,7 +277,10 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str) -
         text = share_as_count(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
         silent = UNANSWERED.value(row) if measure in (WRONG_OF_ANSWERED, HALLUCINATION) else None
         # What is not answered is not wrong either.
-        return TableCell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
+        detail = "" if silent is None else f"unanswered {100 * silent:.0f}"
+        if measure.top is None:  # a difference, whose interval tells whether there is one at all
+            detail = ends_text(measure.interval(row), measure.factor, 0 if measure.factor > 1 else measure.digits)
+        return TableCell(text, detail, value)
 
     unit = "percent" if measure.is_share else measure.unit
     meaning = f"{heading.meaning}{at}, in {unit}"

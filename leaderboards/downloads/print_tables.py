@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pandas import DataFrame
 
 from leaderboards.aggregate.duels import UNDECIDED
-from leaderboards.aggregate.lead import lead_of, mark_of
+from leaderboards.aggregate.lead import lead_of, mark_of, reasons_by_task
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import ALL_TASKS, KEPT_TOKENS, MODES, OBEYED, RIGHT, SummaryRow
 from leaderboards.metrics import Measure
@@ -106,7 +106,9 @@ def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str,
         tasks = dict.fromkeys(name for row in of_board for name in row.mean_of)
         data = f"at least {data} of each task"
         at += f"; means are over {', '.join(tasks)}"
-    return f"Model {model}; {data}{length}{at}. {MODES[mode]}"
+    unmastered = reasons_by_task([row for row in rows if row.mode == mode and task in (row.task, ALL_TASKS)])
+    notes = "".join(f" {name}: {reason}, so that nobody is marked." for name, reason in unmastered.items())
+    return f"Model {model}; {data}{length}{at}. {MODES[mode]}{notes}"
 
 
 def result_table(
@@ -117,8 +119,8 @@ def result_table(
     compared: Sequence[Pooled] = (),
     every_interval: bool = False,
 ) -> PrintTable:
-    """Returns what leads each task, by level and policy, a column for each task that the model can do and one for their
-    mean. ``rows``: of all tasks. ``told``: where the numbers are from.
+    """Returns what leads each task, by level and policy, a column for each task and one for the mean over those that
+    the model can do. ``rows``: of all tasks. ``told``: where the numbers are from.
 
     Of a run the best of a column is bold, and ties are marked. ``compared``: of a comparison, the mean of tasks at each
     level; the last column marks what is better or worse than the press, and nothing else is marked, as the comparison
@@ -188,8 +190,12 @@ def _interval_text(row: SummaryRow | None, measure: Measure) -> str:
 
 
 def _columns_of(rows: Sequence[SummaryRow]) -> dict[str, Measure]:
-    """Returns the measure that leads each task that the model can do; the mean over tasks where one leads them all."""
-    full = {row.task: row for row in rows if row.policy == FULL and not row.not_mastered and row.task != ALL_TASKS}
-    measures = {task: lead_of(row).measures[0] for task, row in full.items()}
-    shared = set(measures.values())
-    return measures | ({ALL_TASKS: shared.pop()} if len(measures) > 1 and len(shared) == 1 else {})
+    """Returns the measure that leads each task, those that the model cannot do first, and last that of the mean over
+    tasks where there are several and one measure leads all that it is over."""
+    full = {row.task: row for row in rows if row.policy == FULL}
+    tasks = sorted(full.keys() - {ALL_TASKS}, key=list(full).index)
+    tasks = sorted(tasks, key=lambda task: full[task].not_mastered is None)
+    measures = {task: lead_of(full[task]).measures[0] for task in tasks}
+    counted = full[ALL_TASKS].mean_of if ALL_TASKS in full else ()
+    shared = {measures[task] for task in counted}
+    return measures | ({ALL_TASKS: shared.pop()} if len(counted) > 1 and len(shared) == 1 else {})

@@ -74,14 +74,14 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
 
 
 def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str]) -> Sheet:
-    """Returns the cells of comparisons; tasks that the model cannot do have a reason in place of a verdict."""
+    """Returns the cells of comparisons; those of tasks that the model cannot do have a reason in place of verdicts."""
     names = ("policy", "other", "task", "level", "questions", "contexts")
     rows = [
         {
             **{name: getattr(duel, name) for name in names},
             **_sides_of(duel),
             "unit": POINTS,
-            **_contests_of({} if duel.task in unmastered else duel.contests),
+            **_contests_of(duel.contests, is_judged=duel.task not in unmastered),
             "verdict": None if duel.task in unmastered else duel.verdict,
             "not_mastered": unmastered.get(duel.task),
         }
@@ -92,13 +92,14 @@ def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str])
     )
 
 
-def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
-    """Lists each measure with the interval of the corrected test."""
+def _contests_of(contests: Mapping[str, Contest], is_judged: bool) -> dict[str, Any]:
+    """Lists each measure with the interval of the corrected test; p and verdict where the cell ``is_judged``."""
     parts = ("value", "other_value", "difference", "p", "verdict")
     columns: dict[str, Any] = {}
     for name in COMPARED:
         one = contests.get(name)
-        values = (*one.sides, one.difference, one.p, one.verdict) if one else (None,) * len(parts)
+        judged = (one.p, one.verdict) if one and is_judged else (None, None)
+        values = (*one.sides, one.difference, *judged) if one else (None,) * len(parts)
         columns |= {f"{name}_{part}": value for part, value in zip(parts, values, strict=True)}
     return columns
 

@@ -1,6 +1,7 @@
 """The page of a comparison: a press against others, cell by cell."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -166,11 +167,13 @@ def _grid(
 
     def cell(task: str, level: Level) -> TableCell:
         duel = by_cell.get((task, level))
-        if duel is None or task in unmastered:
-            return TableCell.blank(unmastered.get(task, NOT_COMPLETE))
-        return _cell(duel.contests[measure]) if measure in duel.contests else TableCell.blank(NO_SUCH)
+        if duel is None:
+            return TableCell.blank(NOT_COMPLETE)
+        shown = _cell(duel.contests[measure]) if measure in duel.contests else TableCell.blank(NO_SUCH)
+        return replace(shown, tone="") if task in unmastered else shown
 
-    lines = [TableRow(task, tuple(cell(task, level) for level in levels)) for task in tasks]
+    names = {task: f"{task}, no verdicts" if task in unmastered else task for task in tasks}
+    lines = [TableRow(name, tuple(cell(task, level) for level in levels)) for task, name in names.items()]
     title, better = COMPARED[measure].title, COMPARED[measure].better
     fewest = min((duel.contexts for duel in mastered(duels, unmastered)), default=FEW_CONTEXTS)
     return {

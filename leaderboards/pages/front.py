@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from datasets_gen import TASKS
 from leaderboards.aggregate.lead import (
-    CANNOT,
     CARRIES_OVER,
     QUESTIONS,
     Lead,
@@ -207,10 +206,11 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
 
 
 def nothing_mastered(results: Results) -> str:
-    """Says that the model can do no task of some results, and what to run instead; empty where it can do one."""
+    """Says of which tasks the model has so little that nobody is judged there, where it can do none, and what to run
+    instead; empty where it can do one."""
     reasons = reasons_by_task(results.rows)
     if any(task not in reasons for task in results.tasks):
         return ""
-    below = "; ".join(f"{task}: {reasons[task].removeprefix(f'{CANNOT}: ')}" for task in results.tasks)
-    text = f"The model masters no task here, so its scores say nothing about policies ({below})."
+    below = "; ".join(f"{task}: {reasons[task]}" for task in results.tasks)
+    text = f"The model masters no task here ({below}): numbers are shown, ranks and verdicts are withheld."
     return f"{text} {advice(reasons)}"

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 
-from leaderboards.aggregate.lead import full_by_task, is_obeyed_alone, lead_of
+from leaderboards.aggregate.lead import full_by_task, is_obeyed_alone, lead_of, reasons_by_task
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     FEW_CONTEXTS,
@@ -20,15 +20,17 @@ from leaderboards.aggregate.row import (
 from leaderboards.boards.declaration import TableCell, TableRow, blank_reasons
 from leaderboards.boards.safe_ratio import (
     CHANCE,
+    OPEN,
     SAFE_RATIO,
-    UNSAFE_FROM,
     SafeRatio,
+    beyond_words,
     contexts_line,
-    loss_below,
+    difference_text,
+    held_text,
+    level_lines,
     lowest,
-    one_level,
-    still_needed,
-    unsafe_from,
+    more_text,
+    verdict_words,
 )
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
@@ -54,7 +56,7 @@ USES: Mapping[str, tuple[str, ...]] = {
     "arithmetic": ("arithmetic", "gsm8k"),
 }
 SCALES = {RIGHT: " % right", OBEYED: " % obeyed", NEXT_TOKENS: " % of next tokens"}
-NOT_RUN, NOT_SHOWN = "not run", "not shown"
+NOT_RUN = "not run"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
     "adapted: it ran with other arguments than its paper’s, as a window or a part that stays whole is smaller in a "
@@ -62,12 +64,12 @@ ADAPTED_NOTE = (
 )
 DEFINITION = Definition(
     "What is safe for what",
-    "The safe ratio of a policy in each task; of a use with several tasks the lowest of those that the model masters, "
-    "since what is safe has to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of "
-    "them has too few contexts to show it. n: the contexts of its task with the fewest; of directives, those of "
-    "obedience or leakage, whichever has fewer. “May be chance”: higher than what the same contexts show of the "
-    "oracle, which keeps the evidence. “0 bytes”: the policy masks tokens and frees nothing, so that what is safe "
-    "saves nothing.",
+    "The safe ratio of a policy in each task, with its loss; of a use with several tasks the lowest of those that the "
+    "model masters, since what is safe has to be safe in each, and at its level the worst loss of them. A use is "
+    "unsafe where one of its tasks is, and open where one of them has too few contexts to show it. n: the contexts of "
+    "its task with the fewest; of directives, those of obedience or leakage, whichever has fewer. “May be chance”: "
+    "higher than what the same contexts show of the oracle, which keeps the evidence. “0 bytes”: the policy masks "
+    "tokens and frees nothing, so that what is safe saves nothing.",
 )
 ROOMY = 4  # uses: of more, the cells of a window of usual width hold two words a line
 
@@ -81,6 +83,7 @@ class Use:
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
     full: float | None  # of the measure that leads, in percent: what the full cache has, mean over its tasks
     scale: str  # behind that number
+    withheld: str  # why nothing is judged: how little the model itself has of its tasks; empty where it masters one
 
     @property
     def few(self) -> bool:  # contexts for a verdict to be trusted, whose colour is muted then
@@ -89,16 +92,22 @@ class Use:
 
 @dataclass(frozen=True)
 class UseCell(TableCell):
+    verdict: str = ""  # safe, open or unsafe; empty of a task that the model cannot do
+    level: str = ""  # that the verdict and the difference are of; empty of what has one level
+    difference: str = ""  # from the full cache there, with its interval
+    beyond: tuple[tuple[str, str], ...] = ()  # the verdict of higher levels, each with the level
+    notes: tuple[str, ...] = ()  # bytes held, and how many contexts are needed
+    every_level: str = ""  # all of them in a line each
     highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
-    unsafe_from: str = ""  # the lowest level that is shown to be unsafe, where the outcome does not say it
-    below: str = ""  # the measured loss at the level below that
 
     @property
     def tone_of_use(self) -> str:
-        """Names what it says, as its style does. What is not shown may be shown to be unsafe further on."""
-        if self.sort or self.text == "safe":
-            return "chance" if self.may_be_chance else "safe"
-        return "unsafe-from" if self.unsafe_from and self.text == NOT_SHOWN else self.text.replace(" ", "-")
+        """Names what it says, as its style does. What is open may be shown to be unsafe further on."""
+        if self.sort is None:
+            return "withheld"
+        if self.verdict == OPEN and self.beyond:
+            return "open unsafe-from"
+        return "chance" if self.may_be_chance else self.verdict
 
     @property
     def may_be_chance(self) -> bool:
@@ -142,7 +151,7 @@ class UseMatrix:
         counts, names = [use.contexts for use in few], ", ".join(use.name for use in few)
         contexts = range_text(min(counts), max(counts))
         which = "each use" if len(few) == len(self.uses) > 1 else names
-        has_verdicts = any(not cell.reason for line in (*self.methods, *self.controls) for cell in line.cells)
+        has_verdicts = any(cell.verdict for line in (*self.methods, *self.controls) for cell in line.cells)
         hatched = ": verdicts say little, and their cells are hatched" if has_verdicts else ""
         return f"Only {contexts} context{'s' * (contexts != '1')} for {which}{hatched}"
 
@@ -153,7 +162,14 @@ class UseMatrix:
         left_out = [
             f"left out of {use.name}: {', '.join(use.left_out)}, not mastered" for use in self.uses if use.left_out
         ]
-        return [*blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
+        withheld = [
+            f"no verdicts in {use.name}: {use.withheld}; losses are shown all the same"
+            for use in self.uses
+            if use.withheld
+        ]
+        if len(withheld) == len(self.uses):
+            withheld = []  # the warning above the matrix says it of all
+        return [*withheld, *blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
 
 
 def with_use(task: str) -> str:
@@ -173,7 +189,7 @@ def uses_of(results: Results) -> tuple[Use, ...]:
         tasks_by_use.setdefault(names.get(task, task), []).append(task)
     full = {row.task: row for row in results.rows if row.policy == FULL}
     lengths = {task: tokens for task, row in full.items() if (tokens := KEPT_TOKENS.value(row))}
-    heights = full_by_task(results.rows)
+    heights, unmastered = full_by_task(results.rows), reasons_by_task(results.rows)
     uses = []
     for name, all_tasks in tasks_by_use.items():
         if tasks := [task for task in all_tasks if task in results.mastered] or all_tasks:
@@ -181,7 +197,9 @@ def uses_of(results: Results) -> tuple[Use, ...]:
             fewest = min(contexts[task] for task in tasks)
             means = _mean_of(lengths, tasks), _mean_of(heights, tasks)
             scale = SCALES[lead_of(full.get(tasks[0])).measures[0]]
-            uses.append(Use(name, tuple(tasks), left_out, fewest, *means, scale))
+            reasons = dict.fromkeys(unmastered[task] for task in tasks if task in unmastered)
+            withheld = "; ".join(reasons) if unmastered.keys() >= {*tasks} else ""
+            uses.append(Use(name, tuple(tasks), left_out, fewest, *means, scale, withheld))
     return tuple(uses)
 
 
@@ -244,14 +262,20 @@ def _cell(by_task: Mapping[str, SafeRatio | Blank], kind: LevelKind) -> UseCell:
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
-    unsafe = unsafe_from(safe)
-    lines = (*reversed(one_level(safe)), *still_needed(safe), CHANCE if safe.may_be_chance else "", unsafe)
-    what = "" if safe.kind in (kind.name, None) else f"{safe.kind} "
+    verdict, level = verdict_words(safe, kind.name)
+    beyond = beyond_words(replace(safe, unsafe_in=""), kind.name)
+    difference = difference_text(safe.tested.difference, safe.tolerance)
+    notes = (held_text(safe), more_text(safe), CHANCE if safe.may_be_chance else "")
+    detail = (difference, *notes, *(" ".join(words) for words in beyond))
     return UseCell(
-        f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome,
-        "\n".join(filter(None, lines)),
+        f"{verdict} {level}".strip(),
+        "\n".join(filter(None, detail)),
         safe.worth,
+        verdict=verdict,
+        level=level,
+        difference=difference,
+        beyond=beyond,
+        notes=tuple(filter(None, notes)),
+        every_level="\n".join(level_lines(safe)),
         highest_sure=safe.highest_sure if safe.kind else inf,
-        unsafe_from=unsafe.removeprefix(UNSAFE_FROM).strip(),
-        below=loss_below(safe),
     )

@@ -91,8 +91,9 @@ def line_of(style: LineStyle, points: Iterable[tuple[float, Estimate]]) -> Bande
 
 
 def curve(title: str, note: str, lines: Sequence[BandedLine], axis: Axis, salt: str) -> Picture:
-    """Draws lines over an axis; the upright axis is from 0 to what lines and bands reach."""
-    upright = Axis.from_values("", [end for line in lines for end in (*(y for _, y in line.places), *line.high)])
+    """Draws lines over an axis; the upright axis is from 0, or the lowest below, to what lines and bands reach."""
+    ends = [end for line in lines for end in (*(y for _, y in line.places), *line.low, *line.high)]
+    upright = Axis.from_values("", ends)
     marks = tuple(mark for line in lines for mark in line.marks)
     drawing = Drawing(Frame(axis, upright), marks, f"{title}: {note} over the {axis.title}", salt)
     return Picture(title, note, drawing.svg())

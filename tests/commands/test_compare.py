@@ -79,20 +79,23 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert calls == []
 
 
-def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(
+def test_a_task_that_the_model_cannot_do_has_differences_without_verdicts_unless_asked(
     cli: CommandLine, tmp_path: Path
 ) -> None:
     """The toy model can do neither task."""
     assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--json")) == 0
     tables = json.loads(cli.out)["tables"]
     assert (tables["outcomes"], tables["means"], tables["pooled"]) == ([], [], [])
-    reason = "the model cannot do this task: percent right 0.0 with the full cache, below 50"
+    reason = "the model itself has 0 % right, below 50"
     rows = tables["verdicts"]
-    assert {(row["task"], row["verdict"], row["right_difference"], row["not_mastered"]) for row in rows} == {
-        (task, None, None, reason) for task in ("base", "hops")
-    }
+    assert {(row["task"], row["not_mastered"]) for row in rows} == {(task, reason) for task in ("base", "hops")}
+    assert {(row["verdict"], row["right_p"], row["right_verdict"]) for row in rows} == {(None, None, None)}
+    assert None not in {row["right_difference"] for row in rows}
     page = (tmp_path / "site/compare-knorm.html").read_text()
     assert f"base: {reason}" in page
+    assert page.count("hops, no verdicts") == len({row["other"] for row in rows})
+    assert 'class="blank"' not in page
+    assert "0 against 0" in page
     assert "no task that the model can do" in page.lower()
     assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5")) == 0
     told = " ".join(cli.out.split())

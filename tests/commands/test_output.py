@@ -36,7 +36,10 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
             "suites": "tasks",
         }.items()
     },
-    "run": (["run", "--model", "TOY", *TREATED, *PLACES, "--policies", "knorm"], {"scores": "value"}),
+    "run": (
+        ["run", "--model", "TOY", *TREATED, *PLACES, "--policies", "knorm"],
+        {"scores": "value", "losses": "reason"},
+    ),
     "compare": (
         [
             "compare",
