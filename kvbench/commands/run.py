@@ -28,6 +28,8 @@ forecasts = LazyModule("kvbench.estimate.plan")
 levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
 lead = LazyModule("leaderboards.aggregate.lead")
+attacks = LazyModule("leaderboards.aggregate.attacks")
+attack_tables = LazyModule("leaderboards.terminal.attacks")
 ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
@@ -126,6 +128,8 @@ def publish(store: "Store", policies: Sequence[Policy], site: Path | None, toler
     pages, rows = sites.publish_site(store, records, site, tolerance)
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
+    if cells := attacks.attack_cells(records):
+        shown.append(attack_tables.attacks_table(cells))
     files = {"records": store.folder, "page": pages}
     doubts, notes, fault = (
         lead.unmastered_line(rows),

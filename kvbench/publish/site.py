@@ -38,7 +38,7 @@ from leaderboards.aggregate.pooled import Pooled, pool
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
-from leaderboards.downloads.tables import board_sheet, cells_sheet, duels_sheet, pooled_sheet
+from leaderboards.downloads.tables import attacks_sheet, board_sheet, cells_sheet, duels_sheet, pooled_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.pages.comparison import build_comparison, contexts_text
 from leaderboards.pages.examples import COLUMNS, build_examples
@@ -155,6 +155,7 @@ def _write(
             above = task_page(str(task)) if len(tasks) > 1 else FRONT
             pages[examples_page(str(task), number)] = build_examples(part.given.model, str(task), of_task, above)
         own = [cells_sheet(part.results.rows), board_sheet(part.results.standings, part.results.boards)]
+        own += [attacks_sheet(part.results.attacks)] if part.results.attacks else []
         for study in part.studies:
             beside = [one.given for one in parts if one.given.model != part.given.model and study in one.studies]
             page = study.file_name(number)

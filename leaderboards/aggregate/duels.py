@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
+from leaderboards.aggregate.attacks import enters_means
 from leaderboards.aggregate.row import LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import Measure
@@ -160,7 +161,7 @@ class AnswerTable:
 def answer_tables(records: DataFrame) -> list[AnswerTable]:
     """Makes a table for each task and level, in the order in which they appear; questions in an order of their own."""
     identity = ["task", "policy", "level_kind", "level", "status", "draw_id", "realised_ratio", *QUESTION]
-    defended = records["leakage"].where(records["defence"].astype(str) != "")
+    defended = records["leakage"].where(records["defence"].astype(str) != "").where(enters_means(records))
     sound = _sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *COMPARED]])
     tables = []
     for task, of_task in sound.groupby("task", sort=False, observed=True):

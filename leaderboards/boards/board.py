@@ -39,7 +39,7 @@ from leaderboards.boards.profiles import NOT_COMPRESSED, Profiles
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS, SAFE_RATIO
 from leaderboards.metrics import ON_BOARD, Heading, Measure
-from leaderboards.metrics.declaration import Definition, definitions_in
+from leaderboards.metrics.declaration import POINTS, Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import TOLERATED_LOSS
 from leaderboards.statistics.text import interval_text
@@ -275,6 +275,8 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str) -
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return TableCell.blank(NOTHING_REMOVED)
         text = share_as_count(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
+        if measure.paired and measure.scale is POINTS:  # a difference says nothing without its interval
+            return TableCell(text, interval_text(measure.interval(row), measure.factor), value)
         silent = UNANSWERED.value(row) if measure in (WRONG_OF_ANSWERED, HALLUCINATION) else None
         # What is not answered is not wrong either.
         return TableCell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)

@@ -34,6 +34,7 @@ from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import contexts_that_agree
 from leaderboards.statistics.significance import clusters_to_detect, usual_spread
 from leaderboards.statistics.text import range_text
+from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_page
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
@@ -179,6 +180,7 @@ def _first(results: Results, number: int, label: str, styles: Mapping[str, LineS
         "matrix": use_matrix(results),
         "tradeoff": picture,
         "warning": nothing_mastered(results),
+        "leaks": leak_sections(results.attacks),
     }
 
 

@@ -24,6 +24,7 @@ from leaderboards.pages.results import Results, distinct, labels_of, tasks_by_co
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, interval_text
+from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_at, examples_page
 from policies.declaration.levels import UNTREATED, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
@@ -131,6 +132,7 @@ def _section(
         "identifier": identifier,
         "title": title,
         "note": note_of(results, task),
+        "leaks": leak_sections([cell for cell in results.attacks if cell.task == task]),
         "styles": {style.policy: style for style in sorted(shown, key=lambda style: style.control)},
         "pictures": [one for one in pictures if task != ALL_TASKS or one.leads],
         "tables": [

@@ -17,8 +17,9 @@ from leaderboards.rendering.templating import Listing
 from leaderboards.routing.reach import EPSILON, EPSILONS
 from leaderboards.statistics.bootstrap import Estimate
 from leaderboards.statistics.columns import with_levels
+from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Picture, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import full_last, in_percent, listing_of_fields, over_levels, share_of
+from leaderboards.studies.parts import full_last, in_percent, listing_of_fields, over_levels
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
