@@ -34,6 +34,7 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.duels import Duel, duels
+from leaderboards.aggregate.lost_answers import lost_answers
 from leaderboards.aggregate.pooled import Pooled, pool
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
@@ -47,6 +48,7 @@ from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, task_page
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
+from leaderboards.studies.lost_answers import lost_section
 from leaderboards.studies.parts import examples_page
 
 
@@ -271,6 +273,7 @@ def publish_comparison(
         unmastered=unmastered,
         warnings=[*map(without_places, warnings), *([fault] if (fault := shown.run.reason) else [])],
         next_step=without_places(next_step),
+        lost=lost_section([one for one in lost_answers(records) if one.policy == policy]),
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [shown])

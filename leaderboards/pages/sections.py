@@ -62,14 +62,15 @@ def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
     highest = {name: max(of_measure) for name, of_measure in values.items()}
     labels = labels_of(results)
     return [
-        _section(one, number, task, title_of(task, label), styles, highest)
+        _section(one, number, task, title_of(task, label, one.rows), styles, highest)
         for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
         if task in one.shown
     ]
 
 
-def title_of(task: str, label: str) -> str:
-    return ", ".join(filter(None, ("All tasks" if task == ALL_TASKS else with_use(task), label)))
+def title_of(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
+    """Names a section or board. ``rows``: of the results that it is of."""
+    return ", ".join(filter(None, ("All tasks" if task == ALL_TASKS else with_use(task, rows), label)))
 
 
 def largest_of(results: Results, task: str) -> SummaryRow:

@@ -164,6 +164,14 @@ def content_of(given: StudyInput) -> StudyContent:
     )
 
 
+def unreachable_of(given: StudyInput) -> Series:
+    """Tells by :data:`CELL` which answers no route leads to though rows of theirs are left; of those observed."""
+    joined = with_routes(given.tables[TABLE], given.records)
+    outcomes = classify(joined, telling_epsilon(joined))
+    flags = Series([one is FailureClass.UNREACHABLE for one in outcomes], index=joined.set_index(CELL).index)
+    return flags[joined["unobserved"].isna().to_numpy()]
+
+
 def _facts(records: DataFrame, joined: DataFrame, epsilon: float, missing: int) -> Iterator[tuple[str, str]]:
     contexts, observed = (
         table[["task", "draw_id"]].drop_duplicates()["task"].value_counts() for table in (records, joined)
