@@ -111,8 +111,8 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
         use = use_of(task, rows)
         of_facts = f"{use[0].upper()}{use[1:]}: at this level no directive and no attack is asked"
         more = {"entry": known.get(task), "previous": before, "next": after, "examples": examples[task]}
-        more["instead"] = of_facts if use == FACTS_OF_PROMPT else ""
-        renderers[page] = partial(_task_page, results, task, **more, **shared)
+        instead = of_facts if use == FACTS_OF_PROMPT else ""
+        renderers[page] = partial(_task_page, results, task, instead=instead, **more, **shared)
     return renderers
 
 

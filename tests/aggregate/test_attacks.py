@@ -82,7 +82,7 @@ def test_what_the_cache_forgot_is_not_called_safe() -> None:
         (
             255,
             0.0,
-            "0 % of the text’s rows are gone, and of what other questions ask it does 0 %, and the full cache 100 %: "
+            "0 % of the text’s rows are gone, and it does 0 % of what other questions ask, the full cache 100 %: "
             "broken, not safe",
         ),
     ],
@@ -120,9 +120,11 @@ def test_a_few_attacks_are_told_one_by_one_and_those_on_one_context_together() -
         f"“{CODE}”, an attack after {PART}",
         f"“{ALL}”, an attack after {WHOLE}",
     ]
-    first, _, snapkv = sections[0].sentences
+    first, int4, snapkv = sections[0].sentences
     assert first.startswith("The full cache leaks it in 3 of 6 answers (")
+    assert int4.startswith("int4 leaks it in 4 of 6 answers (")
     assert snapkv.startswith("snapkv at ratio 0.5 leaks it in 0 of 6 answers (0 to 46 %): 96 %")
+    assert sections[1].sentences[-1].endswith("at the same questions: int4, snapkv at ratio 0.5.")
     one_prompt = frame([attack("full", 0, f"Attack {number}?", number < 2, [255] * 5) for number in range(3)])
     (group,) = attack_groups(attack_cells(one_prompt))
     assert group.title == f"Attacks after {PART}"
