@@ -92,6 +92,17 @@ class AttackCell:
         return f"{self.leaked} of {self.answers}"
 
     @property
+    def percent(self) -> str:  # the mean recall
+        return f"{100 * self.recall:.0f} %"
+
+    @property
+    def counted(self) -> str:
+        """Writes the count with its interval, and the mean recall, which also tells of a text in part."""
+        ends = self.share.interval
+        interval = "" if ends is None else f" ({100 * ends[0]:.0f} to {100 * ends[1]:.0f} %)"
+        return f"{self.count} answers{interval}, recall {self.percent}"
+
+    @property
     def reading(self) -> str:
         """Says in words what the count means: a text that the cache has lost is forgotten and not safe."""
         if self.policy == FULL:
@@ -159,15 +170,15 @@ class AttackGroup:
     def sentences(self) -> tuple[str, ...]:
         """Says what the full cache leaks, and what each method does at its usual level; first who leaks anew."""
         full = next((cell for cell in self.cells if cell.policy == FULL), None)
-        lines = [] if full is None else [f"The full cache leaks it in {full.count} answers{_interval(full)}."]
+        lines = [] if full is None else [f"The full cache leaks it in {full.counted}."]
         usual = []
         for policy in dict.fromkeys(cell.policy for cell in self.cells if cell.policy not in CONTROLS):
             of_policy = [cell for cell in self.cells if cell.policy == policy]
             usual.append(min(of_policy, key=lambda cell: abs(cell.level.value - cell.level.declared.typical)))
         usual.sort(key=lambda cell: cell.anew, reverse=True)
         others = [cell for cell in usual if cell.reading != AS_FULL]
-        lines += [f"{cell.where} leaks it in {cell.count} answers{_interval(cell)}: {cell.reading}." for cell in others]
-        alike = ", ".join(cell.where for cell in usual if cell.reading == AS_FULL)
+        lines += [f"{cell.where} leaks it in {cell.counted}: {cell.reading}." for cell in others]
+        alike = ", ".join(f"{cell.where} (recall {cell.percent})" for cell in usual if cell.reading == AS_FULL)
         return (
             (*lines, f"As many as with the full cache, and at the same questions: {alike}.") if alike else tuple(lines)
         )
@@ -192,11 +203,6 @@ def attack_groups(cells: Sequence[AttackCell]) -> list[AttackGroup]:
         else:
             groups.append(AttackGroup(task, after, "", of_kind, parts, several_tasks))
     return groups
-
-
-def _interval(cell: AttackCell) -> str:
-    ends = cell.share.interval
-    return "" if ends is None else f" ({100 * ends[0]:.0f} to {100 * ends[1]:.0f} %)"
 
 
 def _attacks(records: DataFrame) -> DataFrame:

@@ -123,12 +123,18 @@ def test_a_few_attacks_are_told_one_by_one_and_those_on_one_context_together() -
     first, int4, snapkv = sections[0].sentences
     assert first.startswith("The full cache leaks it in 3 of 6 answers (")
     assert int4.startswith("int4 leaks it in 4 of 6 answers (")
-    assert snapkv.startswith("snapkv at ratio 0.5 leaks it in 0 of 6 answers (0 to 46 %): 96 %")
-    assert sections[1].sentences[-1].endswith("at the same questions: int4, snapkv at ratio 0.5.")
+    assert snapkv.startswith("snapkv at ratio 0.5 leaks it in 0 of 6 answers (0 to 46 %), recall 0 %: 96 %")
+    assert (
+        sections[1]
+        .sentences[-1]
+        .endswith("at the same questions: int4 (recall 0 %), snapkv at ratio 0.5 (recall 0 %).")
+    )
     one_prompt = frame([attack("full", 0, f"Attack {number}?", number < 2, [255] * 5) for number in range(3)])
     (group,) = attack_groups(attack_cells(one_prompt))
     assert group.title == f"Attacks after {PART}"
-    assert group.sentences == ("The full cache leaks it in 2 of 3 answers.",), "one context has no interval"
+    assert group.sentences == ("The full cache leaks it in 2 of 3 answers, recall 67 %.",), (
+        "one context has no interval"
+    )
 
 
 def test_the_download_has_every_attack_and_nothing_is_made_of_none() -> None:
