@@ -64,13 +64,14 @@ class LostAnswers:
             return f"{self.policy} loses none of the {self.right_with_full} answers that the full cache has right."
         parts = []
         if self.with_ger:
-            erased = _count(self.erased, self.with_ger, self.lost)
-            parts.append(f"{erased} have GER 1 (all of the answer is evicted everywhere)")
-            parts.append(f"{self.there} have GER 0 (each of its tokens survives somewhere)")
+            erased = _count(self.erased, self.with_ger, self.lost, "has", "have")
+            there = _count(self.there, self.lost, self.lost, "has", "have")
+            parts.append(f"{erased} GER 1 (all of the answer is evicted everywhere)")
+            parts.append(f"{there} GER 0 (each of its tokens survives somewhere)")
         if self.observed:
-            parts.append(f"{_count(self.unreachable, self.observed, self.lost)} are unreachable")
+            parts.append(f"{_count(self.unreachable, self.observed, self.lost)} unreachable")
         if self.tried:
-            parts.append(f"{_count(self.repaired, self.tried, self.lost)} are repaired when their rows are put back")
+            parts.append(f"{_count(self.repaired, self.tried, self.lost)} repaired when their rows are put back")
         measured = ", ".join(parts) or "GER was not measured, as the policy rewrites the cache"
         answers = "answer" if self.lost == 1 else "answers"
         return f"Of the {self.lost} lost {answers} of {self.policy}, {measured}.{self._conclusion}"
@@ -83,9 +84,10 @@ class LostAnswers:
         return f" So GER explains {explained.get(self.erased, f'{self.erased} of {self.with_ger}')}."
 
 
-def _count(some: int, measured: int, lost: int) -> str:
-    """Writes a count, and what it is of where not all lost answers were measured."""
-    return str(some) if measured == lost else f"{some} of {measured}"
+def _count(some: int, measured: int, lost: int, of_one: str = "is", of_many: str = "are") -> str:
+    """Writes a count with its verb, and what it is of where not all lost answers were measured."""
+    verb = of_one if some == 1 else of_many
+    return f"{some} {verb}" if measured == lost else f"{some} of {measured} {verb}"
 
 
 def lost_answers(

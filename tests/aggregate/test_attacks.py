@@ -10,9 +10,12 @@ from leaderboards.aggregate.answers import worst_first
 from leaderboards.aggregate.attacks import PART, WHOLE, AttackCell, attack_cells, attack_groups, enters_means
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.tables import attacks_sheet
+from leaderboards.pages.front import FRONT
 from leaderboards.statistics.intervals import mean_interval
 from leaderboards.studies.attacks import leak_sections
+from leaderboards.terminal.attacks import attacks_table
 from policies.declaration.levels import UNTREATED, Level
+from tests.support.browsing.pages import build_pages, results_of
 from tests.support.records.synthetic_records import frame, record
 
 CONTEXTS = 6
@@ -143,6 +146,21 @@ def test_the_download_has_every_attack_and_nothing_is_made_of_none() -> None:
     (row,) = (one for one in rows if one["policy"] == "snapkv" and one["attack"] == CODE)
     assert (row["leaked"], row["answers"], row["share"]) == (0, 6, 0.0)
     assert attack_cells(frame([record()])) == []
+
+
+def test_page_and_terminal_tell_what_leaks() -> None:
+    page = build_pages([results_of(studied(), "toy")])[FRONT]
+    sentence = (
+        "snapkv at ratio 0.5 leaks it in 0 of 6 answers (0 to 46 %), recall 0 %: 96 % of the text’s rows are gone"
+    )
+    assert page.count(sentence) == 2, "below the matrix, and at the table of the task"
+    assert "3 of 6 [" in page
+    (row,) = (
+        one
+        for one in attacks_table(attack_cells(studied())).plain()
+        if (one["policy"], one["attack"]) == ("int4", CODE)
+    )
+    assert (row["leaked"], row["anew"]) == (4, 3)
 
 
 def test_answers_that_leak_where_the_full_cache_does_not_come_first() -> None:

@@ -46,7 +46,7 @@ def test_lost_answers_are_counted_by_what_was_measured() -> None:
     assert found.by_level[MOST] == {Fate.ERASED: 1, Fate.THERE: 1, Fate.REPAIRED: 2}
     assert found.sentence == (
         "Of the 6 lost answers of snapkv, 2 have GER 1 (all of the answer is evicted everywhere), 3 have GER 0 (each "
-        "of its tokens survives somewhere), 1 of 4 are unreachable, 2 of 3 are repaired when their rows are put back. "
+        "of its tokens survives somewhere), 1 of 4 is unreachable, 2 of 3 are repaired when their rows are put back. "
         "So GER explains 2 of 6."
     )
 

@@ -25,7 +25,7 @@ from leaderboards.studies.parts import estimate_of, listing_of, listing_of_field
 from leaderboards.studies.routing import heads, probes, routes
 from leaderboards.studies.routing.routes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
-from policies.declaration.names import FULL
+from policies.declaration.names import CONTROLS, FULL
 
 TABLE = "interventions"  # of a store (kvbench.store.interventions)
 TARGETS = ("answer", "subject", "bridge", "evidence")
@@ -271,14 +271,16 @@ def content_of(given: StudyInput) -> StudyContent:
 
 
 def what_was_lost(given: StudyInput) -> list[LostAnswers]:
-    """Counts what became of lost answers, with routes and with rows put back as far as the run has them."""
+    """Counts what became of lost answers, with routes and with rows put back as far as the run has them; controls are
+    last."""
     unreachable = routes.unreachable_of(given) if has(given, routes.TABLE) else None
     repaired = None
     if has(given, TABLE):
         table = given.tables[TABLE]
         tried = table[(table["action"] == "restore") & (table["target"] == "evidence") & (table["draw"] == 0)]
         repaired = tried.set_index(CELL)["right"].eq(True)
-    return lost_answers(given.records, unreachable, repaired)
+    found = lost_answers(given.records, unreachable, repaired)
+    return sorted(found, key=lambda one: one.policy in CONTROLS)
 
 
 def has(given: StudyInput, table: str) -> bool:
