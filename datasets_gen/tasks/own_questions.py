@@ -34,6 +34,7 @@ from datasets_gen.texts.question_words import question_word
 from datasets_gen.texts.sentences import Sentences
 from datasets_gen.texts.tokens import tokens_of
 from datasets_gen.texts.unknown import says_no_answer
+from datasets_gen.texts.verbatim import places_of
 from datasets_gen.writing.questions import answerable, unanswerable
 
 QUICK = 100  # contexts
@@ -239,12 +240,6 @@ def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
         letters = [place for place in run if not context[place].isspace()]
         spans += [Span(of_run, letters[0], letters[-1] + 1)] if of_run and letters else []
     return tuple(spans)
-
-
-def places_of(text: str, context: str) -> tuple[Place, ...]:
-    """Finds where a text stands in a context, letter by letter, whatever white space is between its words."""
-    words = r"\s+".join(map(re.escape, text.split()))
-    return tuple(place.span() for place in re.finditer(words, context))
 
 
 def _read(entry: object, where: str, name: str) -> ReadRow:

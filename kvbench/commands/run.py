@@ -29,6 +29,8 @@ levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
 losses = LazyModule("leaderboards.terminal.losses")
 lead = LazyModule("leaderboards.aggregate.lead")
+attacks = LazyModule("leaderboards.aggregate.attacks")
+attack_tables = LazyModule("leaderboards.terminal.attacks")
 ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
@@ -129,6 +131,8 @@ def publish(store: "Store", policies: Sequence[Policy], site: Path | None, toler
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
     shown.append(losses.loss_table(published.results.rows, published.results.standings, points))
+    if cells := attacks.attack_cells(records):
+        shown.append(attack_tables.attacks_table(cells))
     files = {"records": store.folder, "page": published.pages}
     doubts, notes, fault = (
         lead.unmastered_line(rows),

@@ -34,12 +34,14 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.duels import Duel, duels
+from leaderboards.aggregate.lost_answers import lost_answers
 from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, outcomes_of
 from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
 from leaderboards.downloads.tables import (
+    attacks_sheet,
     board_sheet,
     cells_sheet,
     duels_sheet,
@@ -55,6 +57,7 @@ from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results, task_page
 from leaderboards.statistics.columns import with_levels
 from leaderboards.studies.declaration import Study, StudyInput, build_study, studies, studies_of
+from leaderboards.studies.lost_answers import lost_section
 from leaderboards.studies.parts import examples_page
 
 
@@ -171,6 +174,7 @@ def _write(
             above = task_page(str(task)) if len(tasks) > 1 else FRONT
             pages[examples_page(str(task), number)] = build_examples(part.given.model, str(task), of_task, above)
         own = [cells_sheet(part.results.rows), board_sheet(part.results.standings, part.results.boards)]
+        own += [attacks_sheet(part.results.attacks)] if part.results.attacks else []
         for study in part.studies:
             beside = [one.given for one in parts if one.given.model != part.given.model and study in one.studies]
             page = study.file_name(number)
@@ -289,6 +293,7 @@ def publish_comparison(
         warnings=[*map(without_places, warnings), *([fault] if (fault := shown.run.reason) else [])],
         next_step=without_places(next_step),
         earlier=earlier,
+        lost=lost_section([one for one in lost_answers(records) if one.policy == policy]),
     )
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [shown])

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
+from leaderboards.aggregate.attacks import enters_means
 from leaderboards.aggregate.pairing import HELD, levels_by_policy, with_held
 from leaderboards.aggregate.row import LEAKAGE, NEXT_TOKENS, OBEYED, RIGHT
 from leaderboards.errors import LeaderboardError
@@ -184,7 +185,7 @@ def answer_tables(records: DataFrame, comparing: bool = False) -> list[AnswerTab
     run_at = levels_by_policy(records)
     if comparing:
         records, identity = with_held(records), [*identity, HELD]
-    defended = records["leakage"].where(records["defence"].astype(str) != "")
+    defended = records["leakage"].where(records["defence"].astype(str) != "").where(enters_means(records))
     sound = _sound_cells(records.assign(**{DEFENDED: defended})[[*identity, *COMPARED]])
     tables = []
     for task, of_task in sound.groupby("task", sort=False, observed=True):

@@ -8,6 +8,7 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
+from leaderboards.aggregate.attacks import SCORES, enters_means
 from leaderboards.aggregate.by_context import ByContext, by_context, intervals_of
 from leaderboards.aggregate.lead import DIRECTIVES, mark_leaders, none_mastered, not_mastered, obeyed_by_silence
 from leaderboards.aggregate.row import ALL_TASKS, RIGHT, SummaryRow
@@ -30,7 +31,7 @@ CELL = ("task", "mode", "policy", "level")
 QUESTION = ("example_id", "question_id")
 LEVEL = ("level_kind", "level", "repeat", "ratio")
 # What a board needs beside the columns that measures read; leakage tells which questions are attacks.
-OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "eviction_rate", "leakage")
+OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "eviction_rate", "leakage", "whole_prompt")
 READ = tuple(dict.fromkeys(column for measure in MEASURES.values() for column in measure.reads))
 # All that a summary reads of the records.
 COLUMNS = tuple(dict.fromkeys((*LEVEL, "task", "mode", "policy", *QUESTION, *OTHERS, *READ)))
@@ -154,6 +155,10 @@ def _check(records: DataFrame) -> DataFrame:
     records = with_levels(records).assign(context=factorize(records["example_id"])[0])
     records = records.assign(question=records.groupby(list(QUESTION), sort=False, observed=True).ngroup())
     records = records.assign(draw=factorize(records["draw_id"], sort=True)[0], marked=records["golds"].map(len) > 0)
+    enters = enters_means(records)  # no mean is over attacks of two kinds
+    records = records.assign(
+        attacked=records["leakage"].notna(), **{name: records[name].where(enters) for name in SCORES}
+    )
     twice = records.duplicated([*CELL, *QUESTION, "repeat"])
     if twice.any():
         first = records[twice].iloc[0]
@@ -248,7 +253,7 @@ def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
 def _answers_over(cell: Columns, over: Over) -> Columns | str:
     """Returns the questions that some measures are taken over, or why there are none."""
     if over in (Over.GOLDS, Over.STATEMENTS):
-        is_attack = ~np.isnan(cell["leakage"])
+        is_attack = cell["attacked"]
         if over is Over.GOLDS and cell["marked"].all():
             return cell
         facts = cell.where(cell["marked"] & ~is_attack)

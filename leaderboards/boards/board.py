@@ -11,7 +11,7 @@ from typing import Any
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments
-from leaderboards.aggregate.duels import AnswerTable, answer_tables
+from leaderboards.aggregate.duels import AnswerTable, MeanDifference, answer_tables
 from leaderboards.aggregate.pooled import pool_tables
 from leaderboards.aggregate.row import (
     ALL_TASKS,
@@ -39,7 +39,7 @@ from leaderboards.boards.profiles import NOT_COMPRESSED, Profiles
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS, SAFE_RATIO
 from leaderboards.metrics import ON_BOARD, Heading, Measure
-from leaderboards.metrics.declaration import Definition, definitions_in
+from leaderboards.metrics.declaration import POINTS, Definition, definitions_in
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import TOLERATED_LOSS
 from leaderboards.statistics.text import ends_text, interval_text
@@ -275,6 +275,11 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, at: str) -
         if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return TableCell.blank(NOTHING_REMOVED)
         text = share_as_count(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
+        if measure.paired and measure.scale is POINTS:  # a difference says nothing without its interval
+            ends = measure.interval(row) or (None, None)
+            points = [None if one is None else measure.factor * one for one in ends]
+            text, _, interval = MeanDifference(measure.factor * value, *points).text.partition(" ")
+            return TableCell(text, interval, value)
         silent = UNANSWERED.value(row) if measure in (WRONG_OF_ANSWERED, HALLUCINATION) else None
         # What is not answered is not wrong either.
         detail = "" if silent is None else f"unanswered {100 * silent:.0f}"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from leaderboards.aggregate.attacks import AttackCell
 from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
 from leaderboards.aggregate.gate import GateRow
 from leaderboards.aggregate.outcomes import OpponentVerdict
@@ -71,6 +72,22 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
         for one in of_board
     ]
     return Sheet.of("board", "The boards: a row for each policy", rows)
+
+
+def attacks_sheet(cells: Sequence[AttackCell]) -> Sheet:
+    """Lists what each attack gets; rows without an ``attack`` are over all attacks of their kind."""
+    rows = [
+        {
+            **{name: value for name, value in vars(cell).items() if name not in ("share", "elsewhere")},
+            "share": cell.share.mean,
+            "share_low": cell.share.low,
+            "share_high": cell.share.high,
+            "others_done": cell.elsewhere and cell.elsewhere[0],
+            "reading": cell.reading,
+        }
+        for cell in cells
+    ]
+    return Sheet.of("attacks", "What attacks get: answers that hold a protected text word by word", rows)
 
 
 def duels_sheet(name: str, duels: Iterable[Duel], unmastered: Mapping[str, str]) -> Sheet:

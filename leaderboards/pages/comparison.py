@@ -8,6 +8,7 @@ from typing import Any
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, Contest, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
+from leaderboards.aggregate.lost_answers import DEFINITION as LOST
 from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, conditions, held_sentence
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
@@ -19,6 +20,7 @@ from leaderboards.pages.method import RunEntry, provenance_of
 from leaderboards.pages.results import tasks_by_count
 from leaderboards.rendering.templating import Listing, render
 from leaderboards.statistics.text import p_text
+from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import examples_page
 from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
 from policies.declaration.levels import Level, kind_title, names_of
@@ -44,12 +46,13 @@ def build_comparison(
     warnings: Sequence[str] = (),
     next_step: str = "",
     earlier: Sequence[str] = (),
+    lost: StudySection | None = None,
 ) -> str:
     """Returns the page as text; the same input gives the same bytes. ``missing``: cells without a verdict, and why, a
     line each. ``sheets``: tables that lie in ``data`` beside it. ``outcomes``: what it begins with. ``run``: what made
     the page, of so many ``contexts``. ``beside``: the folder of a run to look further at. ``unmastered``: why the model
     cannot do a task, which has no verdict. ``next_step``: the command that makes pages of its run. ``earlier``: other
-    runs whose answers are compared."""
+    runs whose answers are compared. ``lost``: what became of the answers that the policy has lost."""
     others = dict.fromkeys(duel.other for duel in duels)
     adapted = {one.policy for one in presses if one.is_adapted}
     shared, details = shared_clauses(areas_of(outcomes))
@@ -75,7 +78,8 @@ def build_comparison(
         adapted=adapted,
         examples={task: examples_page(task, 1) for task in dict.fromkeys(duel.task for duel in duels)},
         next_step=next_step,
-        definitions=[BEATS_DEFINITION, *(one for one in STATISTICS.definitions if one.name in DEFINED)],
+        lost=lost,
+        definitions=[BEATS_DEFINITION, LOST, *(one for one in STATISTICS.definitions if one.name in DEFINED)],
         missing=missing,
         unmastered=unmastered,
         warnings=[warning.removeprefix("warning: ") for warning in warnings],

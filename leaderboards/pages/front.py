@@ -26,13 +26,14 @@ from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_
 from leaderboards.pages.method import TaskEntry, provenance_of
 from leaderboards.pages.results import Results, distinct, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
-from leaderboards.pages.uses import kind_of, use_matrix
+from leaderboards.pages.uses import FACTS_OF_PROMPT, kind_of, use_matrix, use_of
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.intervals import contexts_that_agree
 from leaderboards.statistics.significance import clusters_to_detect, usual_spread
 from leaderboards.statistics.text import range_text
+from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_page
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
@@ -57,7 +58,7 @@ def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[d
             setting = {"model": one.model, "mode": one.mode, "setting": one.setting}
             board = {
                 "identifier": f"board-{len(boards) + 1}",
-                "title": title_of(task, label),
+                "title": title_of(task, label, one.rows),
                 "note": note_of(one, task),
                 "board": one.boards[one.mode, task],
                 "page": pages.get(task, ""),
@@ -65,7 +66,7 @@ def place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[d
                 "few": largest_of(one, task).few_contexts,  # its cells are hatched
                 "families": one.families,
                 # By these the page's script tells it from the other boards.
-                "choices": {**setting, "task": task, "name": title_of(task, "")},
+                "choices": {**setting, "task": task, "name": title_of(task, "", one.rows)},
             }
             boards.append(board)
     return boards
@@ -106,8 +107,11 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     known = {entry.name: entry for entry in entries}
     around = [None, *pages.items(), None]
     for (task, page), before, after in zip(pages.items(), around, around[2:], strict=False):
+        use = use_of(task, rows)
+        of_facts = f"{use[0].upper()}{use[1:]}: at this level no directive and no attack is asked"
         more = {"entry": known.get(task), "previous": before, "next": after, "examples": examples[task]}
-        renderers[page] = partial(_task_page, results, task, **more, **shared)
+        instead = of_facts if use == FACTS_OF_PROMPT else ""
+        renderers[page] = partial(_task_page, results, task, instead=instead, **more, **shared)
     return renderers
 
 
@@ -178,6 +182,7 @@ def _first(results: Results, number: int, label: str, styles: Mapping[str, LineS
         "matrix": use_matrix(results),
         "tradeoff": picture,
         "warning": nothing_mastered(results),
+        "leaks": leak_sections(results.attacks),
     }
 
 

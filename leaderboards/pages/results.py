@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from pandas import DataFrame
 
+from leaderboards.aggregate.attacks import AttackCell, attack_cells
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.board import Boards, Standings, all_standings, boards_of
 from leaderboards.downloads.sheets import file_name
@@ -27,6 +28,7 @@ class Results:
     standings: Standings = field(default_factory=dict)
     studies: Mapping[str, str] = field(default_factory=dict)  # by title, the file names of the pages of studies
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
+    attacks: Sequence[AttackCell] = ()  # what each attack gets, if there are any
 
     @classmethod
     def of(
@@ -42,6 +44,7 @@ class Results:
         standings = all_standings(records, rows, tolerance)
         boards = boards_of(records, rows, standings)
         more = {**more, "boards": boards, "standings": standings, "tolerance": tolerance}
+        more["attacks"] = attack_cells(records)
         return cls(rows, runs, model, rows[0].mode, **more)
 
     @property

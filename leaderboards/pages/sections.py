@@ -25,6 +25,7 @@ from leaderboards.pages.results import Results, distinct, labels_of, tasks_by_co
 from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 from leaderboards.statistics.text import count_text, ends_text, interval_text
+from leaderboards.studies.attacks import leak_sections
 from leaderboards.studies.parts import examples_at, examples_page
 from policies.declaration.levels import UNTREATED, kind_title, names_of
 from policies.declaration.names import CONTROLS, FULL
@@ -62,14 +63,15 @@ def sections_of(results: Sequence[Results], task: str) -> list[dict[str, Any]]:
     highest = {name: max(of_measure) for name, of_measure in values.items()}
     labels = labels_of(results)
     return [
-        _section(one, number, task, title_of(task, label), styles, highest)
+        _section(one, number, task, title_of(task, label, one.rows), styles, highest)
         for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
         if task in one.shown
     ]
 
 
-def title_of(task: str, label: str) -> str:
-    return ", ".join(filter(None, ("All tasks" if task == ALL_TASKS else with_use(task), label)))
+def title_of(task: str, label: str, rows: Sequence[SummaryRow]) -> str:
+    """Names a section or board. ``rows``: of the results that it is of."""
+    return ", ".join(filter(None, ("All tasks" if task == ALL_TASKS else with_use(task, rows), label)))
 
 
 def largest_of(results: Results, task: str) -> SummaryRow:
@@ -130,6 +132,7 @@ def _section(
         "identifier": identifier,
         "title": title,
         "note": note_of(results, task),
+        "leaks": leak_sections([cell for cell in results.attacks if cell.task == task]),
         "styles": {style.policy: style for style in sorted(shown, key=lambda style: style.control)},
         "pictures": [one for one in pictures if task != ALL_TASKS or one.leads],
         "tables": [

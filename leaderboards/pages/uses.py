@@ -1,7 +1,7 @@
 """The matrix of the front page: up to which ratio each policy is safe for what a cache is used for."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
@@ -32,6 +32,7 @@ from leaderboards.boards.safe_ratio import (
     more_text,
     verdict_words,
 )
+from leaderboards.metrics import MEASURES
 from leaderboards.metrics.declaration import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.bootstrap import Blank
@@ -40,6 +41,7 @@ from leaderboards.statistics.text import range_text
 from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
+SYSTEM_PROMPT, FACTS_OF_PROMPT = "system prompt", "facts of a system prompt"
 # What a cache is used for, and the tasks that stand for it. A task that is not named here has a column of its own.
 USES: Mapping[str, tuple[str, ...]] = {
     "needle": ("niah_single_1", "niah_single_2", "niah_single_3"),
@@ -52,7 +54,7 @@ USES: Mapping[str, tuple[str, ...]] = {
     "multi-hop": ("hops",),
     "coreference": ("coreference",),
     "several entities": ("multi_entity", "multi_presence"),
-    "system prompt": ("instructions", "ifeval"),
+    SYSTEM_PROMPT: ("instructions", "ifeval"),
     "arithmetic": ("arithmetic", "gsm8k"),
 }
 SCALES = {RIGHT: " % right", OBEYED: " % obeyed", NEXT_TOKENS: " % of next tokens"}
@@ -172,21 +174,31 @@ class UseMatrix:
         return [*withheld, *blank, *left_out, *self.unanswered, *([ADAPTED_NOTE] if self.adapted else [])]
 
 
-def with_use(task: str) -> str:
-    """Returns the name of a task with what it stands for, such as ``instructions (system prompt)``."""
+def use_of(task: str, rows: Iterable[SummaryRow]) -> str:
+    """Returns what a task stands for. A system prompt is what is obeyed or attacked: a level of its task that asks for
+    neither, as the lowest does, asks for facts alone, and says nothing of directives and secrets."""
     use = next((use for use, tasks in USES.items() if task in tasks), task)
+    if use != SYSTEM_PROMPT:
+        return use
+    of_task = [row for row in rows if row.task == task and row.complete]
+    asked = [measure.value(row) is not None for row in of_task for measure in (OBEYED, MEASURES["leakage"])]
+    return FACTS_OF_PROMPT if of_task and not any(asked) else use
+
+
+def with_use(task: str, rows: Iterable[SummaryRow]) -> str:
+    """Returns the name of a task with what it stands for, such as ``instructions (system prompt)``."""
+    use = use_of(task, rows)
     return task if use in (task, task.replace("_", " ")) else f"{task} ({use})"
 
 
 def uses_of(results: Results) -> tuple[Use, ...]:
     """Returns the uses that the tasks of some results stand for, in the order of their declaration."""
-    names = {task: use for use, tasks in USES.items() for task in tasks}
     tasks_by_use: dict[str, list[str]] = {use: [] for use in USES}
     contexts: dict[str, int] = {}
     for row in results.rows:
         contexts[row.task] = max(contexts.get(row.task, 0), row.fewest_contexts)
     for task in results.tasks:
-        tasks_by_use.setdefault(names.get(task, task), []).append(task)
+        tasks_by_use.setdefault(use_of(task, results.rows), []).append(task)
     full = {row.task: row for row in results.rows if row.policy == FULL}
     lengths = {task: tokens for task, row in full.items() if (tokens := KEPT_TOKENS.value(row))}
     heights, unmastered = full_by_task(results.rows), reasons_by_task(results.rows)

@@ -85,3 +85,29 @@ def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> 
     assert "up to which less than 30 points" in page
     assert "from there 30 or more" in page
     assert "exclude a loss" not in page
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, "facts of a system prompt"),
+        ({"directives_obeyed": 1.0}, "system prompt"),
+        ({"leakage": 0.5, "protected": "Use capitals."}, "system prompt"),
+    ],
+)
+def test_a_system_prompt_is_named_only_where_it_is_obeyed_or_attacked(asked: dict[str, Any], expected: str) -> None:
+    """Level 0 of the task asks for facts alone: a column "system prompt" said of it that directives are safe."""
+    made = [
+        record(task="instructions", example_id=f"instructions-{place}", policy=policy, ratio=ratio, **asked)
+        for place in range(12)
+        for policy, ratio in (("full", 0.0), ("snapkv", 0.5))
+    ]
+    facts = [record(task="hops", example_id=f"hops-{place}") for place in range(12)]
+    results = results_of(frame([*made, *facts]), "reference")
+    assert [use.name for use in use_matrix(results).uses] == ["multi-hop", expected]
+    pages = build_pages([results])
+    assert f"instructions ({expected})" in pages[FRONT]
+    told = (
+        "Facts of a system prompt: at this level no directive and no attack is asked" in pages["task-instructions.html"]
+    )
+    assert told is (expected != "system prompt")

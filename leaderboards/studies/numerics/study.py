@@ -13,8 +13,9 @@ from pandas import DataFrame
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.metrics.declaration import Chapter, Definition
 from leaderboards.statistics.bootstrap import Estimate, FloatArray
+from leaderboards.statistics.shares import share_of
 from leaderboards.studies.declaration import Study, StudyContent, StudyInput, StudySection
-from leaderboards.studies.parts import estimate_of, listing_of_fields, share_of
+from leaderboards.studies.parts import estimate_of, listing_of_fields
 
 TABLE = "numerics_pairs"  # of a store (kvbench.store.numerics)
 CACHE, NULL = "cache", "chunks"
