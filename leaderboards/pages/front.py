@@ -42,6 +42,7 @@ FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js")
 METHOD = "method.html"
 A_LITTLE = 0.5  # percent of the bytes
+FACTS_ALONE = "Facts of a system prompt: at this level no directive and no attack is asked"
 TRADEOFF_UNIT = Markup(
     'Up: score in percent of the full cache’s<span class="wide">, mean over tasks</span> '
     '(<a href="method.html#board">definition</a>). '
@@ -107,10 +108,8 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     known = {entry.name: entry for entry in entries}
     around = [None, *pages.items(), None]
     for (task, page), before, after in zip(pages.items(), around, around[2:], strict=False):
-        use = use_of(task, rows)
-        of_facts = f"{use[0].upper()}{use[1:]}: at this level no directive and no attack is asked"
         more = {"entry": known.get(task), "previous": before, "next": after, "examples": examples[task]}
-        instead = of_facts if use == FACTS_OF_PROMPT else ""
+        instead = FACTS_ALONE if use_of(task, rows) == FACTS_OF_PROMPT else ""
         renderers[page] = partial(_task_page, results, task, instead=instead, **more, **shared)
     return renderers
 

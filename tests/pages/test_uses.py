@@ -90,7 +90,7 @@ def test_a_page_says_what_its_contexts_exclude_and_takes_another_tolerance() -> 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ({}, "facts of a system prompt"),
+        ({}, "prompt facts"),
         ({"directives_obeyed": 1.0}, "system prompt"),
         ({"leakage": 0.5, "protected": "Use capitals."}, "system prompt"),
     ],
