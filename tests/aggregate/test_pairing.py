@@ -92,7 +92,7 @@ def test_the_mean_of_tasks_has_a_row_for_each_level_with_the_bytes_of_both_and_n
     areas = pool(cells, "snapkv", ["int4"])
     assert areas == [], "int4 is a point: a curve from the full cache through it would be none of its own"
     said = held_sentence(outcomes_of(rows, areas))
-    assert said == "KV bytes held, of 100 of the full cache: snapkv 50 at ratio 0.5, 10 at ratio 0.9; int4 28"
+    assert said == "KV bytes held, in percent of the full cache: snapkv 50 at ratio 0.5, 10 at ratio 0.9; int4 28"
 
 
 def test_bytes_are_of_the_full_cache_of_the_same_run() -> None:
