@@ -97,7 +97,7 @@ def _write_tables(
 def _compared_with(store: Store, records: DataFrame, unmastered: Mapping[str, str]) -> list[Pooled]:
     """Returns the mean of tasks at each level of the press of a comparison beside each of its opponents; nothing of
     another run. ``unmastered``: why the model cannot do a task, which enters nothing."""
-    if store.run.job.press is None:
+    if store.run.job is None or store.run.job.press is None:
         return []
     *others, press = (policy.name for policy in store.identity.policies)  # the grid of a comparison has its press last
     return pool_levels(records, press, [name for name in others if name != FULL], unmastered)

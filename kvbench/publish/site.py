@@ -34,7 +34,7 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.duels import Duel, duels
-from leaderboards.aggregate.outcomes import Outcome, areas_of, outcomes_of
+from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, outcomes_of
 from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
@@ -228,7 +228,7 @@ class PublishedComparison:
     """A policy against others, as it was published."""
 
     page: Path
-    outcomes: list[Outcome]  # none where the model can do no task
+    outcomes: list[OpponentVerdict]  # none where the model can do no task
     duels: list[Duel]
     presses: list[Arguments]  # of the policy and its opponents, task by task
     next_step: str  # the command that makes pages of its run
@@ -288,7 +288,7 @@ def publish_comparison(
 
 
 def _sheets_of(
-    name: str, outcomes: Sequence[Outcome], verdicts: Sequence[Duel], unmastered: Mapping[str, str]
+    name: str, outcomes: Sequence[OpponentVerdict], verdicts: Sequence[Duel], unmastered: Mapping[str, str]
 ) -> list[Sheet]:
     """Makes the downloads of a comparison, what is read first at their head."""
     rows = [row for one in outcomes for row in one.rows]

@@ -19,7 +19,7 @@ TOO_FEW = "too few contexts to judge against"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OpponentVerdict:
     """What a policy comes to against one opponent, over all levels that both have.
 
     The verdict is "worse" where the policy is worse at some level and better at none, "better" where it is better at
@@ -85,11 +85,11 @@ class Outcome:
         return f"{subject_of([self])}: {words}"
 
 
-def areas_of(outcomes: Sequence[Outcome]) -> list[Pooled]:
+def areas_of(outcomes: Sequence[OpponentVerdict]) -> list[Pooled]:
     return [one.area for one in outcomes if one.area]
 
 
-def subject_of(outcomes: Sequence[Outcome]) -> str:
+def subject_of(outcomes: Sequence[OpponentVerdict]) -> str:
     """Writes what some outcomes are measured by, and on which tasks."""
     row = outcomes[0].rows[0]
     return f"{row.title}, on {', '.join(row.tasks)}"
@@ -110,7 +110,7 @@ def _largest(rows: Sequence[Pooled]) -> str:
     return f" ({largest.difference.text}{f' at {largest.level}' if len(rows) > 1 else ''})"
 
 
-def clauses_of(outcomes: Sequence[Outcome]) -> list[str]:
+def clauses_of(outcomes: Sequence[OpponentVerdict]) -> list[str]:
     """Writes the verdicts, a clause for each opponent. Opponents of whom the same is said share one."""
     others_by_words: dict[tuple[str, str], list[str]] = {}
     for one in outcomes:
@@ -120,11 +120,11 @@ def clauses_of(outcomes: Sequence[Outcome]) -> list[str]:
     return [f"{before} {', '.join(others)}{after}" for (before, after), others in others_by_words.items()]
 
 
-def does_not_beat_random(outcomes: Sequence[Outcome]) -> bool:
+def does_not_beat_random(outcomes: Sequence[OpponentVerdict]) -> bool:
     return any(one.other == RANDOM and one.verdict != "better" and not one.too_few for one in outcomes)
 
 
-def held_sentence(outcomes: Sequence[Outcome]) -> str:
+def held_sentence(outcomes: Sequence[OpponentVerdict]) -> str:
     """Says how many bytes each policy holds at each of its levels, such as "KV bytes held, in percent of the full
     cache: snapkv 51 at ratio 0.5; int4 31". Policies that hold the same share a clause. It is empty where no bytes were
     counted."""
@@ -146,7 +146,7 @@ def _at(level: Level) -> str:
     return "" if level == UNTREATED else f" at {level.where}"
 
 
-def conditions(outcomes: Sequence[Outcome]) -> list[str]:
+def conditions(outcomes: Sequence[OpponentVerdict]) -> list[str]:
     """Lists what has to be known to read the rows of the levels, each thing once."""
     rows = [row for one in outcomes for row in one.rows]
     tasks = dict.fromkeys(f"mean of {len(row.tasks)} tasks" for row in rows if len(row.tasks) > 1)
@@ -194,11 +194,11 @@ def _untold(rows: Sequence[Pooled]) -> list[str]:
     return lines
 
 
-def outcomes_of(rows: Sequence[Pooled], areas: Sequence[Pooled]) -> list[Outcome]:
+def outcomes_of(rows: Sequence[Pooled], areas: Sequence[Pooled]) -> list[OpponentVerdict]:
     """Joins the rows of each level and the areas by opponent, in the order of the rows."""
     by_other = {area.other: area for area in areas if len(area.levels) > 1}
     outcomes = []
     for other in dict.fromkeys(row.other for row in rows):
         of_other = tuple(row for row in rows if row.other == other)
-        outcomes.append(Outcome(of_other, by_other.get(other)))
+        outcomes.append(OpponentVerdict(of_other, by_other.get(other)))
     return outcomes

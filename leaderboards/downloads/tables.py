@@ -11,7 +11,7 @@ from typing import Any
 
 from leaderboards.aggregate.duels import COMPARED, POINTS, Contest, Duel, MeanDifference
 from leaderboards.aggregate.gate import GateRow
-from leaderboards.aggregate.outcomes import Outcome
+from leaderboards.aggregate.outcomes import OpponentVerdict
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import DERIVED, Boards, Standings
@@ -103,7 +103,7 @@ def _contests_of(contests: Mapping[str, Contest]) -> dict[str, Any]:
     return columns
 
 
-def outcomes_sheet(name: str, outcomes: Iterable[Outcome]) -> Sheet:
+def outcomes_sheet(name: str, outcomes: Iterable[OpponentVerdict]) -> Sheet:
     """Makes the sheet of the one verdict for each opponent, with the level and the difference that stand for it."""
     rows = [
         {

@@ -7,7 +7,7 @@ from typing import Any
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.duels import COMPARED, Contest, Duel, MeanDifference, Verdict
 from leaderboards.aggregate.lead import CARRIES_OVER, is_teaching
-from leaderboards.aggregate.outcomes import Outcome, areas_of, conditions, held_sentence
+from leaderboards.aggregate.outcomes import OpponentVerdict, areas_of, conditions, held_sentence
 from leaderboards.aggregate.pooled import OF_AREAS, Pooled, shared_clauses
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import BEATS_DEFINITION
@@ -34,7 +34,7 @@ def build_comparison(
     duels: Sequence[Duel],
     missing: Sequence[str] = (),
     sheets: Sequence[Sheet] = (),
-    outcomes: Sequence[Outcome] = (),
+    outcomes: Sequence[OpponentVerdict] = (),
     presses: Sequence[Arguments] = (),
     run: RunEntry | None = None,
     contexts: str = "",
@@ -118,7 +118,7 @@ def _section(number: int, duels: Sequence[Duel], unmastered: Mapping[str, str]) 
     }
 
 
-def _means(outcomes: Sequence[Outcome], adapted: Collection[str]) -> dict[str, Any]:
+def _means(outcomes: Sequence[OpponentVerdict], adapted: Collection[str]) -> dict[str, Any]:
     """Lays out the mean of tasks: a row for each opponent, a column for each level."""
     rows = [row for one in outcomes for row in one.rows]
     levels = sorted({row.level for row in rows})

@@ -9,7 +9,7 @@ from leaderboards.aggregate.arguments import Arguments, adapted_presses
 from leaderboards.aggregate.duels import UNDECIDED, Duel, Verdict
 from leaderboards.aggregate.gate import GateRow
 from leaderboards.aggregate.outcomes import (
-    Outcome,
+    OpponentVerdict,
     areas_of,
     clauses_of,
     conditions,
@@ -31,7 +31,7 @@ CLAIM_STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
 NOTHING_MASTERED = "no task that the model can do"
 
 
-def outcome_tables(outcomes: Sequence[Outcome], presses: Sequence[Arguments] = ()) -> list[ResultTable]:
+def outcome_tables(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()) -> list[ResultTable]:
     """Makes what a comparison begins with: the verdict for each opponent in a sentence, the mean of tasks at each level
     on which it rests, and the areas over all levels, if there are several. Programs find all three."""
     if not outcomes:
@@ -55,7 +55,7 @@ def _columns_of_difference() -> tuple[Column, ...]:
     )
 
 
-def _means_view(outcomes: Sequence[Outcome], presses: Sequence[Arguments]) -> ResultTable:
+def _means_view(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments]) -> ResultTable:
     """Lays out a row for each opponent and level; an opponent is named in its first."""
     adapted = adapted_presses(presses)
     rows, levels = [], [row.level for one in outcomes for row in one.rows]
@@ -94,7 +94,7 @@ def _verdict_in_words(one: Pooled) -> str:
     return UNDECIDED if one.smallest is None else f"{UNDECIDED} ±{one.smallest:.0f}"
 
 
-def verdicts_in_words(outcomes: Sequence[Outcome], presses: Sequence[Arguments] = ()) -> list[str]:
+def verdicts_in_words(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()) -> list[str]:
     """Writes the verdicts, a line for each opponent, behind a line for each press that ran with other arguments than
     its paper's, and one of a press that is as good as chance."""
     lines = [f"{name} is adapted, not as in its paper: {what}" for name, what in adapted_presses(presses).items()]

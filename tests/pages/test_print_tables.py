@@ -150,8 +150,8 @@ def test_the_table_in_markdown_has_the_numbers_marks_and_caption_of_that_in_late
 def test_the_marks_of_a_column_are_corrected_over_its_policies() -> None:
     """One that is told from the best alone is not told beside four more of its kind."""
     rng = np.random.default_rng(1)
-    best = [100.0 * (rng.random(40) < 0.9)]
-    lower = [best[0] - 100 * (np.arange(40) % 6 == 0) * (best[0] > 0)]
+    best = [(100.0 * (rng.random(40) < 0.9)).astype(np.float64)]
+    lower = [np.where(np.arange(40) % 6 == 0, 0.0, best[0]).astype(np.float64)]
     test = StudentTest.of_pairs(best, lower)
     assert test is not None
     assert 0.01 < test.p < 0.05
