@@ -97,9 +97,6 @@ def command(
         today = earlier_runs.EarlierRun.open(Path(press))
         named = [find_policy(one).name for one in opponents.policies]
         return result_of(compared.compare_runs(today, named, earlier, site, every_task), gate)
-    if name is not None:
-        check_name(name)
-    check_tolerance(tolerance)
     job = with_date(job_of(context, opponents, earlier), out, name)
     grid = check_job(job)
     mine, others, named = sides_of(job, grid, opponents, earlier)
@@ -135,6 +132,9 @@ def check_nothing_is_run(context: typer.Context, press: str) -> None:
 def job_of(context: typer.Context, opponents: Opponents, earlier: "Sequence[EarlierRun]") -> Job:
     """Returns what is to be run. Beside the folder of a run, an option that is not given is that of the run."""
     params, levels = context.params, options.given_levels(context)
+    if params["name"] is not None:
+        check_name(params["name"])
+    check_tolerance(params["tolerance"])
     tokens = tokens_of_run(params["context_tokens"], None, params["tasks"])
     given: dict[str, Any] = {**params, "levels": levels, "context_tokens": tokens}
     if opponents.policies:

@@ -125,8 +125,9 @@ def does_not_beat_random(outcomes: Sequence[OpponentVerdict]) -> bool:
 
 
 def held_sentence(outcomes: Sequence[OpponentVerdict]) -> str:
-    """Says how many bytes each policy holds at each of its levels, such as "KV bytes held, of 100 of the full cache:
-    snapkv 51 at ratio 0.5; int4 31"; policies that hold the same share a clause. Empty where no bytes were counted."""
+    """Says how many bytes each policy holds at each of its levels, such as "KV bytes held, in percent of the full
+    cache: snapkv 51 at ratio 0.5; int4 31". Policies that hold the same share a clause. It is empty where no bytes were
+    counted."""
     by_policy: dict[str, dict[Level, float]] = {}
     for row in (row for one in outcomes for row in one.rows):
         for name, level, held in zip((row.policy, row.other), row.run_at, row.bytes_held, strict=True):
@@ -138,7 +139,7 @@ def held_sentence(outcomes: Sequence[OpponentVerdict]) -> str:
         words = ", ".join(f"{held:.0f}{_at(level)}" for level, held in by_level)
         names.setdefault(words, []).append(name)
     clauses = "; ".join(f"{', '.join(of_words)} {words}" for words, of_words in names.items())
-    return f"KV bytes held, of 100 of the full cache: {clauses}" if clauses else ""
+    return f"KV bytes held, in percent of the full cache: {clauses}" if clauses else ""
 
 
 def _at(level: Level) -> str:

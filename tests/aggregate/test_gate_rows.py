@@ -7,7 +7,8 @@ import pytest
 from leaderboards.aggregate.duels import MeanDifference
 from leaderboards.aggregate.gate import Gate, GateRow
 from leaderboards.aggregate.pooled import Pooled, pool_levels
-from tests.aggregate.test_pairing import HALF, MOST, UNTREATED, records
+from policies import UNTREATED
+from tests.aggregate.test_pairing import HALF, MOST, records
 
 
 def row(mean: float, low: float | None = None, high: float | None = None, p: float | None = None) -> Pooled:

@@ -70,7 +70,7 @@ def test_what_has_one_level_is_compared_with_each_level_of_the_other(
         assert all(0 < row[side] <= 130 for row in rows for side in ("bytes_held", "other_bytes_held"))
     assert all(row["contexts"] == 2 for row in read["verdicts"] if row["other"] == other)
     page = next((tmp_path / "site/here").glob("compare-*.html")).read_text()
-    assert "KV bytes held, of 100 of the full cache" in page
+    assert "KV bytes held, in percent of the full cache" in page
 
 
 def test_levels_of_two_kinds_are_refused_with_what_to_give(cli: CommandLine) -> None:
