@@ -83,6 +83,7 @@ class Grid:
             date=model.date,
             model=model.name,
             model_fingerprint=model.fingerprint,
+            model_in_words=model.in_words,
             device=device_name(model.device),
             dtype=model.dtype_name,
             held_out=self.held_out,

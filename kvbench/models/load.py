@@ -25,7 +25,7 @@ from kvbench.models.adapters import add_adapter, has_own_tokenizer, use_own_temp
 from kvbench.models.chat_date import date_told, set_date
 from kvbench.models.gguf.config import load_gguf
 from kvbench.models.gguf.header import is_gguf
-from kvbench.models.names import adapter_of, model_source
+from kvbench.models.names import adapter_of, model_source, parameters_text
 from kvbench.models.precision import NetworkCopies, choose_device, choose_dtype
 from kvbench.models.pretrained import NO_CODE, Ends, check_fields, end_of_turn, read_config, read_tokenizer
 from kvbench.models.snapshot import Snapshot
@@ -62,6 +62,12 @@ class LoadedModel:
     def device(self) -> torch.device:
         """Returns the device of the network, which would search its modules each time."""
         return self.network.device
+
+    @property
+    def in_words(self) -> str:
+        """Describes the model for readers to whom its name says nothing."""
+        template = "without a chat template" if self.tokenizer.chat_template is None else "with a chat template"
+        return f"a model of {parameters_text(self.network.num_parameters())} {template}"
 
     @cached_property
     def windows(self) -> tuple[int | None, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pandas import DataFrame
 
+from kvbench.models.names import title_of_model
 from kvbench.publish.downloads import (
     FOLDER,
     RECORDS_FILE,
@@ -219,7 +220,9 @@ def _part(
     chosen = studies_of(given)
     families = {policy.name: policy.family for policy in identity.policies}
     names = {study.title: study.file_name(number) for study in chosen}
+    model = title_of_model(identity.model, identity.model_in_words)
     shown: dict[str, Any] = {"setting": group.setting, "families": families, "studies": names}
+    shown |= {"title": model.title, "described": model.in_words}
     return _Part(group, given, chosen, Results.of(records, rows, runs, identity.model, tolerance, **shown))
 
 

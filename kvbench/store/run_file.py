@@ -25,7 +25,7 @@ MOST_REPEATS = 1000
 MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
 # Fields that do not make another run: code, model and libraries are told by their contents.
-PROVENANCE = ("git_revision", "git_dirty", "kvbench_version")
+PROVENANCE = ("git_revision", "git_dirty", "kvbench_version", "model_in_words")
 
 
 def _only_visible(name: str) -> str:
@@ -110,6 +110,7 @@ class Identity(BaseModel):
     date: str = ""  # the day that the chat template tells, if it tells one
     model: Name
     model_fingerprint: Name
+    model_in_words: str = ""  # such as "a model of 5.1 million parameters without a chat template"
     device: str
     dtype: str
     seed: int

@@ -23,6 +23,7 @@ from leaderboards.aggregate.lead import (
 from leaderboards.aggregate.row import ALL_TASKS, MODES, SummaryRow
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
+from leaderboards.pages.in_words import finding
 from leaderboards.pages.method import TaskEntry, provenance_of
 from leaderboards.pages.results import Results, distinct, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
@@ -168,14 +169,16 @@ def _first(results: Results, number: int, label: str, styles: Mapping[str, LineS
         title = f"{what_is_kept(results.rows, results.mastered).capitalize()} over {HELD}"
         unit = TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL)
         picture = GalleryPlot("tradeoff", title, unit, plot)
+    matrix = use_matrix(results)
     return {
         "identifier": identifier,
         "label": label,
+        "finding": finding(results, matrix),
         "kind": kind,
         "dtypes": ", ".join(
             distinct(str(spread(run)["dtype"]) for run in results.runs.values() if "dtype" in spread(run))
         ),
-        "matrix": use_matrix(results),
+        "matrix": matrix,
         "tradeoff": picture,
         "warning": nothing_mastered(results),
     }

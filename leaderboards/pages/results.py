@@ -27,6 +27,8 @@ class Results:
     standings: Standings = field(default_factory=dict)
     studies: Mapping[str, str] = field(default_factory=dict)  # by title, the file names of the pages of studies
     tolerance: float = TOLERATED_LOSS  # the loss in points below which a level is safe
+    title: str = ""  # of the model, where its name is not how it is called
+    described: str = ""  # what the model is, in a few words
 
     @classmethod
     def of(
