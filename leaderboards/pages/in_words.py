@@ -36,7 +36,7 @@ def finding(results: Results, matrix: UseMatrix) -> str:
         return f"The full cache was not run, so that nothing tells what a policy breaks of {model}."
     if all(task in reasons_by_task(results.rows) for task in results.tasks):
         return f"With its full cache {model} does none of these tasks well enough to tell what a policy breaks."
-    if min(use.contexts for use in matrix.uses) <= 1:
+    if min(use.contexts for use in matrix.uses if not use.withheld) <= 1:
         return f"One context of a task was run on {model}, which tells nothing of others."
     level, kept = _kept(results)
     methods = {policy: share for policy, share in kept.items() if policy not in CONTROLS}
@@ -143,7 +143,8 @@ def _safe_clause(matrix: UseMatrix, level: Level) -> str:
         for use, cell in zip(matrix.uses, line.cells, strict=True):
             if _is_safe(cell, level):
                 safe.setdefault(line.name, []).append(use.name)
-    counts = [use.contexts for use in matrix.uses]
+    uses = [use for use in matrix.uses if not use.withheld]  # others have no verdicts
+    counts = [use.contexts for use in uses]
     if not safe and max(counts) < contexts_that_agree(matrix.tolerance / 100):
         return f"{range_text(min(counts), max(counts))} contexts are too few to show any use safe"
     where = "" if level == UNTREATED else " there"
@@ -151,10 +152,10 @@ def _safe_clause(matrix: UseMatrix, level: Level) -> str:
         return f"no use is shown safe{where}"
     if len(safe) > MOST_NAMED:
         return f"{len(safe)} of {len(matrix.methods)} policies are shown safe{where} for some use"
-    every = len(matrix.uses) > 1
+    every = len(uses) > 1
     words = [
-        f"{policy} for {'every use' if every and len(uses) == len(matrix.uses) else ', '.join(uses)}"
-        for policy, uses in safe.items()
+        f"{policy} for {'every use' if every and len(names) == len(uses) else ', '.join(names)}"
+        for policy, names in safe.items()
     ]
     return f"shown safe{where}: {' and '.join(words)}"
 

@@ -76,8 +76,9 @@ def _view(judged: Sequence[_Judged], tolerance: float) -> ResultTable | Text:
         reason = next((one.safe.reason for one in shown if isinstance(one.safe, Blank)), "nothing was compressed")
         return Text(f"No loss against the full cache: {reason}", "italic")
     title = f"Points against the full cache, 95 % interval; safe: its lower end is above −{tolerance:g}"
-    if reason := next((one.row.not_mastered for one in shown if one.row.not_mastered), None):
-        title = f"Points against the full cache, 95 % interval; no verdicts: {reason}"
+    unmastered = next((one.row.not_mastered for one in shown if one.row.not_mastered), None)
+    if unmastered:
+        title = f"Points against the full cache, 95 % interval; no verdicts: {unmastered}"
     columns = (
         Column("policy", of_sentences=True, style=lambda name: "dim" if name in CONTROLS else ""),
         Column("at"),

@@ -36,6 +36,7 @@ from leaderboards.terminal.table import telling
 from policies import at_ratios
 from policies.declaration.names import FULL
 from tests.support.browsing.pages import results_of
+from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import frame, realistic_records, record, summary_row
 
 POLICIES = ["full", "random", "recency", "snapkv", "knorm"]
@@ -120,7 +121,7 @@ def test_a_task_that_the_model_cannot_do_has_numbers_without_verdicts_and_enters
     assert isinstance(hops[AREA], Area)
     safe = SAFE_RATIO.cell_of(hops[SAFE_RATIO])
     assert (safe.text, safe.sort, safe.reason) == ("at 0.5", None, "")
-    assert safe.detail == difference_text(hops[SAFE_RATIO].levels[0].difference)
+    assert safe.detail == difference_text(value(hops[SAFE_RATIO]).levels[0].difference)
     assert SAFE_RATIO.download(hops[SAFE_RATIO])["safe_ratio_reason"] == reason
     for measure in BEATS:
         line = hops[measure]
@@ -178,7 +179,7 @@ def test_a_run_of_such_tasks_alone_has_means_over_all_of_them_and_the_rise_of_th
 
 def test_where_no_likelihood_was_measured_nothing_says_that_it_leads() -> None:
     """A model obeys 40 % of the directives of its system prompts, and half of the secret leaks."""
-    asked = {"task": "instructions", "f1": None, "right": None, "golds": []}
+    asked: dict[str, Any] = {"task": "instructions", "f1": None, "right": None, "golds": []}
     made = [
         one
         for place in range(8)
