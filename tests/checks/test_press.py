@@ -87,11 +87,11 @@ def leaves_a_hook_that_raises(
     return keys[:, :, 1:], values[:, :, 1:]
 
 
-def writes_to_its_keys(module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any) -> torch.Tensor:
+def writes_to_its_keys(module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any) -> Any:
     return keys.mul_(0.5).norm(dim=-1)
 
 
-def writes_unseen(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> torch.Tensor:
+def writes_unseen(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
     keys.data.mul_(0.5)
     values.data.add_(1.0)
     return keys.norm(dim=-1)

@@ -288,7 +288,7 @@ def _families(prompts: PromptRecords) -> StudySection:
     table = accuracy(prompts, by=("family",))
     styles = named_styles(prompts.families)
     of_families = {str(family): _cells(own, "strict") for family, own in table.groupby("family", sort=False)}
-    pictures = []
+    pictures: list[Picture] = []
     for base in forms_of(prompts.policies):
         cells = {
             (family, level): one

@@ -188,10 +188,9 @@ class PicksAtHigh(KVzipPress):
 
 def test_a_ratio_that_fails_makes_no_other_fail(llama: LoadedModel, prompt: Prompt) -> None:
     """One prefill serves all ratios of KVzip and its kin: those before and behind the one that fails are sound."""
-    build = {"sound": KVzipPress, "picky": PicksAtHigh}
     policies = [
-        replace(POLICIES["kvzip"], name=name, build=lambda situation, press=press: press(situation.ratio))
-        for name, press in build.items()
+        replace(POLICIES["kvzip"], name="sound", build=lambda situation: KVzipPress(situation.ratio)),
+        replace(POLICIES["kvzip"], name="picky", build=lambda situation: PicksAtHigh(situation.ratio)),
     ]
     trace = treat(llama, policies, [0.3, 0.9, 0.5], prompt)
     sound, picky = trace.branches[:3], trace.branches[3:]

@@ -55,9 +55,9 @@ def test_masked_rows_are_not_read_but_held() -> None:
 def test_a_layer_may_keep_nothing() -> None:
     """Cut off, or masked: of one budget for all layers."""
     keys, values = cache(5)
-    everything = torch.ones(keys.shape[:3]).nonzero(as_tuple=True)
+    batch, head, token = torch.ones(keys.shape[:3]).nonzero(as_tuple=True)
     cut = observe(keys, values, keys[:, :, :0], values[:, :, :0], None)
-    masked = observe(keys, values, keys, values, everything)
+    masked = observe(keys, values, keys, values, (batch, head, token))
     for seen, held in ((cut, 0), (masked, 10)):
         assert seen.keep is not None
         assert not seen.keep.any()
