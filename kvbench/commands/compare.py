@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kvbench.experiments.grid import Grid
     from kvbench.store.store import Store
 
+controls = LazyModule("kvbench.run.control")
 forecasts = LazyModule("kvbench.estimate.plan")
 lead = LazyModule("leaderboards.aggregate.lead")
 levels_found = LazyModule("kvbench.checks.model")
@@ -83,7 +84,10 @@ def command(
     folder = out / (name or f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
     if not folder.exists() and (line := forecasts.forecast_of(executor.model, executor.grid)):
         console.print(f"{line}; less where answers are stored already", soft_wrap=True)
-    store = runs.complete(executor, folder)
+    try:
+        store = runs.complete(executor, folder, look=controls.look_of(job, executor.grid, every_task))
+    except controls.UnmasteredError as error:
+        return Result([error.table], notes=error.remedies, fault=str(error))
     return verdict_of(store, executor.grid, job, site, every_task)
 
 

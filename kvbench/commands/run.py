@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kvbench.run.execute import Executor
     from kvbench.store.store import Store
 
+controls = LazyModule("kvbench.run.control")
 forecasts = LazyModule("kvbench.estimate.plan")
 levels_found = LazyModule("kvbench.checks.model")
 local = LazyModule("kvbench.run.local")
@@ -80,6 +81,7 @@ def command(
     workers: options.MostWorkers = None,
     cpus_per_worker: options.CPUs = None,
     gpus_per_worker: options.GPUs = None,
+    every_task: options.EveryTask = False,
 ) -> Result:
     """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
@@ -97,8 +99,11 @@ def command(
     job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
     with _executor(executor, job, begun is None, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
-        store = runs.complete(chosen, folder)
-    return publish(store, chosen.grid.setting.policies, site, tolerance)
+        try:
+            store = runs.complete(chosen, folder, look=controls.look_of(job, chosen.grid, every_task))
+        except controls.UnmasteredError as error:
+            return Result([error.table], notes=error.remedies, fault=str(error))
+    return publish(store, chosen.grid.setting.policies, site, tolerance, every_task)
 
 
 def _executor(
@@ -120,10 +125,16 @@ def _executor(
     return nullcontext(here)
 
 
-def publish(store: "Store", policies: Sequence[Policy], site: Path | None, tolerance: float | None = None) -> Result:
+def publish(
+    store: "Store",
+    policies: Sequence[Policy],
+    site: Path | None,
+    tolerance: float | None = None,
+    every_task: bool = False,
+) -> Result:
     """Builds the pages, and returns the tables with what went wrong."""
     records = store.frame()
-    pages, rows = sites.publish_site(store, records, site, tolerance)
+    pages, rows = sites.publish_site(store, records, site, tolerance, every_task)
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
     files = {"records": store.folder, "page": pages}

@@ -35,6 +35,7 @@ class Suite:
     dtype: str | None = None  # as ``--dtype`` takes it
     limit: int | None = None  # contexts per task, where no other profile than the quick one is asked for
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
+    needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
 
     @property
     def all_levels(self) -> dict[str, str]:
@@ -80,6 +81,7 @@ FAULTS = Suite(
     own_levels=_OWN_LEVELS,
     repeats=5,
     limit=10,
+    needs_right_answers=False,
 )
 
 # The tables of text E. Of the uniform error rate 0 too, which is the full cache.
@@ -105,6 +107,7 @@ ERRORS = Suite(
     own_levels=_OF_ERRORS,
     repeats=2,
     limit=24,
+    needs_right_answers=False,
 )
 
 
@@ -154,6 +157,7 @@ SUITES: Mapping[str, Suite] = {
             policies=",".join(plain.name + way for way in ("", "+whitelist", "+fair") for plain in PROTECTED),
             scope="system",
             defence="both",
+            needs_right_answers=False,
         ),
         FAULTS,
         ERRORS,
@@ -191,6 +195,7 @@ SUITES: Mapping[str, Suite] = {
             repeats=2,
             dtype="float32",
             limit=6,  # 16 bits are slow on a processor: as many as take a few minutes
+            needs_right_answers=False,
         ),
     )
 }

@@ -96,10 +96,14 @@ def _where(stores: Sequence[Store]) -> str:
 
 
 def publish_site(
-    store: Store, records: DataFrame, folder: Path | None, tolerance: float | None = None
+    store: Store,
+    records: DataFrame,
+    folder: Path | None,
+    tolerance: float | None = None,
+    every_task: bool = False,
 ) -> tuple[list[Path], list[SummaryRow]]:
     """Writes the pages of a run and its summary; returns where to begin, and the rows."""
-    first, (rows,) = _write([RunGroup((store,))], [records], folder_of(folder, [store]), tolerance=tolerance)
+    first, (rows,) = _write([RunGroup((store,))], [records], folder_of(folder, [store]), every_task, tolerance)
     return first, rows
 
 

@@ -197,6 +197,7 @@ class LocalExecutor:
     grid: Grid  # what can be run with that model
     job: Job | None = None
     missing: dict[str, str] = field(default_factory=dict)  # policies that cannot run on it, with the reason
+    memory_line: str = field(default="", init=False)  # that was printed last
 
     def __post_init__(self) -> None:
         self.identity = self.grid.identity(self.model)
@@ -216,7 +217,9 @@ class LocalExecutor:
         bound = self.grid.setting.kv_bound(self.model.device)
         workers = Workers(self.model, len(parts), processes_within(self.model, self.grid, bound, most))
         share = bound // workers.count
-        console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
+        if (line := memory_plan(self.model, self.grid, share, workers.count)) != self.memory_line:
+            console.print(line, soft_wrap=True)
+        self.memory_line = line
 
         def work(model: LoadedModel, unit: Unit) -> RowsByTable:
             return rows_of(model, self.grid, unit, share)
