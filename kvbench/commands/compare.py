@@ -78,9 +78,11 @@ def command(
     job = Job.of({**context.params, "policies": against, "levels": levels, "context_tokens": tokens})
     job = with_date(job, out, name)
     grid = check_job(job)
-    job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
+    loaded = None
+    if job.difficulty == AUTO:
+        job, loaded = levels_found.with_levels_found(job, grid)
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
-    executor = local.on_this_machine(job)
+    executor = local.on_this_machine(job, loaded)
     folder = out / (name or f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
     if not folder.exists() and (line := forecasts.forecast_of(executor.model, executor.grid)):
         console.print(f"{line}; less where answers are stored already", soft_wrap=True)

@@ -21,6 +21,7 @@ from kvbench.system.files import check_writable
 from policies import LazyModule, Policy
 
 if TYPE_CHECKING:
+    from kvbench.models.load import LoadedModel
     from kvbench.run.execute import Executor
     from kvbench.store.store import Store
 
@@ -96,8 +97,11 @@ def command(
     grid = check_job(job)
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
-    job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
-    with _executor(executor, job, begun is None, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
+    loaded = None
+    if job.difficulty == AUTO:
+        job, loaded = levels_found.with_levels_found(job, grid)
+    cluster = (address, workers, cpus_per_worker, gpus_per_worker)
+    with _executor(executor, job, begun is None, *cluster, loaded=loaded) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
         try:
             store = runs.complete(chosen, folder, look=controls.look_of(job, chosen.grid, every_task))
@@ -107,9 +111,17 @@ def command(
 
 
 def _executor(
-    name: str, job: Job, is_new: bool, address: str | None, workers: int | None, cpus: float | None, gpus: float | None
+    name: str,
+    job: Job,
+    is_new: bool,
+    address: str | None,
+    workers: int | None,
+    cpus: float | None,
+    gpus: float | None,
+    loaded: "LoadedModel | None" = None,
 ) -> "AbstractContextManager[Executor]":
-    """Returns the executor ``local``, which forecasts a new run, or ``ray``, which alone takes Ray's options."""
+    """Returns the executor ``local``, which forecasts a new run, or ``ray``, which alone takes Ray's options.
+    ``loaded``: the model, if it is here already, which workers of Ray load themselves."""
     if name == "ray":
         cluster = ray.Cluster(address, workers, 1.0 if cpus is None else cpus, gpus)
         on_ray: AbstractContextManager[Executor] = ray.on_ray(job, cluster)
@@ -118,10 +130,12 @@ def _executor(
     for option, value in for_ray.items():
         if value is not None:
             raise KVBenchError(f"{option} is for --executor ray: give that too")
-    here = local.on_this_machine(job)
-    if is_new and (line := forecasts.forecast_of(here.model, here.grid)):
-        contexts = [count for _, count in here.grid.tasks]
-        console.print(f"{line}; {safe_ratio.contexts_line(contexts, tolerance_of([job]))}", soft_wrap=True)
+    here = local.on_this_machine(job, loaded)
+    if is_new:
+        line = forecasts.forecast_of(here.model, here.grid)
+        contexts = safe_ratio.contexts_line([count for _, count in here.grid.tasks], tolerance_of([job]))
+        parts = filter(None, (line, contexts, forecasts.few_contexts_of(here.grid)))
+        console.print("; ".join(parts), soft_wrap=True)
     return nullcontext(here)
 
 

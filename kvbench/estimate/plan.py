@@ -1,7 +1,7 @@
 """States what a run would cost: tokens times the speed of a machine, bytes, and the contexts that show a difference."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
@@ -22,7 +22,13 @@ from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
 from leaderboards.statistics.intervals import TOLERATED_LOSS, contexts_that_agree, excluded_by
-from leaderboards.statistics.significance import clusters_to_detect, smallest_detectable, usual_spread
+from leaderboards.statistics.significance import (
+    clusters_to_detect,
+    fewest_clusters,
+    smallest_detectable,
+    usual_spread,
+)
+from leaderboards.statistics.text import count_text
 from policies import LazyModule
 
 if TYPE_CHECKING:
@@ -37,6 +43,7 @@ torch = LazyModule("torch")
 
 USABLE = 0.9  # of the memory
 SHARED = 0.75  # of its speed has a process beside others, with which it shares the memory
+NOTICEABLE = 20.0  # points of difference between two policies that anybody would want to see
 PAGE_SECONDS = 10.0  # that records, statistics and pages of a small run take
 
 
@@ -203,6 +210,28 @@ def forecast_of(model: "LoadedModel", grid: Grid) -> str:
     if cost.study_parts:
         return f"forecast: {least} to {most} on this machine, its studies and the page included"
     return f"forecast: about {most} on this machine, the page included"
+
+
+def few_contexts_line(contexts: Iterable[tuple[str, int, float]]) -> str:
+    """Says that the contexts of some tasks are too few to show any difference; nothing where they are not. Each task
+    has its name, its contexts, and its questions about one.
+
+    >>> few_contexts_line([("base", 4, 6.0), ("hops", 12, 6.0)])
+    '4 contexts of base show no difference, however large: 11 show 20 points'
+    """
+    needed, few = fewest_clusters(), []
+    for task, count, questions in contexts:
+        if count > needed:
+            continue
+        enough = clusters_to_detect(NOTICEABLE, usual_spread(questions))
+        shows = "no difference, however large" if count < needed else "a difference only where all of them differ"
+        few.append(f"{count_text(count, 'context')} of {task} show {shows}: {enough} show {NOTICEABLE:g} points")
+    return "; ".join(few)
+
+
+def few_contexts_of(grid: Grid) -> str:
+    """Says :func:`few_contexts_line` of the tasks of a grid, before they are run."""
+    return few_contexts_line((task.name, count, grid.questions(task, 0)) for task, count in grid.tasks)
 
 
 def machine_of_run(grid: Grid, hidden_size: int, dtype: str) -> Machine:

@@ -94,6 +94,9 @@ def check_job(job: Job) -> Grid:
     for task, _ in grid.tasks:
         for note in task.notes:
             warn(f"{task.name}: {note}")
+    registered = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode).tasks
+    for note in options.notes_on_levels(registered, job.difficulty):
+        console.print(note, soft_wrap=True, markup=False)
     return grid
 
 

@@ -32,7 +32,7 @@ class Suite:
     levels: LevelTexts = field(default_factory=dict)  # none: the default ones of its policies
     own_levels: Mapping[str, LevelTexts] = field(default_factory=dict)  # of the policies that run at these alone
     repeats: int = 1
-    dtype: str | None = None  # as ``--dtype`` takes it
+    dtype: str | None = None  # as ``--dtype`` takes it, of what compares types of numbers
     limit: int | None = None  # contexts per task, where no other profile than the quick one is asked for
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
     needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
@@ -111,8 +111,9 @@ ERRORS = Suite(
 )
 
 
-# Of the full cache at 16 bits 50, 25, 12.5 and 6.25 % are aimed at. With scales, zero points and the latest tokens in
-# full, int8 takes 58 % of what it is given, int4 35 % and int2 24 %, so that less is evicted before it.
+# Of a full cache in 16 bits 50, 25, 12.5 and 6.25 % are aimed at. With scales, zero points and the latest tokens in
+# full, int8 takes 58 % of what it is given, int4 35 % and int2 24 %, so that less is evicted before it. In 32 bits
+# these shares are about half as large: the front is drawn over the bytes that are held, whatever was aimed at.
 EVICTED = ("snapkv", "tova", "knorm")
 STORED = ("int8", "fp8_e4m3", "int4", "int3", "int2")
 _BOTH = (
@@ -136,7 +137,6 @@ BYTES = Suite(
     levels={"ratio": "0.5,0.75,0.875,0.9375"},
     own_levels=_BOTH | _DEPLOYED,
     limit=12,
-    dtype="float16",
 )
 
 

@@ -133,6 +133,17 @@ def errors_in_one_line() -> Iterator[None]:
         raise unexpected_error(error) from None
 
 
+def model_of(job: Job, why: str = "") -> LoadedModel:
+    """Loads the model of a job, and says so; ``why``: what it is loaded for beside the run."""
+    console.print(f"loading {job.model}{why}", soft_wrap=True)
+    dtype = dtype_of(job.dtype, job.suite)
+    model = load_model(job.model, job.device, dtype, job.device_map, job.date)
+    settle()
+    if model.tokenizer.chat_template is None:
+        console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)
+    return model
+
+
 def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecutor":
     """Loads the model of a job, unless it is ``loaded`` already; options that make no sense, and contexts that the
     model cannot read, raise :class:`KVBenchError`, the options before anything is loaded."""
@@ -147,11 +158,7 @@ def on_this_machine(job: Job, loaded: LoadedModel | None = None) -> "LocalExecut
     if loaded and (loaded.name, loaded.network.dtype) == wanted and loaded.date in ("", job.date or loaded.date):
         model = loaded
     else:
-        console.print(f"loading {job.model}", soft_wrap=True)
-        model = load_model(job.model, job.device, dtype, job.device_map, job.date)
-        settle()
-        if model.tokenizer.chat_template is None:
-            console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)
+        model = model_of(job)
     if model.date and model.date != today():
         told = f"the chat template tells {model.date}, as in a run before: --date gives another day"
         console.print(told, soft_wrap=True)

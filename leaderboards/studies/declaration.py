@@ -77,9 +77,10 @@ class Study:
 def build_study(study: Study, given: StudyInput) -> tuple[str, StudyContent]:
     """Returns the page as text and what it holds; the same input gives the same bytes."""
     content = study.find(given)
-    page = render(
-        "study.html.j2", study=study, model=given.model, facts=content.facts, parts=content.parts, sheets=content.sheets
-    )
+    dtypes = dict.fromkeys(str(run["identity"]["dtype"]) for run in given.runs if "identity" in run)
+    facts = [*([("Numbers in", ", ".join(dtypes))] if dtypes else []), *content.facts]
+    shown = {"facts": facts, "parts": content.parts, "sheets": content.sheets}
+    page = render("study.html.j2", study=study, model=given.model, **shown)
     return page, content
 
 
