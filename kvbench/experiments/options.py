@@ -117,7 +117,9 @@ def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
     leveled = {task.name: task for task in tasks if task.top_level > 0}
     if not leveled:
         names = ", ".join(task.name for task in tasks)
-        raise KVBenchError(f"--difficulty {difficulty}: {names} has no levels, as no task of this run has: leave it out")
+        raise KVBenchError(
+            f"--difficulty {difficulty}: {names} has no levels, as no task of this run has: leave it out"
+        )
     levels: dict[str, int] = {}
     is_of_all = re.fullmatch(r"\d{1,3}", difficulty.strip())
     for part in [f"{name}={difficulty}" for name in leveled] if is_of_all else difficulty.split(","):
@@ -140,9 +142,9 @@ def notes_on_levels(tasks: Sequence[Task], difficulty: str | None) -> list[str]:
     level, notes = int(difficulty), []
     without = [task.name for task in tasks if not task.top_level]
     if without:
-        notes.append(f"--difficulty {level}: no levels have {', '.join(without)}, which are asked as they are")
+        notes.append(f"--difficulty {level}: without levels, and asked as they are: {', '.join(without)}")
     if lower := [f"{task.name} ({task.top_level})" for task in tasks if 0 < task.top_level < level]:
-        notes.append(f"--difficulty {level}: asked at their highest level are {', '.join(lower)}")
+        notes.append(f"--difficulty {level}: asked at the highest level that they have: {', '.join(lower)}")
     return notes
 
 
