@@ -117,9 +117,7 @@ def at_levels(tasks: Sequence[Task], difficulty: str | None) -> list[Task]:
     leveled = {task.name: task for task in tasks if task.top_level > 0}
     if not leveled:
         names = ", ".join(task.name for task in tasks)
-        raise KVBenchError(
-            f"--difficulty {difficulty}: {names} has no levels, as no task of this run has: leave it out"
-        )
+        raise KVBenchError(f"--difficulty {difficulty}: no task of this run ({names}) has levels: leave it out")
     levels: dict[str, int] = {}
     is_of_all = re.fullmatch(r"\d{1,3}", difficulty.strip())
     for part in [f"{name}={difficulty}" for name in leveled] if is_of_all else difficulty.split(","):

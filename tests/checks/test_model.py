@@ -21,7 +21,7 @@ from kvbench.checks.model import (
     with_levels_found,
 )
 from kvbench.experiments.build_grid import build_grid
-from kvbench.models.load import LoadedModel
+from kvbench.models.load import LoadedModel, load_model
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
@@ -77,7 +77,6 @@ def test_a_model_whose_levels_are_found_first_is_loaded_once(
     mastered = Mastery("base", 2, 5, "Right", 80.0, 16.0, 24, None)
     monkeypatch.setattr(checks, "highest_mastered", lambda *_: mastered)
     loaded: list[str] = []
-    load_model = kvbench.run.local.load_model
 
     def counted(name: str, *options: Any) -> LoadedModel:
         loaded.append(name)
