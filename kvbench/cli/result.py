@@ -1,5 +1,6 @@
 """Commands return a :class:`Result`, and this is the one place that prints it: as tables, or as one JSON object."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from kvbench.system.console import SafeConsole, console, is_visible, warn
+from kvbench.system.console import SafeConsole, can_write, console, is_visible, warn
 from kvbench.system.errors import GateError, KVBenchError
 from leaderboards.terminal.result_table import ResultTable
 
@@ -45,7 +46,8 @@ class Result:
 
     def print(self, command: str, as_json: bool) -> None:
         if as_json:
-            print(self.as_json(command), flush=True)
+            text = self.as_json(command)
+            print(text if can_write(text) else json.dumps(json.loads(text), indent=1), flush=True)
         else:
             self.show()
         if self.fault:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from leaderboards.terminal.result_table import ResultTable
 
 compared = LazyModule("kvbench.publish.compared")
+controls = LazyModule("kvbench.run.control")
 earlier_runs = LazyModule("kvbench.store.earlier")
 forecasts = LazyModule("kvbench.estimate.plan")
 gates = LazyModule("leaderboards.aggregate.gate")
@@ -101,16 +102,21 @@ def command(
     grid = check_job(job)
     mine, others, named = sides_of(job, grid, opponents, earlier)
     few = few_contexts(grid, gate)
-    job = levels_found.with_levels_found(job, grid) if job.difficulty == AUTO else job
+    loaded = None
+    if job.difficulty == AUTO:
+        job, loaded = levels_found.with_levels_found(job, grid)
     site_list.make_site_folder("--site", site)  # found out now rather than after the run
-    executor = local.on_this_machine(job)
+    executor = local.on_this_machine(job, loaded)
     folder = out / (name or f"compare-{Path(job.model).resolve().name}-{job.mode}-{executor.identity.short_hash()}")
     check_is_another(folder, earlier)
     if not folder.exists() and (line := forecasts.forecast_of(executor.model, executor.grid)):
         console.print(f"{line}; less where answers are stored already", soft_wrap=True)
     if few:
         console.print(few, soft_wrap=True)
-    store = runs.complete(executor, folder)
+    try:
+        store = runs.complete(executor, folder, look=controls.look_of(job, executor.grid, every_task))
+    except controls.UnmasteredError as error:
+        return Result([error.table], notes=error.remedies, fault=str(error))
     warnings, fault = reports.warnings_of(store, store.frame(), executor.grid.setting.policies)
     made = compared.compare_press(store, mine.name, press, others, named, earlier, site, every_task, warnings)
     return result_of(made, gate, fault)

@@ -13,7 +13,7 @@ from kvbench.cli.parameters import EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
 from kvbench.publish.places import name_of_place
-from kvbench.publish.site import publish_summary
+from kvbench.publish.site import rows_of_run
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
@@ -53,7 +53,7 @@ def command(
     store = Store.open(run)
     make_folder("--out", out)
     records = store.frame()
-    rows = publish_summary(store, records, every_task)
+    rows = rows_of_run(store, records, every_task)
     presses = list(arguments_of_records(records).values())
     figures: list[Figure] = []
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):

@@ -102,6 +102,15 @@ def check_levels_meet(mine: Policy, others: Sequence[Policy], points: Sequence[P
         raise KVBenchError(f"{fault}, and each has several; {advice}")
 
 
+def is_built_in(name: str) -> bool:
+    """Tells by its parts whether a name of a record, such as ``snapkv+int8(group=32)``, is of a policy of kvbench.
+
+    Nothing is looked up elsewhere: a stranger's run may name a file, whose code would run.
+    """
+    kinds = [name] if name in POLICIES else [kind_in(part) for part in name.split("+")]
+    return set(kinds) <= {*POLICIES, *TREATMENTS, *WAYS}
+
+
 def check_is_press(policy: Policy) -> None:
     """Raises :class:`KVBenchError` for the full cache where a press is asked for."""
     if policy.name == FULL:

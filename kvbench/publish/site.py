@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from kvbench.store.run_file import tolerance_of
 from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import write_text_atomically
+from kvbench.system.files import AtWorkError, working_in, write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.duels import Duel, duels
 from leaderboards.aggregate.lost_answers import lost_answers
@@ -83,12 +84,19 @@ def summary_rows(records: DataFrame, group: RunGroup, every_task: bool = False) 
 def publish_summary(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
     """Aggregates all records of a store and writes ``summary.json`` beside them, which is the same for all: its means
     leave out tasks that the model cannot do. The rows that are returned leave out nothing where ``every_task``."""
-    group = RunGroup((store,))
-    rows = summary_rows(records, group)
-    _warn(group.stores, rows)
+    rows = rows_of_run(store, records)
     content = json.dumps([row.model_dump() for row in rows], indent=1)
-    write_text_atomically(store.folder / SUMMARY_FILE, content + "\n")
-    return summary_rows(records, group, every_task) if every_task else rows
+    with suppress(AtWorkError), working_in(store.folder):  # a run that is at work writes its own at its end
+        write_text_atomically(store.folder / SUMMARY_FILE, content + "\n")
+    return summary_rows(records, RunGroup((store,)), every_task) if every_task else rows
+
+
+def rows_of_run(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
+    """Aggregates all records of a store, warns of what is missing, and writes nothing."""
+    group = RunGroup((store,))
+    rows = summary_rows(records, group, every_task)
+    _warn(group.stores, rows)
+    return rows
 
 
 def _warn(stores: Sequence[Store], rows: Sequence[SummaryRow]) -> None:
@@ -116,10 +124,16 @@ class PublishedRun:
     results: Results  # what its pages show, which name no place of this machine
 
 
-def publish_site(store: Store, records: DataFrame, folder: Path | None, tolerance: float | None = None) -> PublishedRun:
+def publish_site(
+    store: Store,
+    records: DataFrame,
+    folder: Path | None,
+    tolerance: float | None = None,
+    every_task: bool = False,
+) -> PublishedRun:
     """Writes the pages of a run and its summary."""
     place = folder_of(folder, [store])
-    first, (rows,), (results,) = _write([RunGroup((store,))], [records], place, tolerance=tolerance)
+    first, (rows,), (results,) = _write([RunGroup((store,))], [records], place, every_task, tolerance)
     return PublishedRun(first, rows, results)
 
 

@@ -13,7 +13,7 @@ from pydantic.types import StringConstraints
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.engine.options import CELL_SECONDS
-from kvbench.prompts.mode import AnswerPrefix, Mode, Scope
+from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.differences import describe
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
@@ -205,7 +205,7 @@ class Job(BaseModel):
     defence: Placement | None = None
     essays: Path | None = None
     max_new_tokens: int | None = None
-    answer_prefix: AnswerPrefix = "auto"
+    answer_prefix: str = "auto"  # auto, on, off, or the text that begins the answers to questions from files
     difficulty: str | None = None  # a level for all tasks, or task=level,task=level; None: the highest of each
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise

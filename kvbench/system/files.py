@@ -95,9 +95,16 @@ def make_folder(option: str, folder: Path) -> None:
         raise KVBenchError(f"{option} {folder} cannot be written ({reason}): name another folder") from error
 
 
+class AtWorkError(KVBenchError):
+    """Another process holds a folder."""
+
+
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Locks a folder until the process ends, however it does; :class:`KVBenchError` names who holds it."""
+    """Locks a folder until the process ends, however it does; :class:`AtWorkError` names who holds it.
+
+    One process holds a folder once: where it locks it again, the end of the inner lock ends the outer one.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f".{folder.name}.lock"
     with path.open("a+", encoding="utf-8") as file:
@@ -108,7 +115,7 @@ def working_in(folder: Path) -> Iterator[None]:
         except OSError as error:
             file.seek(0)
             owner = f"{file.read(300) or 'another process'} is at work in {folder}"
-            raise KVBenchError(f"{owner}: wait for its end, or end it, or choose another name") from error
+            raise AtWorkError(f"{owner}: wait for its end, or end it, or choose another name") from error
         file.truncate(0)
         print(f"process {os.getpid()} on {platform.node()}", end="", file=file, flush=True)
         try:
@@ -123,3 +130,11 @@ def user_path(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise KVBenchError(f"{text} lies in a home folder that is not there: write the whole path") from error
+
+
+def home_folder() -> Path | None:
+    """Returns the home folder of the user; None where the system knows of none, as in some containers."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None

@@ -25,7 +25,7 @@ from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.gallery import HELD, WHOLE, GalleryPlot, tradeoff, what_is_kept
 from leaderboards.pages.in_words import finding
 from leaderboards.pages.method import TaskEntry, provenance_of
-from leaderboards.pages.results import Results, distinct, labels_of, spread, task_page
+from leaderboards.pages.results import Results, distinct, dtypes_of, labels_of, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.uses import FACTS_OF_PROMPT, kind_of, use_matrix, use_of
 from leaderboards.rendering.style import LineStyle, line_styles
@@ -178,9 +178,7 @@ def _first(results: Results, number: int, label: str, styles: Mapping[str, LineS
         "label": label,
         "finding": finding(results, matrix),
         "kind": kind,
-        "dtypes": ", ".join(
-            distinct(str(spread(run)["dtype"]) for run in results.runs.values() if "dtype" in spread(run))
-        ),
+        "dtypes": dtypes_of(results.runs.values()),
         "matrix": matrix,
         "tradeoff": picture,
         "warning": nothing_mastered(results),
@@ -189,7 +187,8 @@ def _first(results: Results, number: int, label: str, styles: Mapping[str, LineS
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
-    return render("task.html.j2", SCRIPTS, task=task, sections=sections_of(results, task), **values)
+    dtypes = dtypes_of(run for one in results for run in one.runs.values())
+    return render("task.html.j2", SCRIPTS, task=task, dtypes=dtypes, sections=sections_of(results, task), **values)
 
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:

@@ -83,6 +83,11 @@ def spread(run: Mapping[str, Any]) -> dict[str, Any]:
     return {**outside, **identity} if isinstance(identity, Mapping) else outside
 
 
+def dtypes_of(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Names the types of numbers in which some runs computed, as far as they say."""
+    return ", ".join(distinct(str(facts["dtype"]) for facts in map(spread, runs) if facts.get("dtype")))
+
+
 def distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
