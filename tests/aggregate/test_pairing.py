@@ -37,12 +37,13 @@ def records(*cells: tuple[str, Level]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def met(one: str, other: str, *cells: tuple[str, Level]) -> list[tuple[str, tuple[str, str], float]]:
-    """The cells of a comparison: its level, the level of either, and the difference."""
-    found = duels(records(*cells), one, [other])
-    return [
-        (duel.level.where, tuple(level.where for level in duel.run_at), duel.lead.difference.mean) for duel in found
-    ]
+def met(one: str, other: str, *cells: tuple[str, Level]) -> list[tuple[str, str, str, float]]:
+    """The cells of a comparison: its level, the level of either, and the difference, which is eighths of 100 points."""
+    rows = []
+    for duel in duels(records(*cells), one, [other]):
+        mine, theirs = duel.run_at
+        rows.append((duel.level.where, mine.where, theirs.where, round(duel.lead.difference.mean, 6)))
+    return rows
 
 
 def test_what_has_no_level_meets_each_level_of_the_other_from_either_side() -> None:
