@@ -38,11 +38,11 @@ def records(*cells: tuple[str, Level]) -> pd.DataFrame:
 
 
 def met(one: str, other: str, *cells: tuple[str, Level]) -> list[tuple[str, str, str, float]]:
-    """The cells of a comparison: its level, the level of either, and the difference."""
+    """The cells of a comparison: its level, the level of either, and the difference, which is eighths of 100 points."""
     rows = []
     for duel in duels(records(*cells), one, [other]):
-        ours, theirs = duel.run_at
-        rows.append((duel.level.where, ours.where, theirs.where, duel.lead.difference.mean))
+        mine, theirs = duel.run_at
+        rows.append((duel.level.where, mine.where, theirs.where, round(duel.lead.difference.mean, 6)))
     return rows
 
 
