@@ -115,3 +115,11 @@ def test_each_model_has_a_sentence_of_its_own() -> None:
     assert "snapkv keeps 100 % of what smollm2 answers" in page
     assert "snapkv keeps 0 % of what gemma3 answers" in page
     assert page.count("its KV cache") == 1
+
+
+def test_a_task_that_the_model_cannot_do_changes_nothing_in_the_sentence() -> None:
+    """It has one context, and a policy that loses all of the little that the model has."""
+    alone = _of(72, keydiff=ALL, snapkv=NOTHING)
+    weak = [{**one, "task": "hops", "right": one["right"] / 4} for one in _of(1, keydiff=NOTHING, snapkv=ALL)]
+    assert _said([*alone, *weak]) == _said(alone)
+    assert "does none of these tasks" in _said(weak)
