@@ -101,7 +101,7 @@ def command(
     job = with_date(job_of(context, opponents, earlier), out, name)
     grid = check_job(job)
     mine, others, named = sides_of(job, grid, opponents, earlier)
-    few = few_contexts(grid, gate)
+    check_can_fail(grid, gate)
     loaded = None
     if job.difficulty == AUTO:
         job, loaded = levels_found.with_levels_found(job, grid)
@@ -111,7 +111,7 @@ def command(
     check_is_another(folder, earlier)
     if not folder.exists() and (line := forecasts.forecast_of(executor.model, executor.grid)):
         console.print(f"{line}; less where answers are stored already", soft_wrap=True)
-    if few:
+    if few := forecasts.few_contexts_of(executor.grid):
         console.print(few, soft_wrap=True)
     try:
         store = runs.complete(executor, folder, look=controls.look_of(job, executor.grid, every_task))
@@ -171,17 +171,13 @@ def sides_of(
     return mine, [one.name for one in others], [one.name for one in named]
 
 
-def few_contexts(grid: "Grid", gate: "Gate") -> str:
-    """Says which tasks have too few contexts for any verdict; :class:`KVBenchError` where the gate asks for one."""
+def check_can_fail(grid: "Grid", gate: "Gate") -> None:
+    """Raises :class:`KVBenchError` where no verdict can be given, and the gate asks for one."""
     needed = significance.fewest_clusters()
-    few = {task.name: count for task, count in grid.tasks if count < needed}
-    if not few:
-        return ""
-    counts = ", ".join(f"{count} of {name}" for name, count in few.items())
-    line = f"too few contexts for any verdict ({counts}): {needed} are needed, as --limit {needed}"
-    if gate.fails_if_worse:
-        raise KVBenchError(f"--fail-if worse could never fail, with {line}")
-    return line
+    few = [f"{count} of {task.name}" for task, count in grid.tasks if count < needed]
+    if few and gate.fails_if_worse:
+        reason = f"there are too few contexts for any verdict ({', '.join(few)})"
+        raise KVBenchError(f"--fail-if worse could never fail: {reason}; {needed} are needed, as --limit {needed}")
 
 
 def check_is_another(folder: Path, earlier: "Sequence[EarlierRun]") -> None:
