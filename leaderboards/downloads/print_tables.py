@@ -133,7 +133,9 @@ def result_table(
     columns = {"mean" if task == ALL_TASKS else task: measure for task, measure in measures.items()}
     headings = [name if one is RIGHT else f"{name}, {one.title.lower()}" for name, one in columns.items()]
     body: list[Sequence[str]] = [(kind_name(levels), "policy", *headings)]
-    signs = _signs_of(compared, list(measures.values()))
+    unmastered = reasons_by_task(of_mode)
+    judged = [measure for task, measure in measures.items() if task not in unmastered]
+    signs = _signs_of(compared, judged)
     bold = set()
     for level, policy in _in_order(of_mode, levels):
         of_cell = [by_place.get((task, policy, level)) for task in measures]
@@ -151,7 +153,7 @@ def result_table(
         shown = f"{policy} (adapted)" if policy in adapted else policy
         body.append((names[level] if policy != FULL else "", shown, *texts))
     about = "Percent right, or what a heading names, in percent; in brackets the 95 % interval."
-    caption = " ".join(filter(None, (about, _about_marks(compared, signs, bool(bold), len(measures)), told)))
+    caption = " ".join(filter(None, (about, _about_marks(compared, signs, bool(bold), len(judged)), told)))
     return PrintTable(body, caption, len(body) > PAGE_ROWS, bold, names=2)
 
 

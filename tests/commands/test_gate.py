@@ -95,7 +95,9 @@ def test_a_gate_that_cannot_judge_is_an_error_and_no_pass(
     assert "--fail-if worse could never fail: n = 6 (2 tasks x 3) is too few to tell any difference" in said
     small = ["--model", cli.model, "--tasks", "base", "--ratios", "0.5", "--context-tokens", "native", "--limit"]
     said = cli.error("compare", "knorm", "--against", "full", *small, "2", "--fail-if", "worse")
-    assert "could never fail: there are too few contexts for any verdict (2 of base); 6 are needed, as --limit 6" in said
+    assert (
+        "could never fail: there are too few contexts for any verdict (2 of base); 6 are needed, as --limit 6" in said
+    )
     assert "loading" not in cli.err, "it is said before anything runs"
     assert cli("compare", "knorm", "--against", "full", *small, "2", "--max-loss", "5") == 1
     assert "2 contexts of base tell no difference, however large" in cli.err
