@@ -3,8 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from datasets_gen import FAMILIES, FROM_DATA, RULER, TASKS, Task, by_name, get_task, is_file_of_questions, unknown_name
-from datasets_gen.tasks.ifeval import IFEVAL, Placement
+from datasets_gen import (
+    FAMILIES,
+    KNOWN_TASKS,
+    RULER,
+    TASKS,
+    Task,
+    by_name,
+    get_task,
+    is_file_of_questions,
+    unknown_name,
+)
+from datasets_gen.tasks.ifeval import Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
 from datasets_gen.tasks.ruler import niah
@@ -24,7 +34,6 @@ class Suite:
     name: str
     description: str
     tasks: Sequence[Task]  # that it has unless others are named
-    if_named: Sequence[Task] = ()  # that it has only if they are named
     policies: str | None = None  # as ``--policies`` takes them
     scope: Scope = "context"  # what is compressed
     defence: Placement = "none"  # where a defence stands in prompts from elsewhere
@@ -75,7 +84,6 @@ FAULTS = Suite(
     name="faults",
     description="What a damaged cache breaks: by kind of fault, share, layers, tokens, and keys against values",
     tasks=(TASKS["base"],),
-    if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "long_context", "instructions")),
     policies=",".join((*KINDS, *_OWN_LEVELS)),
     levels={"rate": RATES},
     own_levels=_OWN_LEVELS,
@@ -102,7 +110,6 @@ ERRORS = Suite(
     name="errors",
     description="What small errors of every value break: fewer bits, noise, bias, wrong signs of equal size",
     tasks=(TASKS["instructions"], TASKS["base"], PROSE),
-    if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "long_context")),
     policies=",".join((*BITS, "int4(tensor=K)", "int4(tensor=V)", *_OF_ERRORS)),
     own_levels=_OF_ERRORS,
     repeats=2,
@@ -132,7 +139,6 @@ BYTES = Suite(
     name="bytes",
     description="What is kept at equal bytes by eviction, fewer bits, and both, and by what an engine can free",
     tasks=(TASKS["base"], TASKS["long_context"]),
-    if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "instructions")),
     policies=",".join((*EVICTED, *STORED, *_BOTH, *_DEPLOYED)),
     levels={"ratio": "0.5,0.75,0.875,0.9375"},
     own_levels=_BOTH | _DEPLOYED,
@@ -153,7 +159,6 @@ SUITES: Mapping[str, Suite] = {
             name="instructions",
             description="What of a system prompt is obeyed, what leaks, and what protects (arXiv 2510.00231)",
             tasks=(INSTRUCTIONS_IN_ARMS,),
-            if_named=(IFEVAL,),
             policies=",".join(plain.name + way for way in ("", "+whitelist", "+fair") for plain in PROTECTED),
             scope="system",
             defence="both",
@@ -166,10 +171,6 @@ SUITES: Mapping[str, Suite] = {
             name="routing",
             description="Is the evidence still there, can it be reached, is it used (arXiv 2603.01426)",
             tasks=(TASKS["base"], TASKS["hops"]),
-            if_named=(
-                *(TASKS[name] for name in ("knowledge", "multi_entity", "coreference", "long_context")),
-                *niah.TASKS,
-            ),
             policies="streaming_llm,snapkv,knorm,tova,h2o",
             tables=("attention", "states", "routes", "interventions"),
             levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
@@ -188,7 +189,6 @@ SUITES: Mapping[str, Suite] = {
             name="numerics",
             description="Is a cached answer the answer without the cache, by type of numbers (arXiv 2604.15409)",
             tasks=(TASKS["base"], PROSE),
-            if_named=tuple(TASKS[name] for name in ("hops", "knowledge", "multi_entity", "long_context")),
             policies="full",
             tables=("numerics_pairs", "numerics_drift", "numerics_patches"),
             levels={"ratio": "0.5"},  # of the controls
@@ -207,27 +207,24 @@ def coverage_of(
     """Combines a suite with ``--tasks``, ``--policies`` and ``--compress``, which come before its own."""
     if suite is None:
         scope = compress or "context"
-        known = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
-        chosen = _choose_tasks(tasks, TASKS if tasks else known, {**RULER, **FROM_DATA})
-        return Suite("", "", chosen, policies=policies, scope=scope)
+        by_default = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
+        return Suite("", "", _choose_tasks(tasks, by_default), policies=policies, scope=scope)
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
     named = SUITES[suite]
-    by_default, if_named = ({task.name: task for task in part} for part in (named.tasks, named.if_named))
-    try:
-        chosen = _choose_tasks(tasks, by_default, if_named)
-    except KVBenchError as error:
-        raise KVBenchError(f"--suite {suite}: {error}") from error
+    chosen = _choose_tasks(tasks, by_name(named.tasks))
     by_mode = named.if_aware if mode == "aware" else None
     named = replace(named, tasks=chosen, scope=compress or named.scope, policies=by_mode or named.policies)
     return named if policies is None else replace(named, policies=policies, own_levels={})
 
 
-def _choose_tasks(names: str | None, known: Mapping[str, Task], if_named: Mapping[str, Task]) -> list[Task]:
-    """Finds the tasks of a comma-separated list of names and of files with the user's own questions."""
+def _choose_tasks(names: str | None, by_default: Mapping[str, Task]) -> list[Task]:
+    """Finds the tasks of a comma-separated list of registered names, families, and files with the user's own questions.
+    A task that is asked by default, which a suite may ask in its own way, comes before the registered one."""
     words = [word.strip() for word in (names or "").split(",")]
     files = {word: get_task(word) for word in words if is_file_of_questions(word)}
-    return list(by_name(choose("task", names, known, {**if_named, **files}, FAMILIES)).values())
+    others = {**KNOWN_TASKS, **files, **by_default}
+    return list(by_name(choose("task", names, by_default, others, FAMILIES)).values())
 
 
 def dtype_of(dtype: str, suite: str | None) -> str:
