@@ -38,7 +38,8 @@ def build_grid(job: Job, count: Count) -> Grid:
     others: list[Policy] = []
     press = None
     if job.press is None:
-        chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True)
+        is_of_suite = bool(job.suite) and job.policies is None
+        chosen = catalogue.choose_policies(coverage.policies, tasks, job.mode, True, is_of_suite)
         policies = catalogue.with_references(chosen, job.controls)
     else:
         press, others = catalogue.press_and_others(job.press, coverage.policies, tasks, job.mode, job.controls)
@@ -51,7 +52,6 @@ def build_grid(job: Job, count: Count) -> Grid:
         catalogue.check_levels_meet(press, others, points)
     if not job.levels:
         policies = [_at_levels(policy, coverage.own_levels.get(policy.name, coverage.levels)) for policy in policies]
-    catalogue.check_donors(policies, tasks)
     names = (job.policies or catalogue.EVERYTHING).strip()
     policies = catalogue.at_some_level(policies, points, names == catalogue.EVERYTHING)
     time_limit = TimeLimit(options.check_above_zero("--cell-seconds", job.cell_seconds))
@@ -108,8 +108,11 @@ def check_job(job: Job, names_model: bool = True) -> Grid:
     for task, _ in grid.tasks:
         for note in task.notes:
             warn(f"{task.name}: {note}")
-    registered = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode).tasks
+    coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress, job.mode)
+    registered = coverage.tasks
     notes = options.notes_on_levels(registered, job.difficulty)
+    if job.suite and job.policies is None and coverage.policies:
+        notes += catalogue.left_out(coverage.policies, [task for task, _ in grid.tasks], job.mode)
     if names_model:
         notes += notes_on_length(registered, job.context_tokens, places_within(registered, job), job.model)
     for note in notes:
