@@ -29,7 +29,7 @@ Tasks = Annotated[Text, Option(help="Names, ruler, or files such as mine.jsonl, 
 EveryTask = Annotated[bool, Option("--every-task", help="Run and count tasks too that the full cache cannot do.")]
 TOLERANCE_HELP = "Points of loss against the full cache below which a level is safe. Default: 5, or those of the run."
 Tolerance = Annotated[Number, Option(help=TOLERANCE_HELP)]
-Profile = Annotated[str, Option(help="How many contexts of each task: quick, or as many as the paper has.")]
+Profile = Annotated[str, Option(help="How many contexts of each task: quick, or as the paper has.")]
 Limit = Annotated[Count, Option(help="Contexts per task, instead of the profile's or the suite's.")]
 Seed = Annotated[int, Option(help="Seed of the examples and of random policies.")]
 Mode = Annotated[Literal["agnostic", "aware"], Option(help="Compress before (agnostic) or after the question is seen.")]

@@ -34,7 +34,10 @@ def build_grid(job: Job, count: Count) -> Grid:
     tasks = _tasks_of(job, coverage, count)
     check_judges(tasks, job.mode)
     catalogue.check_scope(tasks, job.mode, coverage.scope)
-    counts = [(task, options.contexts_of(task, job.profile, job.limit, coverage.limit)) for task in tasks]
+    counts = [
+        (task, options.contexts_of(task, job.profile, job.limit, coverage.contexts_of(task, job.profile)))
+        for task in tasks
+    ]
     others: list[Policy] = []
     press = None
     if job.press is None:
@@ -46,7 +49,9 @@ def build_grid(job: Job, count: Count) -> Grid:
         # The press is last: ``figures`` finds it there in a run that is stored.
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         catalogue.check_names(policies)
-    repeats = coverage.repeats if job.repeats is None else job.repeats
+    paper_size = coverage.size_at(job.profile)
+    of_suite = paper_size.repeats if paper_size else coverage.repeats
+    repeats = of_suite if job.repeats is None else job.repeats
     points = options.parse_points(job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None)
     if press is not None:
         catalogue.check_levels_meet(press, others, points)
@@ -71,10 +76,13 @@ def _at_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
 
 
 def _tasks_of(job: Job, coverage: Suite, count: Count) -> list[Task]:
-    tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence), job.essays)
+    paper_size = coverage.size_at(job.profile)
+    without = paper_size.without if paper_size else ()
+    tasks = with_essays(with_data(coverage.tasks, job.data, job.defence, coverage.defence, without), job.essays)
     tasks, places = options.at_levels(tasks, job.difficulty), places_within(tasks, job)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model, places)
-    return options.with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens)
+    most_tokens = paper_size.tokens if paper_size else None
+    return options.with_answers_of(asked_of(tasks, job.model, job.answer_prefix), job.max_new_tokens, most_tokens)
 
 
 def places_within(tasks: Sequence[Task], job: Job) -> int | None:

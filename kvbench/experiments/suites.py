@@ -14,17 +14,27 @@ from datasets_gen import (
     is_file_of_questions,
     unknown_name,
 )
-from datasets_gen.tasks.ifeval import Placement
+from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.tasks.prose import PROSE
 from datasets_gen.tasks.ruler import niah
-from kvbench.experiments.options import choose
+from kvbench.experiments.options import QUICK, choose
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
 from policies.faults.options import AIMED
 
 LevelTexts = Mapping[str, str]  # by kind of level, the text of its option
+
+
+@dataclass(frozen=True)
+class PaperSize:
+    """Says how the paper of a suite asked, where its summary tells: what ``--profile paper`` means then."""
+
+    contexts: Mapping[str, int]  # by task; of others as many as the profile says
+    tokens: int  # of an answer at most
+    repeats: int
+    without: tuple[str, ...] = ()  # kinds of directives whose rows of IFEval are left out
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,7 @@ class Suite:
     repeats: int = 1
     dtype: str | None = None  # as ``--dtype`` takes it, of what compares types of numbers
     limit: int | None = None  # contexts per task, where no other profile than the quick one is asked for
+    paper_size: PaperSize | None = None
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
     needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
 
@@ -51,6 +62,17 @@ class Suite:
         """Joins the texts of its levels, by kind."""
         texts = [pair for levels in (self.levels, *self.own_levels.values()) for pair in levels.items()]
         return {kind: ",".join(dict.fromkeys(text for other, text in texts if other == kind)) for kind, _ in texts}
+
+    def size_at(self, profile: str) -> PaperSize | None:
+        """Returns how the paper asked, where the profile is that of the paper."""
+        return self.paper_size if profile == "paper" else None
+
+    def contexts_of(self, task: Task, profile: str) -> int | None:
+        """Returns how many contexts of a task it has, and ``None`` where the profile alone says that."""
+        if profile == QUICK:
+            return self.limit
+        size = self.size_at(profile)
+        return size.contexts.get(task.name) if size else None
 
 
 def at(names: Iterable[str], **levels: str) -> dict[str, LevelTexts]:
@@ -92,19 +114,22 @@ FAULTS = Suite(
     needs_right_answers=False,
 )
 
-# The tables of text E. Of the uniform error rate 0 too, which is the full cache.
+# The tables of text E, whose error acts on each key and value "as it enters the KV cache" (5.3).
+WRITTEN = "phase=write"
 BITS = ("int8", "int4", "int3", "int2", "fp8_e4m3", "fp8_e5m2")
-_UNIFORM, _NORMAL, _CONSTANT = (
-    tuple(f"{kind}({options})" for options in of_kind)
-    for kind, of_kind in (
-        ("multiplicative_uniform", ("low=0,high=2", "low=-1.5,high=1.5", "tensor=K", "tensor=V")),
-        ("multiplicative_normal", ("std=0.1", "std=0.25", "std=0.87", "tensor=K", "tensor=V")),
-        ("bias", ("shift=0.25", "shift=0.5")),
-    )
+_PARTS = ("", "tensor=K,", "tensor=V,")  # keys against values
+_UNIFORM = tuple(f"multiplicative_uniform({WRITTEN}{bounds})" for bounds in ("", ",low=0,high=2", ",low=-1.5,high=1.5"))
+_NORMAL = tuple(f"multiplicative_normal({WRITTEN}{spread})" for spread in ("", ",std=0.1", ",std=0.25", ",std=0.87"))
+_ERRORS_OF_PARTS = tuple(
+    f"{kind}({part}{WRITTEN})" for kind in ("multiplicative_uniform", "multiplicative_normal") for part in _PARTS[1:]
 )
-_SIGNS = ("sign_flip", "same_sign", *(f"{kind}(tensor={one})" for kind in ("sign_flip", "same_sign") for one in "KV"))
-_OF_EVERY_VALUE = at((*_UNIFORM, "multiplicative_normal", *_NORMAL, *_CONSTANT), rate="1")
-_OF_ERRORS = at(("multiplicative_uniform",), rate="0,1") | _OF_EVERY_VALUE | at(_SIGNS, rate="0.05")
+_SIGNS = tuple(f"{kind}({part}{WRITTEN})" for kind in ("sign_flip", "same_sign") for part in _PARTS)
+# The same errors once behind an exact prefill, on the context alone, to show what the place of the text costs. A bias
+# is no error of the text, and is counted in the spread of a layer, which is known when the context has been read.
+_RESIDENT = ("multiplicative_uniform", "multiplicative_normal", "bias(shift=0.25)", "bias(shift=0.5)")
+_OF_EVERY_VALUE = at((*_UNIFORM[1:], *_NORMAL, *_ERRORS_OF_PARTS, *_RESIDENT), rate="1")
+# Of the uniform error rate 0 too, which is the full cache.
+_OF_ERRORS = at(_UNIFORM[:1], rate="0,1") | _OF_EVERY_VALUE | at(_SIGNS, rate="0.05")
 
 ERRORS = Suite(
     name="errors",
@@ -114,6 +139,8 @@ ERRORS = Suite(
     own_levels=_OF_ERRORS,
     repeats=2,
     limit=24,
+    # 5.5: IFEval without directives that count words, as answers end after 100 tokens; every benchmark ran five times.
+    paper_size=PaperSize({IFEVAL.name: 128}, tokens=100, repeats=5, without=("length_constraints:number_words",)),
     needs_right_answers=False,
 )
 

@@ -1,7 +1,10 @@
 """Suites bring tasks, policies, levels, draws and contexts, which the options of a run replace."""
 
+from pathlib import Path
+
 import pytest
 
+from datasets_gen import DatasetError
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.suites import SUITES
@@ -10,6 +13,8 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.studies.published.study import OURS
 from policies import CONTROLS, Level, Policy
 from policies.declaration.names import split_outside_brackets
+from policies.faults.fault import EFFECT_OF_ERROR
+from tests.support.tasks.samples_of_ifeval import PLAIN, written
 
 
 def policies_of(job: Job) -> dict[str, Policy]:
@@ -49,6 +54,51 @@ def test_options_replace_what_a_suite_brings() -> None:
     assert [contexts for _, contexts in grid.tasks] == [3]
     assert build_grid(Job(suite="faults", policies="zeros"), len).tasks[0][1] == SUITES["faults"].limit
     assert build_grid(Job(suite="faults", profile="paper"), len).tasks[0][1] > 100
+
+
+def test_errors_of_text_e_are_written_and_two_stand_beside_them_once_behind_the_prefill() -> None:
+    policies = policies_of(Job(suite="errors"))
+    of_text = {name for name, one in policies.items() if one.paper == EFFECT_OF_ERROR and one.write_treatment}
+    assert {name.partition("(")[0] for name in of_text} == {
+        *("multiplicative_uniform", "multiplicative_normal", "sign_flip", "same_sign")
+    }
+    resident = {name for name, one in policies.items() if one.paper == EFFECT_OF_ERROR and name not in of_text}
+    assert resident == {"multiplicative_uniform", "multiplicative_normal", "bias(shift=0.25)", "bias(shift=0.5)"}
+
+
+def row_of(number: int, kind: str, arguments: dict[str, object]) -> dict[str, object]:
+    return {"key": number, "prompt": f"Praise tea {number}.", "instruction_id_list": [kind], "kwargs": [arguments]}
+
+
+@pytest.mark.usefixtures("splitter")
+@pytest.mark.parametrize(("rows", "contexts"), [(10, 6), (300, 128)])
+def test_the_paper_profile_of_errors_asks_as_text_e_does(tmp_path: Path, rows: int, contexts: int) -> None:
+    """Every fifth row but one counts words and is left out."""
+    words = ("length_constraints:number_words", {"relation": "at least", "num_words": 300})
+    kinds = (words, words, ("punctuation:no_comma", {}), ("detectable_format:title", {}), ("punctuation:no_comma", {}))
+    data = written(tmp_path, *(row_of(number, *kinds[number % 5]) for number in range(rows)))
+    job = Job(suite="errors", tasks="ifeval", data=data, profile="paper")
+    grid = build_grid(job, len)
+    ((task, count),) = grid.tasks
+    assert (count, task.max_new_tokens) == (contexts, 100)
+    assert max(point.repeat for point in grid.setting.points) == 4
+    examples = list(task.generate(0, count))
+    asked = [directive.kind for one in examples for question in one.questions for directive in question.directives]
+    assert set(asked) == {"punctuation:no_comma", "detectable_format:title"}
+    assert "Praise tea 2." in examples[0].context
+    quick = build_grid(job.model_copy(update={"profile": "quick"}), len)
+    assert quick.tasks[0][0].max_new_tokens == 1280
+    assert quick.tasks[0][1] == min(24, rows)
+    changed = build_grid(job.model_copy(update={"limit": 3, "max_new_tokens": 7, "repeats": 1}), len)
+    assert changed.tasks[0][1] == 3
+    assert changed.tasks[0][0].max_new_tokens == 7
+    assert {point.repeat for point in changed.setting.points} == {0}
+
+
+def test_rows_that_all_count_words_leave_nothing_to_ask(tmp_path: Path) -> None:
+    data = written(tmp_path, PLAIN)
+    with pytest.raises(DatasetError, match=r"every row .* left out \(length_constraints:number_words\)"):
+        build_grid(Job(suite="errors", tasks="ifeval", data=data, profile="paper"), len)
 
 
 def test_published_orders_of_either_mode_have_their_own_presses() -> None:

@@ -213,10 +213,11 @@ CHAPTER = Chapter(
         ),
         Definition(
             "Where a treatment acts",
-            "A fault hits a share of the rows of a place alone. Layers: Q1 to Q4 are quarters of the layers from the "
-            "input on, H1 and H2 the halves. Tokens: evidence is the tokens of the sentences that the answer follows "
-            "from, answer those of the answer itself, other all but the evidence, random as many tokens as carry "
-            "evidence, of those that do not.",
+            "A fault hits a share of the rows of a place alone: once when the context has been read; with phase=write "
+            "every row once when it is written, of context, question and answer, so that all reads see it. Layers: Q1 "
+            "to Q4 are quarters of the layers from the input on, H1 and H2 the halves. Tokens: evidence is the tokens "
+            "of the sentences that the answer follows from, answer those of the answer itself, other all but the "
+            "evidence, random as many tokens as carry evidence, of those that do not.",
         ),
         Definition(
             "The front, at equal bytes",
