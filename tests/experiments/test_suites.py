@@ -70,7 +70,6 @@ def row_of(number: int, kind: str, arguments: dict[str, object]) -> dict[str, ob
     return {"key": number, "prompt": f"Praise tea {number}.", "instruction_id_list": [kind], "kwargs": [arguments]}
 
 
-@pytest.mark.usefixtures("splitter")
 @pytest.mark.parametrize(("rows", "contexts"), [(10, 6), (300, 128)])
 def test_the_paper_profile_of_errors_asks_as_text_e_does(tmp_path: Path, rows: int, contexts: int) -> None:
     """Every fifth row but one counts words and is left out."""
