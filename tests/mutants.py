@@ -258,9 +258,9 @@ MUTANTS = (
     ),
     Mutant(
         f"{BOARDS}/safe_ratio.py",
-        "inf if loss.high is None else loss.high",
-        "loss.mean",
-        "tests/statistics/test_statistics.py::test_a_ratio_is_safe_only_if_every_lower_one_is",
+        "if most < tolerance",
+        "if mean < tolerance",
+        "tests/statistics/test_statistics.py::test_contexts_that_agree_say_what_they_exclude_and_how_many_more_are_needed",
     ),
     Mutant(
         f"{AGGREGATE}/pooled.py",
