@@ -298,8 +298,8 @@ DEFINITIONS = (
         "Two ways to compute the logits of the same next token. Cache on reads the prompt once and then one token at a "
         "time on its cache; cache off reads the whole sequence anew at every step. The null row compares cache off "
         "with itself, reading 32 tokens at once. Steps where a logit is not finite (overflow) cannot be compared: they "
-        "are left out of means and shares, and counted apart. A mean KL that is not above the null row’s says nothing of "
-        "the cache.",
+        "are left out of means and shares, and counted apart. A mean KL that is not above the null row’s says nothing "
+        "of the cache.",
     ),
     Definition(
         "Difference of two paths",
